@@ -1,0 +1,42 @@
+# The two commands of the README are `make serve` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PORT   ?= 8080
+
+.PHONY: serve test lint format bench system docs clean
+
+serve: $(VENV)/.installed  ## a running gate with the example matrix
+	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
+
+test: system $(VENV)/.installed lint  ## everything that CI runs
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed  ## format, lint, types, import directions, facts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/compatgate facts verify
+
+format: $(VENV)/.installed  ## rewrite files in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed  ## figures for bench/RESULTS.md
+	$(BIN)/python bench/run.py
+
+docs: $(VENV)/.installed  ## generated pages: rules, REST
+	$(BIN)/python docs/generate.py
+
+system:  ## what tests need from the system (apt, as root); reported when it cannot be had
+	./scripts/install-test-system
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,121 @@
+"""Every error that a user can meet: what happened, where, and what to do about it.
+
+The command line, the REST API (RFC 9457 problem+json) and the UI render the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CompatgateError(Exception):
+    """An error that explains itself.
+
+    Args:
+        problem: what went wrong, one sentence without a full stop.
+        field: the input field concerned, as the user spells it (``pool.driver``).
+        value: the offending value as given.
+        hint: what would be right, or what to do next.
+    """
+
+    status = 500
+    """HTTP status when the error reaches REST."""
+    exit_code = 2
+    """Exit status when the error reaches the command line."""
+    slug = "error"
+    """Last part of the problem type's URI."""
+
+    def __init__(
+        self, problem: str, *, field: str | None = None, value: object = None, hint: str = ""
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.field = field
+        self.value = value
+        self.hint = hint
+
+    @property
+    def detail(self) -> str:
+        """Field, problem and hint in one line."""
+        where = f"{self.field}: " if self.field else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{where}{self.problem}{hint}"
+
+    def __str__(self) -> str:
+        return self.detail
+
+    def at(self, field: str) -> CompatgateError:
+        """Prefix the field path, for a parser that knows where its input stood."""
+        self.field = f"{field}.{self.field}" if self.field else field
+        return self
+
+
+class BadInput(CompatgateError):
+    """The request, file or argument is wrong; nothing was changed."""
+
+    status = 400
+    slug = "bad-input"
+
+
+class ManyProblems(BadInput):
+    """Several independent mistakes, reported together (an import, a batch)."""
+
+    slug = "many-problems"
+
+    def __init__(self, problem: str, problems: Sequence[CompatgateError]) -> None:
+        super().__init__(problem)
+        self.problems = tuple(problems)
+
+    @property
+    def detail(self) -> str:
+        """Every problem on a line of its own."""
+        return "\n".join([self.problem, *(f"  {p.detail}" for p in self.problems)])
+
+
+class Unauthorized(CompatgateError):
+    """No token, or one that is not valid."""
+
+    status = 401
+    slug = "unauthorized"
+
+
+class Forbidden(CompatgateError):
+    """The token lacks the scope."""
+
+    status = 403
+    slug = "forbidden"
+
+
+class NotFound(CompatgateError):
+    """What was named does not exist."""
+
+    status = 404
+    slug = "not-found"
+
+
+class Conflict(CompatgateError):
+    """The change does not fit what is stored (a name taken, a revision passed by)."""
+
+    status = 409
+    slug = "conflict"
+
+
+class TooLarge(CompatgateError):
+    """The request is larger than the server accepts."""
+
+    status = 413
+    slug = "too-large"
+
+
+class Unavailable(CompatgateError):
+    """No decision can be had: the gate, a database or a registry does not answer."""
+
+    status = 503
+    exit_code = 3
+    slug = "unavailable"
+
+
+class CatalogError(CompatgateError):
+    """A fact file is malformed, or a compiled table does not belong to its source."""
+
+    slug = "catalog"
