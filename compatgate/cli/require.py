@@ -1,0 +1,130 @@
+"""``compatgate require``: would NVIDIA's container runtime start such an image, and why?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput, CompatgateError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from compatgate.core.requirements import Answer, Impl
+
+    _Result = dict[str, object]
+
+HELP = "check NVIDIA_REQUIRE_* expressions against a host"
+
+_PROPERTIES = {
+    "cuda": "CUDA version that the host's driver reports, such as 12.2",
+    "driver": "the host's driver version, such as 535.104.05",
+    "arch": "the GPU's compute capability, such as 8.0",
+    "brand": "the GPU's NVML brand, such as tesla",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: requirements and a host, or a file of both."""
+    parser.add_argument(
+        "requirement",
+        nargs="*",
+        help='value of an NVIDIA_REQUIRE_* variable, such as "cuda>=12.4 brand=tesla,driver>=470";'
+        " all that are given must hold",
+    )
+    for name, help_text in _PROPERTIES.items():
+        parser.add_argument(f"--{name}", metavar="VALUE", help=f"{help_text}; not known if absent")
+    parser.add_argument(
+        "--impl",
+        choices=("go", "c"),
+        default="go",
+        help="whose reading: the Go toolkit's (default) or the C library's",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--batch",
+        metavar="FILE",
+        help='answer a file of JSON lines ("-": standard input) such as'
+        ' {"require": ["cuda>=12.4"], "impl": "go", "cuda": "12.2"}, one JSON line each',
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer: 0 satisfied, 1 not; a batch: 0, or 2 if some line was in error.
+
+    Raises:
+        MalformedRequirement: the implementation would reject a requirement.
+        BadInput: a host property is not of its form, or the batch cannot be read.
+    """
+    if args.batch is not None:
+        return _run_batch(args)
+    if not args.requirement:
+        raise BadInput(
+            "nothing to check",
+            field="requirement",
+            hint='give a requirement such as "cuda>=12.4", or --batch FILE',
+        )
+    from compatgate.core.requirements import Properties, check
+
+    host = Properties(args.cuda, args.driver, args.arch, args.brand)
+    answer = check(args.requirement, host, args.impl)
+    if args.format == "json":
+        print(json.dumps(_result(answer)))
+    else:
+        print(f"{'satisfied' if answer.satisfied else 'not satisfied'}: {answer.reason}")
+    return 0 if answer.satisfied else 1
+
+
+def _run_batch(args: argparse.Namespace) -> int:
+    given = [f"--{name}" for name in _PROPERTIES if getattr(args, name) is not None]
+    if args.requirement or given:
+        what = ", ".join([*given, *(["requirements"] if args.requirement else [])])
+        raise BadInput(
+            "every line of a batch has its own requirements and host",
+            field="--batch",
+            hint=f"leave out {what}",
+        )
+    failed = False
+    for result in _answers(_lines(args.batch), args.impl):
+        failed = failed or "error" in result
+        print(json.dumps(result), flush=args.batch == "-")
+    return 2 if failed else 0
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """The lines of a file or of standard input, one at a time."""
+    if path == "-":
+        yield from sys.stdin.buffer
+        return
+    try:
+        with open(path, "rb") as file:
+            yield from file
+    except OSError as error:
+        raise BadInput(
+            f"cannot read '{path}'", field="--batch", value=path, hint=error.strerror or str(error)
+        ) from error
+
+
+def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
+    """One result a line, in order; a line in error has its error in place."""
+    import msgspec
+
+    from compatgate.core.requirements import Question
+
+    decode = msgspec.json.Decoder(Question).decode
+    for line in lines:
+        try:
+            question = decode(line)
+        except ValueError as error:  # msgspec's own errors, and that of invalid UTF-8
+            yield {"error": f"not a line of a batch: {error}"}
+            continue
+        try:
+            yield _result(question.answer(impl))
+        except CompatgateError as error:
+            yield {"error": error.detail}
+
+
+def _result(answer: Answer) -> _Result:
+    return {"satisfied": answer.satisfied, "reason": answer.reason}

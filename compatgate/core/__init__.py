@@ -1,0 +1,1 @@
+"""The pure core: versions, stacks, targets, facts, rules and the evaluation. No I/O."""

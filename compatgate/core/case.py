@@ -1,0 +1,244 @@
+"""One stack on one pool, with what the rules derive from it (each derived once, when asked for)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.arch import Arch
+from compatgate.core.facts import Branch, CompatPackage, CudnnRelease, Facts, Pair, Source, Toolkit
+from compatgate.core.frameworks import Found, find_framework
+from compatgate.core.gpu_code import HowItRuns, how_it_runs
+from compatgate.core.matrix import Entry, Matrix
+from compatgate.core.stack import Stack
+from compatgate.core.target import Policy, Pool, Target
+from compatgate.core.versions import Version, show
+
+
+class Forward(Struct, frozen=True):
+    """Whether the forward-compatibility package of the stack is usable on the pool.
+
+    Attributes:
+        usable: None when that cannot be known.
+        reason: why not, or what is not known; empty when usable.
+    """
+
+    usable: bool | None
+    reason: str = ""
+    need: str = ""
+    source: Source | None = None
+    package: CompatPackage | None = None
+
+
+class Case:
+    """What a rule looks at.
+
+    Args:
+        stack: completed (see `compatgate.core.evaluate.complete`).
+        pool: of the target.
+        today: ISO date, UTC.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        pool: Pool,
+        target: Target,
+        facts: Facts,
+        matrix: Matrix,
+        *,
+        today: str,
+        now: float,
+    ) -> None:
+        self.stack = stack
+        self.pool = pool
+        self.target = target
+        self.facts = facts
+        self.matrix = matrix
+        self.today = today
+        self.now = now
+        self.dates: list[str] = []
+        """ISO dates after which the answer may be another; rules add those they look at."""
+
+    @property
+    def policy(self) -> Policy:
+        """The target's policy."""
+        return self.target.policy
+
+    def on(self, stack: Stack, pool: Pool) -> Case:
+        """The same question about another stack or pool."""
+        return Case(
+            stack, pool, self.target, self.facts, self.matrix, today=self.today, now=self.now
+        )
+
+    # --- the pool --------------------------------------------------------------------------
+
+    @property
+    def driver(self) -> Version | None:
+        """The pool's driver."""
+        return self.pool.driver
+
+    @property
+    def os(self) -> Literal["linux", "windows"]:
+        """Whose driver numbers these are."""
+        return self.pool.driver_os
+
+    @property
+    def capability(self) -> Pair | None:
+        """The pool's compute capability."""
+        return self.pool.gpu.capability if self.pool.gpu else None
+
+    @property
+    def gpu_name(self) -> str:
+        """The GPU with its capability, for messages."""
+        gpu = self.pool.gpu
+        if gpu is None:
+            return "the GPU"
+        return f"{gpu.sku} ({show(gpu.capability)})" if gpu.product else gpu.name
+
+    @cached_property
+    def branch(self) -> Branch | None:
+        """The Linux driver branch; None when the driver is not known, or not Linux."""
+        if self.driver is None or self.os != "linux":
+            return None
+        return self.facts.driver_branches.branches.get(self.driver.major)
+
+    @cached_property
+    def driver_cuda(self) -> Pair | None:
+        """The CUDA version that the driver reports, or the highest it is known to reach."""
+        if self.driver is None:
+            return None
+        if self.os == "linux":
+            branches = self.facts.driver_branches.branches.values()
+            known = [b.cuda for b in branches if b.branch <= self.driver.major and b.cuda]
+        else:
+            known = [
+                t.version.major_minor
+                for t in self.facts.cuda_driver.toolkits
+                if (own := t.driver.get("windows")) and own <= self.driver
+            ]
+        return max(known, default=None)
+
+    # --- CUDA ------------------------------------------------------------------------------
+
+    @cached_property
+    def cuda(self) -> Version | None:
+        """The stack's CUDA."""
+        return self.stack.get("cuda")
+
+    @cached_property
+    def toolkit(self) -> Toolkit | None:
+        """The row of the stack's toolkit: its own, or the first of its series."""
+        if self.cuda is None:
+            return None
+        series = self.facts.toolkits_of.get(self.cuda.major_minor, ())
+        if len(self.cuda.parts) < 3 or not series:
+            return series[0] if series else None
+        text = show(self.cuda.at(3))
+        wanted = self.facts.cuda_driver.same_row.get(text, text)
+        exact = [t for t in series if show(t.version.at(3)) == wanted]
+        older = [t for t in series if t.version <= self.cuda]
+        return (exact or older[-1:] or [series[0]])[0]
+
+    @cached_property
+    def floor(self) -> tuple[Version, Source] | None:
+        """The lowest driver that runs the stack's CUDA without forward compatibility."""
+        if self.cuda is None:
+            return None
+        table = self.facts.cuda_driver
+        compat = table.minor_compat.get(self.cuda.major)
+        if compat is None:
+            own = self.toolkit.driver.get(self.os) if self.toolkit else None
+            return (own, self.toolkit.source) if own and self.toolkit else None
+        special = compat.exceptions.get(show(self.cuda.major_minor), {})
+        arm = f"{self.os}-aarch64" if self.pool.cpu == "aarch64" else self.os
+        minimum = special.get(arm) or special.get(self.os) or compat.minimum.get(self.os)
+        return (minimum, compat.source) if minimum else None
+
+    @cached_property
+    def forward(self) -> Forward | None:
+        """The forward-compatibility package, None when the stack has none."""
+        from compatgate.core.forward import judge_forward
+
+        return judge_forward(self) if self.stack.cuda_compat else None
+
+    @cached_property
+    def usable_cuda(self) -> Pair | None:
+        """The CUDA of the user-mode driver: the forward-compatibility package's if it is usable."""
+        if self.forward and self.forward.usable and self.forward.package:
+            return max(self.forward.package.cuda, self.driver_cuda or (0, 0))
+        return self.driver_cuda
+
+    @property
+    def usable_driver(self) -> Version | None:
+        """The user-mode driver: the forward-compatibility package's if it is usable."""
+        if self.forward and self.forward.usable and self.forward.package:
+            package = self.forward.package
+            return package.driver or Version(
+                f"{package.driver_branch}.x",
+                (package.driver_branch, 9999),
+                ((package.driver_branch, 9999), 1),
+            )
+        return self.driver
+
+    # --- GPU code --------------------------------------------------------------------------
+
+    @cached_property
+    def frameworks(self) -> tuple[Found, ...]:
+        """The stack's frameworks (and other parts with published builds) in the facts."""
+        return tuple(
+            find_framework(name, version, self.cuda, table)
+            for name, version in self.stack.components.items()
+            if (table := self.facts.framework(name))
+        )
+
+    @cached_property
+    def code(self) -> tuple[Arch, ...] | None:
+        """GPU code as stated, else of the published builds; None when neither is known."""
+        if self.stack.arch is not None:
+            return self.stack.arch
+        known = [found.build.code for found in self.built if found.build and found.build.sass]
+        return tuple(code for codes in known for code in codes) if known else None
+
+    @property
+    def built(self) -> tuple[Found, ...]:
+        """Frameworks whose published build is known."""
+        return tuple(found for found in self.frameworks if found.build)
+
+    @cached_property
+    def runs(self) -> HowItRuns | None:
+        """How the stated code (or the builds' code) runs on this GPU; None: it does not.
+
+        Frameworks run by themselves: one that can only be compiled from PTX makes it ``ptx``.
+        """
+        device = self.capability
+        if device is None:
+            return None
+        if self.stack.arch is not None:
+            return how_it_runs(self.stack.arch, device, self.facts.arch)
+        ways = [
+            how_it_runs(found.build.code, device, self.facts.arch)
+            for found in self.built
+            if found.build and found.build.sass
+        ]
+        if not ways or None in ways:
+            return None
+        return "ptx" if "ptx" in ways else "sass"
+
+    # --- libraries and matrix --------------------------------------------------------------
+
+    @cached_property
+    def cudnn_release(self) -> CudnnRelease | None:
+        """The stack's cuDNN release; the fourth part of its version is a build number."""
+        have = self.stack.get("cudnn")
+        if have is None:
+            return None
+        return self.facts.cudnn_releases.get(have.at(3))
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Matching matrix entries, best first."""
+        return self.matrix.entries.matching(self.target.name, self.stack, self.pool)

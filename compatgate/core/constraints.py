@@ -1,0 +1,149 @@
+"""Version constraints of matrix entries and known issues: ``>=535.104.05,<536``, ``12.4.*``."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.components import resolve_component
+from compatgate.core.versions import Version, make, parse_version
+from compatgate.errors import BadInput
+
+Operator = Literal["==", "!=", ">=", "<=", ">", "<", "~=", "==*", "!=*"]
+
+_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<|=)?\s*([^\s=<>!~,]+)")
+
+
+class Clause(Struct, frozen=True):
+    """One comparison; ``==*`` and ``!=*`` compare a prefix."""
+
+    operator: Operator
+    version: Version
+
+    def allows(self, have: Version) -> bool:
+        """Whether a version satisfies this clause. Pre-releases compare like any other."""
+        want = self.version
+        match self.operator:
+            case "==":
+                return have.key == want.key or _same_at_stated(have, want)
+            case "!=":
+                return not (have.key == want.key or _same_at_stated(have, want))
+            case ">=":
+                return have.key >= want.key
+            case "<=":
+                return have.key <= want.key
+            case ">":
+                return have.key > want.key
+            case "<":
+                return have.key < want.key
+            case "~=":
+                places = max(len(want.parts) - 1, 1)
+                return have.key >= want.key and have.at(places) == want.at(places)
+            case "==*":
+                return have.at(len(want.parts)) == want.parts
+            case "!=*":
+                return have.at(len(want.parts)) != want.parts
+
+
+def _same_at_stated(have: Version, want: Version) -> bool:
+    """cuDNN 9.1.0.70 meets ``9.1.0``: a fourth part is a build number, not a release."""
+    places = len(want.parts)
+    return places == 3 and len(have.parts) == 4 and have.at(3) == want.at(3)
+
+
+class Constraint(Struct, frozen=True):
+    """All clauses must hold.
+
+    Attributes:
+        text: as written.
+        clauses: what it says, in order.
+        cuda: the CUDA build that the version must be for (``2.4.1+cu121``), when stated.
+    """
+
+    text: str
+    clauses: tuple[Clause, ...]
+    cuda: tuple[int, ...] | None = None
+
+    def allows(self, have: Version) -> bool:
+        """Whether a version satisfies every clause."""
+        if self.cuda and have.cuda != self.cuda:
+            return False
+        return all(clause.allows(have) for clause in self.clauses)
+
+    @property
+    def series(self) -> tuple[int, int] | None:
+        """The one ``major.minor`` that can satisfy this constraint, when there is only one."""
+        for clause in self.clauses:
+            if clause.operator in ("==", "==*") and len(clause.version.parts) >= 2:
+                return clause.version.major_minor
+            if clause.operator == "~=" and len(clause.version.parts) >= 3:
+                return clause.version.major_minor
+        return None
+
+    @property
+    def exactness(self) -> int:
+        """How narrow: 3 one version, 2 one series, 1 bounded, 0 open. Ranks matching entries."""
+        operators = {clause.operator for clause in self.clauses}
+        if "==" in operators:
+            return 3
+        if operators & {"==*", "~="}:
+            return 2
+        return 1 if len(self.clauses) > 1 else 0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@lru_cache(maxsize=16384)
+def parse_constraint(component: str, text: str) -> Constraint:
+    """Read a constraint on a component's version.
+
+    Args:
+        component: canonical name of the component.
+        text: clauses separated by commas; a bare version means ``==``, ``.*`` any tail.
+
+    Raises:
+        BadInput: a clause is malformed; names the component and shows a right one.
+    """
+    scheme = resolve_component(component).component.scheme
+    clauses = []
+    cuda = None
+    for part in text.split(","):
+        match = _CLAUSE.fullmatch(part.strip())
+        if not match:
+            raise _bad(component, text)
+        operator, literal = match[1] or "==", match[2]
+        version = _bound(component, scheme, literal, text)
+        wildcard = literal.endswith((".*", ".x"))
+        if wildcard and operator not in ("==", "=", "!="):
+            raise _bad(component, text)
+        name = "==" if operator == "=" else operator
+        if version.cuda and name == "==":
+            cuda = version.cuda
+        clauses.append(Clause(f"{name}*" if wildcard else name, version))  # type: ignore[arg-type]
+    return Constraint(text, tuple(clauses), cuda)
+
+
+def _bound(component: str, scheme: str, literal: str, text: str) -> Version:
+    """A bound may be shorter than a version: a driver branch, a major alone."""
+    stem = literal[:-2] if literal.endswith((".*", ".x")) else literal
+    shorter = stem != literal or scheme != "pep440"
+    dotted = re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", stem)
+    if shorter and dotted and (len(stem) < 4 or "." in stem or scheme == "driver"):
+        return make(literal, tuple(int(p) for p in stem.split(".")))
+    try:
+        return parse_version(component, stem)
+    except BadInput:
+        raise _bad(component, text) from None
+
+
+def _bad(component: str, text: str) -> BadInput:
+    return BadInput(
+        f"{text!r} is not a version constraint",
+        field=component,
+        value=text,
+        hint="like 12.4.*, ~=2.4.0, ==9.1.0 or >=535.104.05,<536",
+    )

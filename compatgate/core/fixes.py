@@ -1,0 +1,125 @@
+"""Fixes: candidates that were evaluated and mend the finding without breaking another fact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from compatgate.core.case import Case
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.rules.base import Answer, Problem, Rule
+from compatgate.core.stack import with_changes
+from compatgate.core.verdict import Fix
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput
+
+MOST_OFFERED = {"fail": 3, "unknown": 3, "warn": 1}
+_WEIGHS = ("fail", "unknown")
+
+
+def verified_fixes(
+    problem: Problem, rule: Rule, case: Case, answers: Mapping[str, Answer], rules: tuple[Rule, ...]
+) -> tuple[Fix, ...]:
+    """The first few candidates that hold when evaluated.
+
+    A fix holds when the finding's rule no longer objects and no rule about facts objects that did
+    not object before. Where the change then needs a matrix entry or evidence, its message says so.
+
+    Args:
+        problem: what the rule said of the case.
+        rule: the rule that said it.
+        case: the stack on the pool.
+        answers: what every rule answered for the case, by id.
+        rules: all rules.
+    """
+    if problem.candidates is None:
+        return ()
+    offered: list[Fix] = []
+    for candidate in problem.candidates():
+        if not candidate.set or any(_includes(candidate.set, fix.set) for fix in offered):
+            continue  # less was enough
+        message = _verify(candidate.set, problem, rule, case, answers, rules)
+        if message is not None:
+            offered.append(Fix(candidate.set, candidate.message + message))
+        if len(offered) >= MOST_OFFERED.get(problem.outcome, 0):
+            break
+    return tuple(offered)
+
+
+def _includes(changes: Mapping[str, Any], less: Mapping[str, Any]) -> bool:
+    """Whether a change does all that a smaller one does; any newer driver is in ``>=X``."""
+    return all(
+        name in changes and (changes[name] == value or (name == "driver" and _is_floor(value)))
+        for name, value in less.items()
+    )
+
+
+def _is_floor(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(">=")
+
+
+def apply_changes(case: Case, changes: Mapping[str, Any]) -> Case:
+    """The case after a fix: ``>=X`` means X itself, None removes.
+
+    Raises:
+        BadInput: a change that is not possible (an empty stack, a malformed value).
+    """
+    from compatgate.core.evaluate import complete
+
+    pool = case.pool
+    ours = {name: _concrete(value) for name, value in changes.items()}
+    if driver := ours.pop("driver", None):
+        pool = replace(pool, driver=parse_version("driver", driver))
+    if gpu := ours.pop("gpu", None):
+        pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
+    stack = with_changes(case.stack, ours) if ours else case.stack
+    return case.on(complete(stack), pool)
+
+
+def _concrete(value: Any) -> Any:
+    return value[2:] if _is_floor(value) else value
+
+
+def _verify(
+    changes: Mapping[str, Any],
+    problem: Problem,
+    rule: Rule,
+    case: Case,
+    answers: Mapping[str, Answer],
+    rules: tuple[Rule, ...],
+) -> str | None:
+    """None when the change does not hold, else what to add to its message."""
+    try:
+        after = apply_changes(case, changes)
+    except BadInput:
+        return None
+    if _still(rule.check(after), problem):
+        return None
+    needs_blessing = False
+    for other in rules:
+        if other.id != rule.id and _worse(answers.get(other.id, "pass"), other.check(after)):
+            if other.about_facts:
+                return None
+            needs_blessing = True
+    return " (then needs a blessed entry and evidence of its own)" if needs_blessing else ""
+
+
+def _still(answer: Answer, problem: Problem) -> bool:
+    """Whether the rule says about as bad a thing of the same component as before."""
+    if isinstance(answer, str):
+        return False
+    weighty = (*_WEIGHS, "warn") if problem.outcome == "warn" else _WEIGHS
+    return any(p.component == problem.component and p.outcome in weighty for p in answer)
+
+
+def _worse(before: Answer, after: Answer) -> bool:
+    return _weight(after) > _weight(before)
+
+
+def _weight(answer: Answer) -> int:
+    if isinstance(answer, str):
+        return 0
+    outcomes = {p.outcome for p in answer}
+    return 2 if "fail" in outcomes else 1 if "unknown" in outcomes else 0

@@ -1,0 +1,86 @@
+"""Forward compatibility: whether the ``cuda-compat`` package of a stack is usable on a pool.
+
+Source: NVIDIA CUDA Compatibility guide, "Forward Compatibility"; the host branches that a package
+accepts are a list, not a floor (13.0 names 565 and 575 but not 560).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.core.versions import show
+
+if TYPE_CHECKING:
+    from compatgate.core.case import Case, Forward
+    from compatgate.core.facts import CompatPackage
+
+
+def judge_forward(case: Case) -> Forward:
+    """Whether the stack's forward-compatibility package is usable, and why not."""
+    from compatgate.core.case import Forward
+
+    assert case.stack.cuda_compat is not None  # noqa: S101 - the caller checked
+    series = show(case.stack.cuda_compat.major_minor)
+    table = case.facts.forward_compat
+    package = table.packages.get(series)
+    if package is None:
+        known = ", ".join(table.packages)
+        return Forward(
+            None, f"no cuda-compat package for CUDA {series} is known", f"one of {known}"
+        )
+    for judge in (_system, _hardware, _host):
+        if verdict := judge(case, package):
+            return verdict
+    return Forward(True, source=package.source, package=package)
+
+
+def _system(case: Case, package: CompatPackage) -> Forward | None:
+    from compatgate.core.case import Forward
+
+    if case.pool.os != "linux":
+        why = "forward compatibility exists on Linux only"
+        return Forward(False, why, "os=linux", case.facts.forward_compat.hardware, package)
+    return None
+
+
+def _hardware(case: Case, package: CompatPackage) -> Forward | None:
+    from compatgate.core.case import Forward
+
+    table, gpu = case.facts.forward_compat, case.pool.gpu
+    need = f"a {' or '.join(table.segments)} GPU"
+    if gpu is None or gpu.segment is None:
+        why = "forward compatibility depends on the product, which is not known"
+        return Forward(None, why, need, table.hardware, package)
+    if gpu.segment in (*table.segments, *table.conditional_segments):
+        return None
+    why = (
+        f"{gpu.sku} is a {gpu.segment} product, its brand is not on the package's list: "
+        "the program stops with error 804"
+    )
+    return Forward(False, why, need, table.hardware, package)
+
+
+def _host(case: Case, package: CompatPackage) -> Forward | None:
+    from compatgate.core.case import Forward
+
+    driver = case.driver
+    if driver is None:
+        return Forward(None, "the host driver is not known", "", package.source, package)
+    branches = ", ".join(map(str, package.branches))
+    need = f"a host driver of branch {branches}"
+    newer = driver >= package.driver if package.driver else driver.major >= package.driver_branch
+    if newer:
+        own = package.driver or f"{package.driver_branch}"
+        why = f"host driver {driver} is not older than the package's own ({own})"
+        return Forward(False, why, need, package.source, package)
+    if driver.major in package.disputed:
+        why = f"sources disagree on whether it works on branch {driver.major}"
+        return Forward(None, why, need, package.disputed[driver.major], package)
+    if driver.major not in package.branches:
+        why = f"host driver branch {driver.major} is not on its list"
+        return Forward(False, why, need, package.source, package)
+    minimum = package.minimums.get(driver.major)
+    if minimum and driver < minimum:
+        why = f"on branch {driver.major} it needs {minimum}"
+        return Forward(False, why, f">={minimum}", package.source, package)
+    return None

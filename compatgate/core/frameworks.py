@@ -1,0 +1,85 @@
+"""A framework's version in a stack, found among its published releases and builds."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import Build, Framework, Release
+from compatgate.core.versions import Version
+
+
+class Found(Struct, frozen=True):
+    """What the facts know of a framework in a stack.
+
+    Attributes:
+        release: None when the facts do not know this release.
+        build: None when no build is for the stack's CUDA, or the CUDA is not stated.
+        published: False for somebody's own build (NGC's ``2.6.0a0+...nv25.01``, a CPU build): what
+            is known of the published wheels does not speak of it.
+        without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
+    """
+
+    name: str
+    version: Version
+    table: Framework
+    release: Release | None
+    build: Build | None
+    published: bool = True
+    without_cuda: bool = False
+
+    @property
+    def title(self) -> str:
+        """Name and version, for messages."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def newest(self) -> Version:
+        """The newest release that the facts know."""
+        return self.table.releases[-1].version
+
+
+def find_framework(name: str, version: Version, cuda: Version | None, table: Framework) -> Found:
+    """Find a framework's release, and its build for the stack's CUDA.
+
+    The version's own label (``+cu121``) names the build; without one it is the build that accepts
+    the stack's CUDA.
+    """
+    without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
+    own_build = bool(version.local) and version.cuda is None
+    prerelease = version.key[1] == 0
+    if without_cuda or own_build or prerelease:
+        return Found(name, version, table, None, None, False, without_cuda)
+    release = find_release(table, version)
+    build = find_build(release, version, cuda) if release else None
+    return Found(name, version, table, release, build)
+
+
+def find_release(table: Framework, version: Version) -> Release | None:
+    """The release of this version; a fourth part is a build of the same release."""
+    exact = [r for r in table.releases if r.version.key == version.key]
+    if exact or len(version.parts) < 4:
+        return exact[0] if exact else None
+    return next((r for r in table.releases if r.version.at(3) == version.at(3)), None)
+
+
+def find_build(release: Release, version: Version, cuda: Version | None) -> Build | None:
+    """The build that the version names, or that accepts the stack's CUDA; listed ones first."""
+    builds = sorted(release.builds, key=lambda b: (not b.listed, not b.default))
+    if version.cuda:
+        return next((b for b in builds if _is_for(b, version.cuda)), None)
+    if cuda is None:
+        return None
+    exact = next((b for b in builds if b.cuda == cuda.major_minor), None)
+    return exact or next((b for b in builds if accepts(b, cuda)), None)
+
+
+def _is_for(build: Build, cuda: tuple[int, ...]) -> bool:
+    if len(cuda) == 1 or build.cuda is None:
+        return build.cuda_major == cuda[0]
+    return build.cuda == cuda
+
+
+def accepts(build: Build, cuda: Version) -> bool:
+    """Whether a build accepts the stack's CUDA."""
+    return parse_constraint("cuda", build.accepts).allows(cuda)

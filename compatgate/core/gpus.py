@@ -1,0 +1,240 @@
+"""From any spelling of a GPU to one SKU, or to a family whose SKUs agree; never a guess.
+
+Spellings come from nvidia-smi and NVML (``NVIDIA H100 80GB HBM3``), from the node labels of GPU
+Feature Discovery (``NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED``), from people (``a100 80 GB``) and
+from builders that know only a compute capability (``sm_87``). The names themselves are data, in
+``matrix/facts/gpus.yaml``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from compatgate.core.facts import Gpu, Gpus
+from compatgate.core.mig import MigProfile, cut_profile, fits, mig_profiles
+from compatgate.errors import BadInput
+
+_LONGEST = 120
+_NOISE = frozenset({"nvidia", "tesla", "generation", "gpu", "nvgpu", "tm", "r"})
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_PREFIX = re.compile(r"(nvidia|tesla|geforce|quadro|titan|jetson|rtx|gtx|gt(?=\d))(.+)")
+_SUFFIX = re.compile(r"(\d{3,4})((?:ti|super)+)")
+_MEMORY = re.compile(r"(\d{1,3})g(?:i?b)?")
+_FORM = re.compile(r"sxm\d?|pcie|nvl|hbm\d?e?")
+_LABEL = re.compile(r"nvidia\.com/(?:gpu\.product\s*[=:]?)?")
+_CAPABILITY = re.compile(
+    r"(?:(?:sm|compute|cc|(?:compute )?capability)[ _-]?([1-9]\d?)\.?(\d)|([1-9]\d?)\.(\d))([af]?)",
+    re.ASCII,
+)
+
+
+def normalise(text: str) -> str:
+    """A spelling without vendor, case, separators and unit variants; idempotent.
+
+    ``NVIDIA A100-SXM4-80GB``, ``a100 sxm4 80 GB`` and ``A100_SXM4_80GiB`` all give
+    ``a100-sxm4-80gb``; ``RTX4070Ti`` gives ``rtx-4070-ti``.
+    """
+    words: list[str] = []
+    for part in _SEPARATORS.split(text.lower()):
+        for word in _parts(part):
+            if words and words[-1].isdigit() and word in ("g", "gb", "gib"):
+                words[-1] += "gb"
+            else:
+                words.append(word)
+    return "-".join(words)
+
+
+def _parts(word: str) -> list[str]:
+    if match := _PREFIX.fullmatch(word):
+        return [*_parts(match[1]), *_parts(match[2])]
+    if match := _SUFFIX.fullmatch(word):
+        return [match[1], *re.findall("ti|super", match[2])]
+    if match := _MEMORY.fullmatch(word):
+        return [f"{match[1]}gb"]
+    return [] if not word or word in _NOISE else [word]
+
+
+class _Index:
+    """What lookups need of a table, derived once; holds the table, so that its id stays its own."""
+
+    def __init__(self, table: Gpus) -> None:
+        self.table = table
+        self.names = {normalise(name): name for name in table.gpus}
+        self.words = {name: frozenset(norm.split("-")) for norm, name in self.names.items()}
+        self.found: dict[str, Gpu] = {}
+
+    def exact(self, words: list[str]) -> Gpu | None:
+        """The SKU that is spelled in full; its memory size may be stated in addition."""
+        name = self._lookup(words)
+        rest = [word for word in words if not _MEMORY.fullmatch(word)]
+        if not name and rest and (name := self._lookup(rest)):
+            name = name if self._has(name, words, rest) else None
+        return self.table.gpus[name] if name else None
+
+    def _lookup(self, words: list[str]) -> str | None:
+        norm = "-".join(words)
+        return self.names.get(norm) or self.table.aliases.get(norm)
+
+    def matching(self, words: list[str]) -> list[Gpu]:
+        """The SKUs whose name has every word; memory and form factor alone name none."""
+        if all(_MEMORY.fullmatch(word) or _FORM.fullmatch(word) for word in words):
+            return []
+        return [gpu for name, gpu in self.table.gpus.items() if self._has(name, words)]
+
+    def _has(self, name: str, words: list[str], spelled: list[str] | None = None) -> bool:
+        memory = self.table.gpus[name].memory_gb
+        mine = self.words[name] | frozenset(spelled or ())
+        for word in words:
+            if _MEMORY.fullmatch(word) and word not in mine and memory in (None, int(word[:-2])):
+                continue
+            if word not in mine and not (word == "sxm" and any(w[:3] == "sxm" for w in mine)):
+                return False
+        return True
+
+    def model(self, gpu: Gpu) -> frozenset[str]:
+        """The words of a name that tell products apart: ``a100``, ``6000``."""
+        return frozenset(
+            word
+            for word in self.words[gpu.name]
+            if not word.isalpha() and not _MEMORY.fullmatch(word) and not _FORM.fullmatch(word)
+        )
+
+
+_INDEXES: dict[int, _Index] = {}
+
+
+def _index(table: Gpus) -> _Index:
+    if (index := _INDEXES.get(id(table))) is None:
+        if len(_INDEXES) >= 8:
+            _INDEXES.clear()
+        index = _INDEXES[id(table)] = _Index(table)
+    return index
+
+
+def resolve_gpu(text: str, table: Gpus) -> Gpu:
+    """Resolve any spelling of a GPU.
+
+    Args:
+        text: a product name, a node label, a short name, any of them with a MIG profile, or a
+            bare compute capability (``8.7``, ``sm_87``, ``cc 8.7``).
+        table: the GPU facts.
+
+    Returns:
+        One SKU; or a family (``A100``) in which a field is None where its SKUs differ; or, for
+        a capability, a `Gpu` with ``product`` False.
+
+    Raises:
+        BadInput: nothing is spelled so, or products that differ are; names the candidates.
+    """
+    index = _index(table)
+    if (found := index.found.get(text)) is None:
+        found = _resolve(text, index)
+        if len(index.found) >= 4096:
+            index.found.clear()
+        index.found[text] = found
+    return found
+
+
+def _resolve(text: str, index: _Index) -> Gpu:
+    clean = " ".join(_LABEL.sub(" ", text.lower()).split())
+    if not clean or len(clean) > _LONGEST:
+        raise _bad(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
+    if match := _CAPABILITY.fullmatch(clean):
+        return _bare(text, match, index.table)
+    profile, rest = cut_profile(clean)
+    words = [word for word in normalise(rest).split("-") if word not in ("", "shared")]
+    if profile is None and "mig" in words:
+        raise _bad(text, "names MIG without its profile", "like A100-SXM4-80GB-MIG-1g.10gb")
+    words = [word for word in words if word != "mig"]
+    if not words or (profile and _CAPABILITY.fullmatch(rest)):
+        hint = f"write the product{' before the profile' if profile else ''}, like A100-SXM4-80GB"
+        raise _bad(text, "does not say which product it is", hint)
+    exact = index.exact(words)
+    candidates = [exact] if exact else index.matching(words)
+    if not candidates:
+        raise _unknown(text, "-".join(words), index)
+    if profile is None:
+        return _one(text, words, candidates, index)
+    fitting = _with_profile(text, profile, candidates, index)
+    return replace(_one(text, words, fitting, index), mig=profile.text)
+
+
+def _bare(text: str, match: re.Match[str], table: Gpus) -> Gpu:
+    capability = (int(match[1] or match[3]), int(match[2] or match[4]))
+    name = f"sm_{capability[0]}{capability[1]}"
+    if match[5]:
+        raise _bad(text, "is a target of code, not a GPU", f"write {name} or the product")
+    known = {gpu.architecture for gpu in table.gpus.values() if gpu.capability == capability}
+    architecture = known.pop() if len(known) == 1 else None
+    return Gpu(name=name, capability=capability, architecture=architecture, product=False)
+
+
+def _one(text: str, words: list[str], candidates: list[Gpu], index: _Index) -> Gpu:
+    """The only candidate, the one that the others are variants of, or the family that they are."""
+    if len(candidates) == 1:
+        return candidates[0]
+    models = [index.model(gpu) for gpu in candidates]
+    facts = {(g.capability, g.segment, g.first_branch, g.last_branch) for g in candidates}
+    if len(facts) > 1 or (any(models) and not frozenset.intersection(*models)):
+        listed = [f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in candidates]
+        shown = ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
+        raise _bad(text, "names several GPUs that differ", f"write one of {shown}")
+    shared = frozenset.intersection(*(index.words[gpu.name] for gpu in candidates))
+    base = [gpu for gpu in candidates if index.words[gpu.name] == shared]
+    return base[0] if base else _family(words, candidates)
+
+
+def _family(words: list[str], members: list[Gpu]) -> Gpu:
+    first = members[0]
+    sxm = "sxm" in words
+    pieces = ((piece, normalise(piece)) for piece in first.name.split("-"))
+    name = [
+        piece if norm in words else "SXM"
+        for piece, norm in pieces
+        if norm in words or (sxm and norm[:3] == "sxm")
+    ]
+    memory = {gpu.memory_gb for gpu in members}
+    minimum = {gpu.mig_driver.key if gpu.mig_driver else None for gpu in members}
+    return replace(
+        first,
+        name="-".join(name),
+        architecture=first.architecture if len({g.architecture for g in members}) == 1 else None,
+        brands=tuple(dict.fromkeys(brand for gpu in members for brand in gpu.brands)),
+        memory_gb=first.memory_gb if len(memory) == 1 else None,
+        mig_capable=all(gpu.mig_capable for gpu in members),
+        mig_driver=first.mig_driver if len(minimum) == 1 else None,
+    )
+
+
+def _with_profile(
+    text: str, profile: MigProfile, candidates: list[Gpu], index: _Index
+) -> list[Gpu]:
+    """The candidates that can be cut so: A100 1g.5gb is one of the 40 GB products."""
+    if fitting := [gpu for gpu in candidates if fits(profile, gpu)]:
+        return fitting
+    first = candidates[0]
+    if not any(gpu.mig_capable for gpu in candidates):
+        raise _bad(text, f"names a MIG profile, but {first.name} has no MIG", "leave it out")
+    own = dict.fromkeys(name for gpu in candidates for name in mig_profiles(gpu))
+    related = [g for g in index.table.gpus.values() if index.model(g) & index.model(first)]
+    others = [gpu.name for gpu in related if fits(profile, gpu)]
+    of = f"; {profile.text} is a profile of {' and '.join(others[:3])}" if others else ""
+    hint = f"it has {', '.join(own)}{of}"
+    raise _bad(text, f"names a MIG profile that {first.name} does not have", hint)
+
+
+def _bad(text: str, problem: str, hint: str) -> BadInput:
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    return BadInput(f"{shown!r} {problem}", field="gpu", value=text, hint=hint)
+
+
+def _unknown(text: str, norm: str, index: _Index) -> BadInput:
+    from difflib import get_close_matches
+
+    spellings = {**index.table.aliases, **index.names}
+    near = dict.fromkeys(spellings[s] for s in get_close_matches(norm, spellings, n=5))
+    meant = f"did you mean {' or '.join(list(near)[:3])}? otherwise " if near else ""
+    hint = f"{meant}give its compute capability, like gpu=sm_90"
+    return _bad(text, "is not a GPU that the facts know", hint)

@@ -1,0 +1,182 @@
+"""The blessed matrix as the rules see it: entries, waivers, evidence, and their index.
+
+Cost of a decision must not grow with entries that do not concern it: entries are found by target,
+then by the CUDA series that they pin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.constraints import Constraint
+from compatgate.core.stack import Stack
+from compatgate.core.target import Pool
+from compatgate.core.versions import Version
+
+Status = Literal["candidate", "blessed", "deprecated", "revoked"]
+ANY_TARGET = "*"
+
+
+class Entry(Struct, frozen=True):
+    """A row of the matrix: component constraints on targets, with a status.
+
+    Attributes:
+        targets: names; ``*`` means every target.
+        components: constraint per component, ``driver`` included.
+        gpus: SKU names (or families) it is for; empty: every pool of its targets.
+        replacement: what to use instead of a deprecated or revoked entry, as text or entry name.
+        revision: the matrix revision that made this version of the entry.
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    components: dict[str, Constraint]
+    status: Status
+    reason: str = ""
+    gpus: tuple[str, ...] = ()
+    replacement: str | None = None
+    revision: int = 0
+
+    def matches(self, stack: Stack, pool: Pool) -> bool:
+        """Whether the stack on this pool is what the entry speaks of.
+
+        A component that the entry constrains and the stack does not state does not match.
+        """
+        if self.gpus and (pool.gpu is None or not _names(pool, self.gpus)):
+            return False
+        for component, constraint in self.components.items():
+            have = pool.driver if component == "driver" else stack.get(component)
+            if have is None or not constraint.allows(have):
+                return False
+        return True
+
+    @property
+    def specificity(self) -> tuple[int, int, int]:
+        """Ranks matching entries: more components, narrower constraints, newer revision."""
+        exactness = sum(c.exactness for c in self.components.values())
+        return (len(self.components) + bool(self.gpus), exactness, self.revision)
+
+
+def _names(pool: Pool, gpus: Sequence[str]) -> bool:
+    assert pool.gpu is not None  # noqa: S101 - the caller checked
+    return pool.gpu.sku in gpus or pool.gpu.name in gpus
+
+
+class Waiver(Struct, frozen=True):
+    """A named exception to rules for targets and stacks, until a date.
+
+    Attributes:
+        expires: ISO date; the last day on which it holds.
+        image: glob on the image reference; None: any stack.
+        components: constraints that the stack must meet for the waiver to apply.
+    """
+
+    name: str
+    rules: tuple[str, ...]
+    targets: tuple[str, ...]
+    owner: str
+    reason: str
+    expires: str
+    image: str | None = None
+    components: dict[str, Constraint] = {}
+
+    def covers(self, target: str, stack: Stack, today: str) -> bool:
+        """Whether it applies to this stack on this target today (ISO date)."""
+        if today > self.expires or not (target in self.targets or ANY_TARGET in self.targets):
+            return False
+        if self.image is not None and not fnmatchcase(stack.image or "", self.image):
+            return False
+        return all(
+            (have := stack.get(name)) is not None and constraint.allows(have)
+            for name, constraint in self.components.items()
+        )
+
+
+class Evidence(Struct, frozen=True):
+    """A judged canary run, bound to the versions measured inside the container.
+
+    Attributes:
+        id: of the run, ``run_...``.
+        sku: GPU SKU with MIG profile, as `Gpu.sku`.
+        outcome: what the judge said.
+        finished: seconds since the epoch.
+    """
+
+    id: str
+    suite: str
+    sku: str
+    driver: Version
+    components: dict[str, Version]
+    outcome: Literal["passed", "failed", "inconclusive"]
+    finished: int
+
+    def is_about(self, stack: Stack) -> bool:
+        """Whether what was measured is this stack, in every component that the stack states."""
+        return all(self.components.get(n) == v for n, v in stack.components.items())
+
+
+class EntryIndex:
+    """Entries by target, then by the one CUDA series that they pin."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._by_target: dict[str, dict[tuple[int, int] | None, list[Entry]]] = {}
+        for entry in entries:
+            cuda = entry.components.get("cuda")
+            series = cuda.series if cuda else None
+            for target in entry.targets:
+                self._by_target.setdefault(target, {}).setdefault(series, []).append(entry)
+
+    def matching(self, target: str, stack: Stack, pool: Pool) -> list[Entry]:
+        """Entries that match the stack on a pool of the target, best first."""
+        cuda = stack.get("cuda")
+        series = cuda.major_minor if cuda else None
+        found = [
+            entry
+            for name in (target, ANY_TARGET)
+            if (by_series := self._by_target.get(name))
+            for entry in (*by_series.get(series, ()), *(by_series.get(None, ()) if series else ()))
+            if entry.matches(stack, pool)
+        ]
+        return sorted(found, key=lambda e: e.specificity, reverse=True)
+
+    def of(self, target: str) -> list[Entry]:
+        """Every entry that concerns a target."""
+        return [
+            entry
+            for name in (target, ANY_TARGET)
+            for entries in self._by_target.get(name, {}).values()
+            for entry in entries
+        ]
+
+
+class Matrix:
+    """What the organisation has said: entries, waivers, evidence, at one revision. Immutable."""
+
+    def __init__(
+        self,
+        revision: int = 0,
+        entries: EntryIndex | None = None,
+        waivers: Iterable[Waiver] = (),
+        evidence: Iterable[Evidence] = (),
+    ) -> None:
+        self.revision = revision
+        self.entries = entries or EntryIndex()
+        self.waivers = tuple(waivers)
+        self.evidence = tuple(evidence)
+        self._runs: dict[tuple[str, str], list[Evidence]] = {}
+        for run in self.evidence:
+            self._runs.setdefault((run.suite, run.sku), []).append(run)
+
+    def runs(self, suite: str, stack: Stack, pool: Pool) -> list[Evidence]:
+        """Judged runs of a suite with this stack on the pool's SKU, whatever the driver."""
+        if pool.gpu is None:
+            return []
+        return [
+            run
+            for run in self._runs.get((suite, pool.gpu.sku), ())
+            if run.outcome != "inconclusive" and run.is_about(stack)
+        ]

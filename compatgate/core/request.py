@@ -1,0 +1,166 @@
+"""A question to the gate: its JSON form, and "what if" changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.components import resolve_component
+from compatgate.core.facts import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.stack import Stack, parse_stack, with_changes
+from compatgate.core.target import Cpu, Os, Pool
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput
+
+_REQUEST_KEYS = ("target", "pool", "stack", "image", "set")
+_POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count")
+POOL_CHANGES = ("driver", "gpu", "os", "cpu")
+"""Keys of ``set`` that change the pool; every other changes the stack."""
+
+
+class Request(Struct, frozen=True):
+    """One question: a stack, and the target or the pool it is to run on."""
+
+    stack: Stack
+    target: str | None = None
+    pool: Pool | None = None
+    changes: dict[str, Any] = {}
+
+
+def parse_request(body: Any, gpus: Gpus) -> Request:
+    """Read the body of ``POST /gate``.
+
+    Args:
+        body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``.
+        gpus: the GPU table, to resolve names.
+
+    Raises:
+        BadInput: names the field, the value and what would be right.
+    """
+    body = _mapping(body, None, _REQUEST_KEYS)
+    target, pool = body.get("target"), body.get("pool")
+    if (target is None) == (pool is None):
+        raise BadInput("name a target or describe a pool, one of the two", field="target")
+    if target is not None and (not isinstance(target, str) or not target):
+        raise BadInput("must be the name of a target", field="target", value=target)
+    image = body.get("image")
+    if image is not None and (not isinstance(image, str) or not image):
+        raise BadInput("must be an image reference", field="image", value=image)
+    if body.get("stack") is None:
+        hint = "reading a stack out of an image is not in this version; state it" if image else ""
+        raise BadInput("the stack is missing", field="stack", hint=hint)
+    stack = _at("stack", lambda: parse_stack(_mapping(body["stack"], "stack"), image=image))
+    changes = dict(_mapping(body.get("set") or {}, "set"))
+    return Request(
+        stack=_at("set", lambda: change_stack(stack, changes)),
+        target=target,
+        pool=None if pool is None else change_pool(parse_pool(pool, gpus), changes, gpus),
+        changes=changes,
+    )
+
+
+def parse_pool(body: Any, gpus: Gpus) -> Pool:
+    """Read a pool, ``{"driver": "535.104.05", "gpu": "A100-SXM4-80GB", "os": "linux"}``.
+
+    The driver may be left open; the GPU may be a bare compute capability.
+
+    Raises:
+        BadInput: ``field`` starts with ``pool.``.
+    """
+    body = _mapping(body, "pool", _POOL_KEYS)
+    if not any(body.get(key) for key in ("driver", "gpu")):
+        raise BadInput("the pool is empty", field="pool", hint="state its driver and gpu")
+    pool = Pool(name=_text(body, "name") or "pool", gpu=None, driver=None)
+    return change_pool(pool, body, gpus, path="pool")
+
+
+def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str = "set") -> Pool:
+    """The pool with the stated properties set; keys that are not a pool's are left alone.
+
+    Raises:
+        BadInput: a malformed value.
+    """
+    fields: dict[str, Any] = {}
+    for key in ("driver", "gpu", "os", "cpu", "count"):
+        if (value := changes.get(key)) is None:
+            continue
+        if key == "count":
+            fields[key] = _count(value, f"{path}.count")
+            continue
+        if not isinstance(value, str):
+            raise BadInput("must be text", field=f"{path}.{key}", value=value)
+        if key == "driver":
+            fields[key] = _at(path, lambda v=value: parse_version("driver", v))
+        elif key == "gpu":
+            fields[key] = _at(path, lambda v=value: resolve_gpu(v, gpus))
+        else:
+            fields[key] = _choice(value, Os if key == "os" else Cpu, f"{path}.{key}")
+    return replace(pool, **fields)
+
+
+def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
+    """The stack with every change that is not a pool's applied; None removes.
+
+    Raises:
+        BadInput: a malformed value or an unknown component.
+    """
+    ours = {key: value for key, value in changes.items() if _pool_key(key) is None}
+    return with_changes(stack, ours) if ours else stack
+
+
+def _pool_key(key: str) -> str | None:
+    if key in POOL_CHANGES:
+        return key
+    try:
+        return "driver" if resolve_component(key).component.name == "driver" else None
+    except BadInput:
+        return None
+
+
+def _mapping(value: Any, field: str | None, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadInput("must be a JSON object", field=field, value=value)
+    for key in value:
+        if not isinstance(key, str):
+            raise BadInput("a key must be text", field=field, value=key)
+        if known and key not in known:
+            path = f"{field}.{key}" if field else key
+            raise BadInput("unknown key", field=path, value=value[key], hint=_known(known))
+    return value
+
+
+def _known(known: tuple[str, ...]) -> str:
+    return f"known: {', '.join(known)}"
+
+
+def _text(body: Mapping[str, Any], key: str) -> str | None:
+    value = body.get(key)
+    if value is not None and not isinstance(value, str):
+        raise BadInput("must be text", field=f"pool.{key}", value=value)
+    return value
+
+
+def _count(value: Any, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise BadInput("must be a number of nodes", field=field, value=value)
+    return value
+
+
+def _choice(value: str, kind: Any, field: str) -> str:
+    choices = get_args(kind)
+    if value.lower() not in choices:
+        raise BadInput(
+            f"{value!r} is not known", field=field, value=value, hint=f"one of {', '.join(choices)}"
+        )
+    return value.lower()
+
+
+def _at(path: str, read: Any) -> Any:
+    try:
+        return read()
+    except BadInput as error:
+        raise error.at(path) from None

@@ -1,0 +1,154 @@
+"""The language as nvidia-container-toolkit reads it (Go; CSV mode, with ``image.go`` CDI mode).
+
+Source: NVIDIA/nvidia-container-toolkit ``internal/requirements``: ``constraints/factory.go``
+(grammar), ``constraints/binary.go`` and ``property.go`` (comparison), ``constraints/logical.go``
+(AND, OR), ``image.go`` (what it knows of the host).
+
+- Every factor is read before any is evaluated: a mistake anywhere is an error.
+- Property names and brands are case-sensitive; a factor about an unknown property is dropped, and
+  a clause or requirement with nothing left asks for nothing.
+- ``cuda``, ``driver`` and ``arch`` compare as semantic versions: at most three numbers, no leading
+  zeros. The host's own driver version is freed of leading zeros first.
+- ``brand`` compares as a string, with every operator.
+- A property that is not known has an empty value, which ranks below every other: ``cuda<13``
+  holds on a host whose CUDA is not known, ``cuda>=12`` does not. (Releases without ``image.go``
+  never know driver and brand: leave them out to ask as those do.)
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from compatgate.core.requirements import semver
+from compatgate.core.requirements.model import (
+    COMPARISONS,
+    OPERATOR_CHARACTERS,
+    PROPERTIES,
+    VERSION_PROPERTIES,
+    Clause,
+    Dialect,
+    Factor,
+    Host,
+    MalformedRequirement,
+    Properties,
+    Requirement,
+    first_number,
+    host_brand,
+    host_parts,
+    shown,
+)
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Check = Callable[[Host], bool]
+
+_OPERATORS = ("!=", "<=", ">=", "=", "<", ">")
+_FIRST_OPERATOR_CHARACTER = re.compile(f"[{OPERATOR_CHARACTERS}]")
+# unicode.IsSpace, which strings.TrimSpace uses; str.strip() would take U+001C to U+001F as well.
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+
+
+def compile_requirement(text: str) -> Requirement:
+    """Read a whole requirement.
+
+    Raises:
+        MalformedRequirement: some factor has no operator, or asks a version property for
+            something that is not a semantic version.
+    """
+    clauses: list[Clause] = []
+    ignored: list[str] = []
+    for clause in text.split(" "):
+        factors: list[Factor] = []
+        for part in clause.split(","):
+            if not part.strip(_SPACE):
+                continue
+            factor = _factor(text, part)
+            if factor is None:
+                ignored.append(part)
+            else:
+                factors.append(factor)
+        if factors:
+            clauses.append(Clause(clause, tuple(factors)))
+    return Requirement(tuple(clauses), tuple(ignored))
+
+
+def _factor(requirement: str, text: str) -> Factor | None:
+    """One factor; None if its property is not known."""
+    found = _FIRST_OPERATOR_CHARACTER.search(text)
+    if found is None:
+        raise MalformedRequirement(
+            requirement, text, "has no operator", "property, operator, value, as in cuda>=12.4"
+        )
+    name, rest = text[: found.start()], text[found.start() :]
+    if name not in PROPERTIES:
+        return None
+    operator = next((o for o in _OPERATORS if rest.startswith(o)), "")
+    value = rest.removeprefix(operator)
+    if name == "brand":
+        return _brand(text, operator, value)
+    version = value.removeprefix("v")
+    key = semver.key(version)
+    if key is None:
+        raise MalformedRequirement(requirement, text, *_version_mistake(rest, version))
+    return Factor(text, name, _comparison(name, operator, key), first_number(version))
+
+
+def _brand(text: str, operator: str, value: str) -> Factor:
+    if not operator:
+        # parse() keeps it and eval() then fails on the operator "", whatever the host.
+        note = "it has no operator that the Go toolkit knows and so never holds"
+        return Factor(text, "brand", lambda _: False, note=note)
+    return Factor(text, "brand", _comparison("brand", operator, value))
+
+
+def _comparison(name: str, operator: str, value: object) -> Check:
+    compare = COMPARISONS[operator]
+    return lambda host: compare(host.values[name], value)
+
+
+def _version_mistake(rest: str, version: str) -> tuple[str, str]:
+    """What is wrong after a property's name, and what would be right."""
+    operator = rest[: len(rest) - len(rest.lstrip(OPERATOR_CHARACTERS))]
+    if operator not in COMPARISONS:
+        return f"has the operator '{shown(operator)}'", f"one of {' '.join(COMPARISONS)}"
+    if not version:
+        return "has no value", "a version, as in cuda>=12.4"
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
+        return f"asks for '{shown(version)}', not a semantic version", "as in 12.4"
+    numbers = [part.lstrip("0") or "0" for part in version.split(".")[:3]]
+    write = f"write {operator}{shown('.'.join(numbers))}"
+    if version.count(".") > 2:
+        return "has more than the three numbers of a semantic version", write
+    return "has a number with a leading zero, unlike a semantic version", write
+
+
+@lru_cache(maxsize=1024)
+def host(stated: Properties) -> Host:
+    """The host as ``image.go`` hands it to the comparison.
+
+    Raises:
+        BadInput: a property is not of its form.
+    """
+    values: dict[str, object] = {"brand": host_brand(stated) or ""}
+    majors: dict[str, int] = {}
+    for name in VERSION_PROPERTIES:
+        parts = host_parts(stated, name) or ()
+        if len(parts) > 3:
+            raise BadInput(
+                f"'{shown(getattr(stated, name))}' has more than three numbers",
+                field=name,
+                value=getattr(stated, name),
+                hint="the Go toolkit compares at most three, such as 535.104.05",
+            )
+        values[name] = semver.key(".".join(map(str, parts))) or semver.BELOW_EVERY_VERSION
+        majors[name] = parts[0] if parts else 0
+    return Host(stated, values, majors, "the Go toolkit ranks below every value")
+
+
+DIALECT = Dialect("the Go toolkit", compile_requirement, host)

@@ -1,0 +1,189 @@
+"""The words of the language, and the compiled form that both dialects share."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Impl = Literal["go", "c"]
+
+VERSION_PROPERTIES = ("cuda", "driver", "arch")
+PROPERTIES = (*VERSION_PROPERTIES, "brand")
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+OPERATOR_CHARACTERS = "<>=!"
+
+_SHOWN = 100
+_HOST_VERSION = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})*")
+_FIRST_NUMBER = re.compile(r"[0-9]{1,9}")
+_CUDA_DRIVER_API = re.compile(r"[0-9]{4,5}")
+
+
+class Properties(Struct, frozen=True):
+    """What the language can ask of a host; None is not known, or no GPU is visible.
+
+    Attributes:
+        cuda: the CUDA version that the driver reports (``12.2``; ``12020`` is the same).
+        driver: the kernel driver's version (``535.104.05``).
+        arch: the GPU's compute capability (``8.0``).
+        brand: the GPU's NVML brand. The Go toolkit tells case apart and names brands in lower
+            case, without spaces (``tesla``, ``quadrortx``).
+    """
+
+    cuda: str | None = None
+    driver: str | None = None
+    arch: str | None = None
+    brand: str | None = None
+
+
+class Answer(Struct, frozen=True):
+    """Whether the host meets the requirements, and why, in one sentence of ASCII."""
+
+    satisfied: bool
+    reason: str
+
+
+class MalformedRequirement(BadInput):
+    """A requirement that the chosen implementation rejects, so that no container starts.
+
+    Args:
+        requirement: the whole requirement as given.
+        factor: the offending part of it.
+        why: what is wrong with that part, to follow its name in a sentence.
+        hint: what would be right.
+    """
+
+    slug = "malformed-requirement"
+
+    def __init__(self, requirement: str, factor: str, why: str, hint: str) -> None:
+        where = "" if factor == requirement else f" in '{shown(requirement)}'"
+        super().__init__(
+            f"'{shown(factor)}'{where} {why}", field="require", value=requirement, hint=hint
+        )
+        self.factor = factor
+
+
+class Host(Struct, frozen=True):
+    """A host as one dialect sees it.
+
+    Attributes:
+        stated: the properties as given.
+        values: by property, what the dialect compares with the values in its factors.
+        majors: by version property, the first number; 0 where it is not known.
+        unknown: what the dialect makes of a property that is not known, to follow "which".
+    """
+
+    stated: Properties
+    values: Mapping[str, Any]
+    majors: Mapping[str, int]
+    unknown: str
+
+
+class Factor(Struct, frozen=True):
+    """One condition, ``driver>=470``.
+
+    Attributes:
+        text: the condition as written.
+        property: the property it asks about.
+        holds: whether it holds on a host; raises `MalformedRequirement` where the dialect
+            notices a mistake only when it gets there.
+        major: the first number of a version; tells near misses from far ones.
+        note: why it can never hold, where that is not the host's doing.
+    """
+
+    text: str
+    property: str
+    holds: Callable[[Host], bool]
+    major: int = 0
+    note: str = ""
+
+
+class Clause(Struct, frozen=True):
+    """One alternative, ``brand=tesla,driver>=470,driver<471``: all its factors must hold."""
+
+    text: str
+    factors: tuple[Factor, ...]
+
+
+class Requirement(Struct, frozen=True):
+    """One compiled requirement: some clause must hold; without clauses it asks for nothing.
+
+    Attributes:
+        ignored: factors left out because the dialect does not know their property.
+    """
+
+    clauses: tuple[Clause, ...]
+    ignored: tuple[str, ...] = ()
+
+
+class Dialect(Struct, frozen=True):
+    """One implementation of the language.
+
+    Attributes:
+        most: how many requirements one container may have; None is any number.
+    """
+
+    name: str
+    compile: Callable[[str], Requirement]
+    host: Callable[[Properties], Host]
+    most: int | None = None
+
+
+def shown(text: str) -> str:
+    """Text from outside, cut to fit a sentence and safe on any terminal."""
+    short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
+
+
+def first_number(version: str) -> int:
+    """The number that a version starts with, to its ninth digit; 0 if it starts with none."""
+    digits = _FIRST_NUMBER.match(version)
+    return int(digits[0]) if digits else 0
+
+
+def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
+    """The numbers of a host's version property; None if it is not known.
+
+    Raises:
+        BadInput: it is not a version.
+    """
+    text: str | None = getattr(host, name)
+    if text is None:
+        return None
+    if not _HOST_VERSION.fullmatch(text):
+        example = {"cuda": "12.4", "driver": "535.104.05", "arch": "8.0"}[name]
+        raise BadInput(
+            f"'{shown(text)}' is not a version",
+            field=name,
+            value=text,
+            hint=f"digits and dots, such as {example}; leave it out if it is not known",
+        )
+    if name == "cuda" and _CUDA_DRIVER_API.fullmatch(text):
+        return divmod(int(text) // 10, 100)
+    return tuple(int(part) for part in text.split("."))
+
+
+def host_brand(host: Properties) -> str | None:
+    """The host's brand; None if it is not known.
+
+    Raises:
+        BadInput: it is empty.
+    """
+    if host.brand == "":
+        raise BadInput("empty", field="brand", value="", hint="leave it out if it is not known")
+    return host.brand

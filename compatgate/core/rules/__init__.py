@@ -1,0 +1,53 @@
+"""Every rule of the gate, in one table; a rule's docstring is its documentation."""
+
+from __future__ import annotations
+
+from compatgate.core.rules import (
+    canary,
+    cudnn,
+    driver,
+    framework,
+    gpu_code,
+    image,
+    incomplete,
+    known_issue,
+    matrix,
+    nccl,
+    waived,
+)
+from compatgate.core.rules.base import Rule
+
+RULES: tuple[Rule, ...] = (
+    driver.driver_too_old,
+    driver.minor_compat_limits,
+    driver.forward_compat,
+    driver.driver_branch_eol,
+    driver.driver_gpu,
+    gpu_code.no_kernel_image,
+    gpu_code.ptx_toolchain,
+    gpu_code.toolkit_arch,
+    cudnn.cudnn_cuda,
+    cudnn.cudnn_gpu,
+    cudnn.cudnn_driver,
+    framework.framework_cuda,
+    framework.framework_cudnn,
+    framework.framework_nccl,
+    framework.framework_python,
+    framework.framework_arch,
+    framework.framework_framework,
+    nccl.nccl_cuda,
+    nccl.nccl_gpu,
+    image.require_cuda,
+    known_issue.known_issue,
+    matrix.not_blessed,
+    matrix.revoked,
+    matrix.deprecated,
+    canary.canary_missing,
+    canary.canary_stale,
+    canary.canary_failed,
+    waived.waived,
+    incomplete.incomplete,
+)
+
+BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
+BY_NAME: dict[str, Rule] = {rule.name: rule for rule in RULES}

@@ -1,0 +1,86 @@
+"""What a rule is: one function from a case to an answer, whose docstring is its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
+
+from compatgate.core.facts import Source
+from compatgate.core.verdict import FindingOutcome
+
+if TYPE_CHECKING:
+    from compatgate.core.case import Case
+
+
+class Candidate(Struct, frozen=True):
+    """A change that may mend a problem; it is offered only after it was evaluated.
+
+    ``set`` has the form of `compatgate.core.verdict.Fix`.
+    """
+
+    set: dict[str, Any]
+    message: str
+
+
+class Problem(Struct, frozen=True):
+    """A rule's answer that is neither "holds" nor "does not apply".
+
+    Attributes:
+        candidates: gives changes that may mend it, smallest first; called only when fixes are
+            wanted.
+    """
+
+    outcome: FindingOutcome
+    component: str
+    message: str
+    have: str | None = None
+    need: str | None = None
+    source: Source | None = None
+    candidates: Callable[[], Iterable[Candidate]] | None = None
+
+
+Answer = Sequence[Problem] | Literal["pass", "not-applicable"]
+PASS: Final = "pass"  # noqa: S105
+NOT_APPLICABLE: Final = "not-applicable"
+
+
+class Rule(Struct, frozen=True):
+    """A rule of the gate.
+
+    Attributes:
+        id: ``CG101``; never changes its meaning.
+        name: ``driver-too-old``.
+        check: the rule itself; its docstring is what ``compatgate explain`` prints.
+        about_facts: decided by the vendors' facts alone, not by the matrix or evidence.
+    """
+
+    id: str
+    name: str
+    check: Callable[[Case], Answer]
+    about_facts: bool = True
+
+    @property
+    def documentation(self) -> str:
+        """The docstring, dedented."""
+        from textwrap import dedent
+
+        first, _, rest = (self.check.__doc__ or "").partition("\n")
+        return f"{first.strip()}\n{dedent(rest)}".strip()
+
+
+def rule(
+    rule_id: str, name: str, *, about_facts: bool = True
+) -> Callable[[Callable[[Case], Answer]], Rule]:
+    """Make a function a rule."""
+
+    def make(check: Callable[[Case], Answer]) -> Rule:
+        return Rule(rule_id, name, check, about_facts)
+
+    return make
+
+
+def not_checked(component: str, message: str) -> tuple[Problem]:
+    """Say what could not be looked at; it does not weigh in the verdict."""
+    return (Problem("not-checked", component, message),)

@@ -1,0 +1,344 @@
+"""CG401 to CG406: frameworks against CUDA, cuDNN, NCCL, Python, the GPU and each other.
+
+Every rule reads the same shape (`compatgate.core.facts.Framework`), whatever the framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from compatgate.core import changes
+from compatgate.core.case import Case
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import Pin
+from compatgate.core.frameworks import Found
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.rules.base import (
+    NOT_APPLICABLE,
+    PASS,
+    Answer,
+    Problem,
+    rule,
+)
+from compatgate.core.versions import Version, parse_version, show
+
+
+def _each(case: Case, check: Callable[[Case, Found], Answer]) -> Answer:
+    """Ask about every framework of the stack; problems add up, a pass counts over silence."""
+    problems: list[Problem] = []
+    passed = False
+    for found in case.frameworks:
+        answer = check(case, found)
+        if isinstance(answer, str):
+            passed = passed or answer == PASS
+        else:
+            problems += answer
+    return problems or (PASS if passed else NOT_APPLICABLE)
+
+
+@rule("CG401", "framework-cuda")
+def framework_cuda(case: Case) -> Answer:
+    """No build of this framework release is published for this CUDA.
+
+    The build is the one that the version names (``torch=2.4.1+cu121``), else the one for the
+    stack's CUDA. Wheels that exist on the index and not on the install page (cu129 for torch 2.9 to
+    2.13) are a warning.
+
+    Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
+
+    Fix: a CUDA that the release is built for, or a release that is built for this CUDA.
+
+    Source: the project's install page and previous versions, package metadata of each release.
+    """
+    return _each(case, _cuda_of)
+
+
+def _cuda_of(case: Case, found: Found) -> Answer:
+    if found.without_cuda:
+        message = f"{found.title} is a build without CUDA"
+        return (
+            Problem(
+                "fail",
+                found.name,
+                message,
+                found.version.text,
+                "a CUDA build",
+                candidates=lambda: changes.other_build(case, found),
+            ),
+        )
+    if not found.published:
+        message = f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
+        return (Problem("not-checked", found.name, message, found.version.text),)
+    if found.release is None:
+        message = f"{found.title} is not known; the newest known release is {found.newest}"
+        return (Problem("unknown", found.name, message, found.version.text, f"<={found.newest}"),)
+    if case.pool.os == "windows" and "windows" not in found.table.os:
+        message = f"{found.name} has no GPU build for Windows"
+        return (
+            Problem(
+                "fail",
+                found.name,
+                message,
+                found.version.text,
+                "os=linux or wsl",
+                source=found.release.source,
+            ),
+        )
+    if found.build is None:
+        return _no_build(case, found)
+    if not found.build.listed:
+        message = (
+            f"the {found.build.title} build of {found.title} exists on the wheel index but "
+            "not on the install page"
+        )
+        return (
+            Problem("warn", found.name, message, found.version.text, source=found.build.source),
+        )
+    if case.cuda and found.version.cuda and not _same_major(found, case.cuda):
+        message = (
+            f"{found.title} brings CUDA {found.build.cuda_major}, the stack states CUDA "
+            f"{case.cuda}: two CUDA majors in one process"
+        )
+        return (
+            Problem("warn", found.name, message, found.version.text, source=found.build.source),
+        )
+    return PASS
+
+
+def _same_major(found: Found, cuda: Version) -> bool:
+    return found.build is not None and found.build.cuda_major == cuda.major
+
+
+def _no_build(case: Case, found: Found) -> Answer:
+    assert found.release is not None  # noqa: S101 - the caller checked
+    titles = ", ".join(b.title for b in found.release.builds) or "no CUDA at all"
+    asked = found.version.cuda or (case.cuda.parts if case.cuda else None)
+    if asked is None:
+        return NOT_APPLICABLE  # CG901 asks for the CUDA
+    message = f"no build of {found.name} {found.version.public} for CUDA {show(asked)} is published"
+    return (
+        Problem(
+            "fail",
+            found.name,
+            f"{message}; there are builds for {titles}",
+            have=f"CUDA {show(asked)}",
+            need=titles,
+            source=found.release.source,
+            candidates=lambda: changes.other_build(case, found),
+        ),
+    )
+
+
+@rule("CG402", "framework-cudnn")
+def framework_cudnn(case: Case) -> Answer:
+    """The cuDNN is not the one that the framework's build expects.
+
+    Another major fails: it is the ABI boundary. Older than the build's pin fails; newer than the
+    pin, within the major, is a warning where the pin is exact. TensorFlow and JAX themselves ask
+    for the same major and an equal or higher minor, the patch does not matter. Pins belong to the
+    build, not to the release: torch 2.3.1 has 8.7.0 on cu118 and 8.9.2 on cu121.
+
+    Example: torch 2.4.1 on CUDA 12.1 expects cuDNN 9.1.0; with 8.9.7 it fails.
+
+    Fix: the pinned cuDNN.
+
+    Source: package metadata of each build; TensorFlow's tested configurations; JAX's changelog.
+    """
+    return _each(case, lambda c, found: _pins(c, found, "cudnn"))
+
+
+@rule("CG403", "framework-nccl")
+def framework_nccl(case: Case) -> Answer:
+    """The NCCL is not the one that the framework's build expects.
+
+    As CG402: another major or an older release than the pin fails, a newer one is a warning where
+    the pin is exact.
+
+    Fix: the pinned NCCL.
+
+    Source: package metadata of each build.
+    """
+    return _each(case, lambda c, found: _pins(c, found, "nccl"))
+
+
+@rule("CG406", "framework-framework")
+def framework_framework(case: Case) -> Answer:
+    """A framework that the release is built on has another version than its pin.
+
+    vLLM is compiled against exactly one torch: another one is another ABI.
+
+    Fix: the pinned version.
+
+    Source: package metadata of each release.
+    """
+    return _each(case, _framework_pins)
+
+
+def _framework_pins(case: Case, found: Found) -> Answer:
+    if found.release is None:
+        return NOT_APPLICABLE
+    others = [name for name in found.release.pins if name not in ("cudnn", "nccl")]
+    answers = [_pins(case, found, name) for name in others]
+    problems = [p for answer in answers if not isinstance(answer, str) for p in answer]
+    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _pins(case: Case, found: Found, component: str) -> Answer:
+    have = case.stack.get(component)
+    if have is None or found.release is None:
+        return NOT_APPLICABLE
+    pin = (found.build.pins if found.build else {}).get(component) or found.release.pins.get(
+        component
+    )
+    if pin is None or pin.optional:
+        return NOT_APPLICABLE
+    return _against_pin(case, found, pin, have)
+
+
+def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
+    build = f" ({found.build.title})" if found.build else ""
+    expects = f"{found.name} {found.version.public}{build} expects {pin.component} {pin.spec}"
+    outcome, why = "fail", ""
+    if pin.floor and pin.same_major and have.major != pin.floor.major:
+        why = f"{pin.component} {have} is another major"
+    elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
+        why = f"{pin.component} {have} is older"
+    elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
+        outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
+    elif not pin.exact and not parse_constraint(pin.component, pin.spec).allows(
+        _at_places(have, pin)
+    ):
+        why = f"{pin.component} {have} is outside that range"
+    else:
+        return PASS
+    return (
+        Problem(
+            outcome,  # type: ignore[arg-type]
+            pin.component,
+            f"{expects}; {why}",
+            have=have.text,
+            need=pin.spec,
+            source=pin.source,
+            candidates=lambda: changes.follow_pin(case, pin),
+        ),
+    )
+
+
+def _at_places(have: Version, pin: Pin) -> Version:
+    """The version as the pin compares it: a build number above the pin's own does not count."""
+    floor = pin.floor
+    same = floor and have.at(pin.places) == floor.at(pin.places)
+    return floor if same and floor else have
+
+
+@rule("CG404", "framework-python")
+def framework_python(case: Case) -> Answer:
+    """No wheel of the framework release is for this Python.
+
+    The tags of the wheels decide, not ``Requires-Python``: torch 2.5 says >=3.8 and has no wheel
+    for 3.8.
+
+    Fix: a Python that has a wheel.
+
+    Source: wheel file names on the package index; each project's tested configurations.
+    """
+    return _each(case, _python_of)
+
+
+def _python_of(case: Case, found: Found) -> Answer:
+    have, release = case.stack.get("python"), found.release
+    if have is None or release is None:
+        return NOT_APPLICABLE
+    series = f"{show(have.at(2))}{have.local}"
+    if release.python:
+        if series in release.python:
+            return PASS
+        need = ", ".join(release.python)
+    else:
+        low, high = release.python_range
+        if low is None and high is None:
+            return NOT_APPLICABLE
+        above = low is None or have.at(2) >= parse_version("python", low).at(2)
+        below = high is None or have.at(2) <= parse_version("python", high).at(2)
+        if above and below:
+            return PASS
+        need = f"{low or 'any'} to {high or 'any'}"
+    return (
+        Problem(
+            "fail",
+            "python",
+            f"{found.name} {found.version.public} has no wheel for Python {series}, but for {need}",
+            have=have.text,
+            need=need,
+            source=release.python_source or release.source,
+            candidates=lambda: changes.other_python(have, release),
+        ),
+    )
+
+
+@rule("CG405", "framework-arch")
+def framework_arch(case: Case) -> Answer:
+    """The published wheel has no code for the pool's GPU.
+
+    Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
+    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help.
+
+    Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
+
+    Fix: a build, or a release, with code for the GPU.
+
+    Source: TORCH_CUDA_ARCH_LIST of the build scripts and of measured wheels; each project's
+    published minimum compute capability.
+    """
+    return _each(case, _arch_of)
+
+
+def _arch_of(case: Case, found: Found) -> Answer:
+    device, build = case.capability, found.build
+    if device is None or build is None:
+        return NOT_APPLICABLE
+    minimum = build.minimum_capability
+    if build.sass is not None:
+        if how_it_runs(build.code, device, case.facts.arch):
+            return PASS
+        have = ", ".join(code.name for code in build.code)
+        message = f"the {build.title} wheel of {found.title} has no code for {case.gpu_name}"
+    elif minimum is not None:
+        if device >= minimum:
+            return PASS
+        have = f">={show(minimum)}"
+        message = f"{found.title} needs compute capability {show(minimum)}, not {case.gpu_name}"
+    else:
+        return _arch_not_published(case, found)
+    return (
+        Problem(
+            "fail",
+            found.name,
+            message,
+            have=have,
+            need=f"code for {show(device)}",
+            source=build.arch_source or build.source,
+            candidates=lambda: changes.build_with_code(case, found),
+        ),
+    )
+
+
+def _arch_not_published(case: Case, found: Found) -> Answer:
+    """Unknown where the project publishes this for other releases, else not checked."""
+    publishes = any(
+        b.sass is not None or b.minimum_capability is not None
+        for release in found.table.releases
+        for b in release.builds
+    )
+    outcome = "unknown" if publishes and case.stack.arch is None else "not-checked"
+    build = found.build.title if found.build else ""
+    message = f"which GPUs the {build} wheel of {found.title} has code for is not known"
+    return (
+        Problem(
+            outcome,  # type: ignore[arg-type]
+            found.name,
+            message,
+            have=found.version.text,
+            need="the wheel's list: state it as arch=sm_..",
+        ),
+    )

@@ -1,0 +1,57 @@
+"""CG701: combinations that are known to break although every published rule holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatgate.core.case import Case
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import KnownIssue
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
+
+
+@rule("CG701", "known-issue")
+def known_issue(case: Case) -> Answer:
+    """The combination is on the known-issues list.
+
+    The list is data, each with a link: ``compatgate facts show known_issues``. Operators lay their
+    own over it.
+
+    Fix: what the issue's record advises.
+
+    Source: the issue's own.
+    """
+    issues = case.facts.known_issues.issues
+    if not issues:
+        return NOT_APPLICABLE
+    return [_problem(case, i) for i in issues if _matches(case, i)] or PASS
+
+
+def _matches(case: Case, issue: KnownIssue) -> bool:
+    if issue.capabilities and case.capability not in issue.capabilities:
+        return False
+    for component, text in issue.components.items():
+        have = case.driver if component == "driver" else case.stack.get(component)
+        if have is None or not parse_constraint(component, text).allows(have):
+            return False
+    return True
+
+
+def _problem(case: Case, issue: KnownIssue) -> Problem:
+    component = next(iter(issue.components))
+    have = case.driver if component == "driver" else case.stack.get(component)
+    return Problem(
+        "fail" if issue.outcome == "fail" else "warn",
+        component,
+        f"{issue.id} {issue.title}: {issue.message}",
+        have=have.text if have else None,
+        need=issue.advice or None,
+        source=issue.source,
+        candidates=lambda: _fixes(issue),
+    )
+
+
+def _fixes(issue: KnownIssue) -> Iterator[Candidate]:
+    for change in issue.fixes:
+        what = ", ".join(f"{name} {version}" for name, version in change.items())
+        yield Candidate(dict(change), f"use {what}")

@@ -1,0 +1,106 @@
+"""CG801 to CG803: what this organisation has blessed."""
+
+from __future__ import annotations
+
+from compatgate.core import changes
+from compatgate.core.case import Case
+from compatgate.core.matrix import Entry
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
+
+
+@rule("CG801", "not-blessed", about_facts=False)
+def not_blessed(case: Case) -> Answer:
+    """The target's policy asks for a blessed matrix entry, and none matches.
+
+    An entry matches when every component that it constrains is in the stack (or is the pool's
+    driver) and meets the constraint. The most specific match speaks; a candidate is not yet
+    blessed.
+
+    Fix: the nearest blessed entry, or propose one.
+
+    Source: the matrix, at the revision that the verdict names.
+    """
+    if not case.policy.require_entry:
+        return NOT_APPLICABLE
+    best = _best(case)
+    if best and best.status != "candidate":
+        return PASS  # revoked and deprecated speak for themselves
+    where = f"{case.target.name or 'this target'}"
+    if best:
+        message = f"entry {best.name} matches but is a candidate: not yet blessed for {where}"
+        return (
+            Problem(
+                "fail",
+                "entry",
+                message,
+                have=best.name,
+                need="status blessed",
+                candidates=lambda: changes.nearest_entry(case),
+            ),
+        )
+    nearest, missing = changes.nearest(case)
+    message = f"no entry of the matrix matches this stack on {where}"
+    if nearest:
+        message += f"; the nearest is {nearest.name}, which differs in {', '.join(missing)}"
+    return (
+        Problem(
+            "fail",
+            "entry",
+            message,
+            need=_described(nearest) if nearest else "a blessed entry",
+            candidates=lambda: changes.nearest_entry(case),
+        ),
+    )
+
+
+@rule("CG802", "revoked", about_facts=False)
+def revoked(case: Case) -> Answer:
+    """The best matching entry was revoked: this combination is known to be bad here.
+
+    Fix: the entry's replacement, or the nearest blessed entry.
+
+    Source: the matrix, at the revision that the verdict names.
+    """
+    best = _best(case)
+    if best is None:
+        return NOT_APPLICABLE
+    if best.status != "revoked":
+        return PASS
+    return (_status_problem(case, best, "fail"),)
+
+
+@rule("CG803", "deprecated", about_facts=False)
+def deprecated(case: Case) -> Answer:
+    """The best matching entry is deprecated (a warning).
+
+    Fix: the entry's replacement.
+
+    Source: the matrix, at the revision that the verdict names.
+    """
+    best = _best(case)
+    if best is None:
+        return NOT_APPLICABLE
+    if best.status != "deprecated":
+        return PASS
+    return (_status_problem(case, best, "warn"),)
+
+
+def _best(case: Case) -> Entry | None:
+    return case.entries[0] if case.entries else None
+
+
+def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
+    reason = f": {entry.reason}" if entry.reason else ""
+    instead = f"; use {entry.replacement} instead" if entry.replacement else ""
+    return Problem(
+        outcome,  # type: ignore[arg-type]
+        "entry",
+        f"entry {entry.name} is {entry.status}{reason}{instead}",
+        have=entry.name,
+        need=entry.replacement or "a blessed entry",
+        candidates=lambda: changes.nearest_entry(case),
+    )
+
+
+def _described(entry: Entry) -> str:
+    return ", ".join(f"{name} {constraint}" for name, constraint in entry.components.items())

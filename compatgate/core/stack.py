@@ -1,0 +1,196 @@
+"""A stack: the components of one workload, and the GPU code it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.arch import Arch, parse_arch
+from compatgate.core.components import COMPONENTS, resolve_component
+from compatgate.core.versions import Version, parse_version
+from compatgate.errors import BadInput
+
+_ORDER = {name: index for index, name in enumerate(COMPONENTS)}
+
+
+class Stack(Struct, frozen=True):
+    """What is to run.
+
+    Attributes:
+        components: canonical name to version; never the driver, which is the pool's.
+        arch: SASS and PTX that the workload carries; None when not stated.
+        cuda_compat: CUDA version of the forward-compatibility package in the image.
+        require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
+        disable_require: ``NVIDIA_DISABLE_REQUIRE`` is set in the image.
+        image: the reference that the stack was read from, for waivers and messages.
+    """
+
+    components: dict[str, Version]
+    arch: tuple[Arch, ...] | None = None
+    cuda_compat: Version | None = None
+    require: tuple[str, ...] = ()
+    disable_require: bool = False
+    image: str | None = None
+
+    def get(self, component: str) -> Version | None:
+        """The version of a component, None when the stack does not state it."""
+        return self.components.get(component)
+
+    def to_json(self) -> dict[str, Any]:
+        """The stack in the form that requests and answers carry, in canonical order."""
+        names = sorted(self.components, key=lambda name: _ORDER.get(name, len(_ORDER)))
+        body: dict[str, Any] = {name: self.components[name].text for name in names}
+        if self.arch is not None:
+            body["arch"] = [a.name for a in self.arch]
+        if self.cuda_compat:
+            body["cuda-compat"] = self.cuda_compat.text
+        if self.require:
+            body["require"] = list(self.require)
+        if self.disable_require:
+            body["disable-require"] = True
+        return body
+
+
+def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
+    """Read a stack from its JSON form.
+
+    Args:
+        body: ``{"cuda": "12.4", "torch": "2.4.1+cu121", "arch": ["sm_80"], ...}``; any alias of a
+            component's name is accepted.
+        image: the image reference that the stack belongs to.
+
+    Raises:
+        BadInput: an unknown key, a malformed value, a component stated twice, the driver (which
+            belongs to the pool), or nothing at all. ``field`` names the key.
+    """
+    components: dict[str, Version] = {}
+    special: dict[str, Any] = {}
+    for key, value in body.items():
+        if not isinstance(key, str):
+            raise BadInput("a key must be text", field=str(key), value=key)
+        name = key.strip().lower().replace("_", "-")
+        if name in _SPECIAL:
+            _once(special, name, key)
+            special[name] = _SPECIAL[name](value)
+            continue
+        resolved = resolve_component(key)
+        if resolved.component.name == "driver":
+            raise BadInput(
+                "the driver belongs to the pool, not to the stack",
+                field=key,
+                value=value,
+                hint='give it as pool.driver, or as set.driver for "what if"',
+            )
+        _once(components, resolved.component.name, key)
+        components[resolved.component.name] = parse_version(key, _version_text(key, value))
+    if not components and not special:
+        raise BadInput(
+            "the stack is empty", hint="name at least one component, like cuda=12.4,arch=sm_80"
+        )
+    return Stack(
+        components,
+        arch=special.get("arch"),
+        cuda_compat=special.get("cuda-compat"),
+        require=special.get("require", ()),
+        disable_require=special.get("disable-require", False),
+        image=image,
+    )
+
+
+def parse_stack_text(text: str) -> dict[str, Any]:
+    """Read ``cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90`` into the JSON form.
+
+    Raises:
+        BadInput: an item that is not ``name=value``, or a name stated twice.
+    """
+    body: dict[str, Any] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = item.partition("=")
+        key, value = key.strip(), value.strip().removeprefix("=")
+        if not equals or not key or not value:
+            raise BadInput(
+                f"{item!r} is not name=version", value=item, hint="like cuda=12.4,arch=sm_80+sm_90"
+            )
+        _once(body, key, key)
+        body[key] = value
+    return body
+
+
+def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
+    """The stack with components set to other versions, or removed where the value is None.
+
+    Raises:
+        BadInput: as `parse_stack`.
+    """
+    removed = {_key(name) for name, value in changes.items() if value is None}
+    body = {k: v for k, v in stack.to_json().items() if k not in removed}
+    for name, value in changes.items():
+        if value is not None:
+            body[_key(name)] = value
+    return parse_stack(body, image=stack.image)
+
+
+def _key(name: str) -> str:
+    clean = name.strip().lower().replace("_", "-")
+    return clean if clean in _SPECIAL else resolve_component(name).component.name
+
+
+def _once(seen: Mapping[str, Any], name: str, key: str) -> None:
+    if name in seen:
+        raise BadInput(f"{name} is stated twice", field=key, hint="name each component once")
+
+
+def _version_text(key: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        hint = "versions are text: 12.10 and 12.1 are not the same number"
+        raise BadInput("a version must be text", field=key, value=value, hint=hint)
+    return str(value)
+
+
+def _arch(value: Any) -> tuple[Arch, ...]:
+    names: Iterable[Any] = value
+    if isinstance(value, str):
+        # "8.0+PTX" is one name of its own kind; otherwise the plus sign separates.
+        names = value.replace(";", " ").replace("+PTX", "*ptx").replace("+ptx", "*ptx")
+        names = [n.replace("*", "+") for n in names.replace("+", " ").split()]
+    elif not isinstance(value, (list, tuple)):
+        raise BadInput("must be a list of architectures", field="arch", value=value)
+    found: dict[Arch, None] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise BadInput("must be text", field="arch", value=name, hint="like sm_80")
+        found.update(dict.fromkeys(parse_arch(name)))
+    return tuple(found)
+
+
+def _cuda_compat(value: Any) -> Version:
+    try:
+        return parse_version("cuda", _version_text("cuda-compat", value))
+    except BadInput as error:
+        error.field = "cuda-compat"
+        raise
+
+
+def _require(value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
+        raise BadInput("must be a list of expressions", field="require", value=value)
+    return tuple(items)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, str) and value.lower() in ("1", "t", "true", "0", "f", "false"):
+        return value.lower() in ("1", "t", "true")
+    if not isinstance(value, bool):
+        raise BadInput("must be true or false", field="disable-require", value=value)
+    return value
+
+
+_SPECIAL = {
+    "arch": _arch,
+    "cuda-compat": _cuda_compat,
+    "require": _require,
+    "disable-require": _flag,
+}

@@ -1,0 +1,165 @@
+"""What the gate answers: findings, each with its reason, source and fixes, and the verdict."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.core.facts import Source
+
+Outcome = Literal["pass", "warn", "unknown", "fail"]
+FindingOutcome = Literal["fail", "unknown", "warn", "waived", "not-checked"]
+
+RANK: dict[str, int] = {
+    "pass": 0,
+    "waived": 0,
+    "not-checked": 0,
+    "warn": 1,
+    "unknown": 2,
+    "fail": 3,
+}
+"""How bad; the verdict is the worst of its findings."""
+
+
+class Fix(Struct, frozen=True):
+    """The smallest change that was found to mend a finding; evaluated before it is offered.
+
+    Attributes:
+        set: component (or ``driver``, ``gpu``, ``arch``, ``cuda-compat``) to a version, to a lower
+            bound (``>=525.60.13``), to a list of architectures, or to None: remove it.
+    """
+
+    set: dict[str, Any]
+    message: str
+
+
+class Finding(Struct, frozen=True, omit_defaults=False):
+    """One rule's result on one or more pools.
+
+    Attributes:
+        rule: id, ``CG101``.
+        name: ``driver-too-old``.
+        outcome: ``not-checked`` says what a rule could not look at; it does not weigh.
+        pools: names of the pools that share this finding.
+        component: what it is about.
+        have: the value found.
+        need: what would pass, as a constraint or in words.
+        message: one sentence that a person understands.
+        source: the fact that decided.
+        fixes: smallest verified changes.
+    """
+
+    rule: str
+    name: str
+    outcome: FindingOutcome
+    component: str
+    have: str | None
+    need: str | None
+    message: str
+    pools: tuple[str, ...] = ()
+    source: Source | None = None
+    fixes: tuple[Fix, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that answers carry."""
+        source = None
+        if self.source:
+            source = {
+                "title": self.source.title,
+                "url": self.source.url,
+                "confidence": self.source.confidence,
+            }
+        return {
+            "rule": self.rule,
+            "name": self.name,
+            "outcome": self.outcome,
+            "pools": list(self.pools),
+            "component": self.component,
+            "have": self.have,
+            "need": self.need,
+            "message": self.message,
+            "source": source,
+            "fixes": [{"set": fix.set, "message": fix.message} for fix in self.fixes],
+        }
+
+
+class Checked(Struct, frozen=True):
+    """Which rules held, and which did not apply; what is not here is a finding."""
+
+    passed: tuple[str, ...] = ()
+    not_applicable: tuple[str, ...] = ()
+
+
+class Verdict(Struct, frozen=True):
+    """The answer to "may this stack run on that target?".
+
+    Attributes:
+        id: digest of everything the answer rests on and of the answer; the same question on the
+            same facts, matrix and evidence has the same id.
+        verdict: the truth; ``allowed`` is what the policy makes of it.
+        stack: as evaluated, in JSON form; ``pools`` likewise.
+        facts: digest of the catalog.
+        overlays: the operator's fact files that were used.
+        evidence: ids of the runs that the answer rests on.
+        entry: the matrix entry that matched best, by pool.
+        valid_until: ISO time at which a date that it rests on passes; None: none does.
+    """
+
+    id: str
+    verdict: Outcome
+    allowed: bool
+    mode: str
+    target: str | None
+    findings: tuple[Finding, ...]
+    checked: Checked
+    stack: dict[str, Any]
+    pools: tuple[dict[str, Any], ...]
+    matrix_revision: int
+    facts: str
+    overlays: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    entries: dict[str, str] = {}
+    image: str | None = None
+    decided_at: str = ""
+    valid_until: str | None = None
+
+    @property
+    def failing(self) -> tuple[Finding, ...]:
+        """Findings that weigh most: those of the verdict's own outcome."""
+        return tuple(f for f in self.findings if f.outcome == self.verdict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of ``POST /gate``."""
+        return {
+            "id": self.id,
+            "verdict": self.verdict,
+            "allowed": self.allowed,
+            "mode": self.mode,
+            "target": self.target,
+            "findings": [f.to_json() for f in self.findings],
+            "checked": {
+                "passed": list(self.checked.passed),
+                "not_applicable": list(self.checked.not_applicable),
+            },
+            "stack": self.stack,
+            "image": self.image,
+            "pools": list(self.pools),
+            "matrix_revision": self.matrix_revision,
+            "entries": self.entries,
+            "facts": self.facts,
+            "overlays": list(self.overlays),
+            "evidence": list(self.evidence),
+            "decided_at": self.decided_at,
+            "valid_until": self.valid_until,
+        }
+
+
+EXIT_ALLOWED, EXIT_DENIED, EXIT_BAD_INPUT, EXIT_NO_DECISION = 0, 1, 2, 3
+
+
+def exit_code(verdict: Outcome, *, allowed: bool) -> int:
+    """The command line's exit status for a verdict: 0 allowed, 1 denied, 3 no decision."""
+    if allowed:
+        return EXIT_ALLOWED
+    return EXIT_NO_DECISION if verdict == "unknown" else EXIT_DENIED
