@@ -8,13 +8,14 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.arch import Arch
+from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Branch, CompatPackage, CudnnRelease, Facts, Pair, Source, Toolkit
 from compatgate.core.frameworks import Found, find_framework
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.stack import Stack
 from compatgate.core.target import Policy, Pool, Target
-from compatgate.core.versions import Version, show
+from compatgate.core.versions import Version, parse_version, show
 
 
 class Forward(Struct, frozen=True):
@@ -126,12 +127,28 @@ class Case:
 
     @cached_property
     def cuda(self) -> Version | None:
-        """The stack's CUDA."""
-        return self.stack.get("cuda")
+        """The stack's CUDA: the newest of the stated one and of its frameworks' builds.
+
+        A wheel brings its own runtime: ``torch=2.9.1+cu130`` on a CUDA 12.1 base needs the driver
+        that CUDA 13.0 needs.
+        """
+        stated = self.stack.get("cuda")
+        brought = [
+            parse_version("cuda", show(version.cuda))
+            for name, version in self.stack.components.items()
+            if version.cuda and len(version.cuda) == 2 and COMPONENTS[name].kind == "framework"
+        ]
+        newest = max(brought, default=None)
+        if stated is None or newest is None:
+            return stated or newest
+        return newest if newest.major_minor > stated.major_minor else stated
 
     @cached_property
     def toolkit(self) -> Toolkit | None:
-        """The row of the stack's toolkit: its own, or the first of its series."""
+        """The row of the stack's toolkit, the first of its series where no update is stated.
+
+        None for a release that the facts do not know.
+        """
         if self.cuda is None:
             return None
         series = self.facts.toolkits_of.get(self.cuda.major_minor, ())
@@ -139,9 +156,9 @@ class Case:
             return series[0] if series else None
         text = show(self.cuda.at(3))
         wanted = self.facts.cuda_driver.same_row.get(text, text)
-        exact = [t for t in series if show(t.version.at(3)) == wanted]
-        older = [t for t in series if t.version <= self.cuda]
-        return (exact or older[-1:] or [series[0]])[0]
+        if all(len(t.version.parts) < 3 for t in series):
+            return series[0]  # before CUDA 11 the table has one row a series
+        return next((t for t in series if show(t.version.at(3)) == wanted), None)
 
     @cached_property
     def floor(self) -> tuple[Version, Source] | None:

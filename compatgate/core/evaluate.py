@@ -66,7 +66,7 @@ def evaluate(
         )
         for pool in target.pools
     ]
-    findings = _grouped(finding for one in judged for finding in one.findings)
+    findings = _grouped(finding for one in judged for finding in one.findings) or _no_pool(target)
     outcome = _OUTCOMES[max((RANK[f.outcome] for f in findings), default=0)]
     return _sealed(
         Verdict(
@@ -96,12 +96,15 @@ def complete(stack: Stack) -> Stack:
     """The stack with its CUDA taken from a framework's version label, where it is not stated."""
     if "cuda" in stack.components:
         return stack
-    for name, version in stack.components.items():
-        if COMPONENTS[name].kind == "framework" and version.cuda and len(version.cuda) == 2:
-            cuda = parse_version("cuda", show(version.cuda))
-            components: dict[str, Version] = {**stack.components, "cuda": cuda}
-            return replace(stack, components=components)
-    return stack
+    labels = [
+        version.cuda
+        for name, version in stack.components.items()
+        if COMPONENTS[name].kind == "framework" and version.cuda and len(version.cuda) == 2
+    ]
+    if not labels:
+        return stack
+    cuda: Version = parse_version("cuda", show(max(labels)))
+    return replace(stack, components={**stack.components, "cuda": cuda})
 
 
 def is_allowed(outcome: Outcome, policy: Policy) -> bool:
@@ -181,6 +184,15 @@ def _record(finding: Finding, waiver: Waiver) -> Finding:
     return Finding(
         "CG821", "waived", "warn", finding.component, waiver.name, None, message, finding.pools
     )
+
+
+def _no_pool(target: Target) -> tuple[Finding, ...]:
+    """Nothing was judged: that is not a pass."""
+    if target.pools:
+        return ()
+    message = f"target {target.name} has no pools: there is nowhere to run"
+    need = "at least one pool with its gpu and driver"
+    return (Finding("CG901", "incomplete", "unknown", "pool", None, need, message),)
 
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
