@@ -5,32 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
-from msgspec import Struct
-
 from compatgate.core.arch import Arch
 from compatgate.core.components import COMPONENTS
-from compatgate.core.facts import Branch, CompatPackage, CudnnRelease, Facts, Pair, Source, Toolkit
+from compatgate.core.facts import Branch, CudnnRelease, Facts, Pair, Source, Toolkit
+from compatgate.core.forward import Forward, judge_forward
 from compatgate.core.frameworks import Found, find_framework
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.stack import Stack
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.versions import Version, parse_version, show
-
-
-class Forward(Struct, frozen=True):
-    """Whether the forward-compatibility package of the stack is usable on the pool.
-
-    Attributes:
-        usable: None when that cannot be known.
-        reason: why not, or what is not known; empty when usable.
-    """
-
-    usable: bool | None
-    reason: str = ""
-    need: str = ""
-    source: Source | None = None
-    package: CompatPackage | None = None
 
 
 class Case:
@@ -178,8 +162,6 @@ class Case:
     @cached_property
     def forward(self) -> Forward | None:
         """The forward-compatibility package, None when the stack has none."""
-        from compatgate.core.forward import judge_forward
-
         return judge_forward(self) if self.stack.cuda_compat else None
 
     @cached_property

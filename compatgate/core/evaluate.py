@@ -11,17 +11,16 @@ import msgspec
 from msgspec.structs import replace
 
 from compatgate.core.case import Case
-from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Facts
 from compatgate.core.fixes import verified_fixes
 from compatgate.core.matrix import Matrix, Waiver
 from compatgate.core.rules import RULES
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
 from compatgate.core.rules.canary import evidence_for
-from compatgate.core.stack import Stack
+from compatgate.core.stack import Stack, complete
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.verdict import RANK, Checked, Finding, Outcome, Verdict
-from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.versions import show
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _OUTCOMES: dict[int, Outcome] = {0: "pass", 1: "warn", 2: "unknown", 3: "fail"}
@@ -90,21 +89,6 @@ def evaluate(
         target.policy,
         moment,
     )
-
-
-def complete(stack: Stack) -> Stack:
-    """The stack with its CUDA taken from a framework's version label, where it is not stated."""
-    if "cuda" in stack.components:
-        return stack
-    labels = [
-        version.cuda
-        for name, version in stack.components.items()
-        if COMPONENTS[name].kind == "framework" and version.cuda and len(version.cuda) == 2
-    ]
-    if not labels:
-        return stack
-    cuda: Version = parse_version("cuda", show(max(labels)))
-    return replace(stack, components={**stack.components, "cuda": cuda})
 
 
 def is_allowed(outcome: Outcome, policy: Policy) -> bool:

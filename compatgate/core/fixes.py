@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from compatgate.core.case import Case
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.rules.base import Answer, Problem, Rule
-from compatgate.core.stack import with_changes
+from compatgate.core.stack import complete, with_changes
 from compatgate.core.verdict import Fix
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
@@ -66,8 +66,6 @@ def apply_changes(case: Case, changes: Mapping[str, Any]) -> Case:
     Raises:
         BadInput: a change that is not possible (an empty stack, a malformed value).
     """
-    from compatgate.core.evaluate import complete
-
     pool = case.pool
     ours = {name: _concrete(value) for name, value in changes.items()}
     if driver := ours.pop("driver", None):

@@ -8,17 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from compatgate.core.facts import CompatPackage, Source
 from compatgate.core.versions import show
 
 if TYPE_CHECKING:
-    from compatgate.core.case import Case, Forward
-    from compatgate.core.facts import CompatPackage
+    from compatgate.core.case import Case
+
+
+class Forward(Struct, frozen=True):
+    """Whether the forward-compatibility package of the stack is usable on the pool.
+
+    Attributes:
+        usable: None when that cannot be known.
+        reason: why not, or what is not known; empty when usable.
+    """
+
+    usable: bool | None
+    reason: str = ""
+    need: str = ""
+    source: Source | None = None
+    package: CompatPackage | None = None
 
 
 def judge_forward(case: Case) -> Forward:
     """Whether the stack's forward-compatibility package is usable, and why not."""
-    from compatgate.core.case import Forward
-
     assert case.stack.cuda_compat is not None  # noqa: S101 - the caller checked
     series = show(case.stack.cuda_compat.major_minor)
     table = case.facts.forward_compat
@@ -35,8 +50,6 @@ def judge_forward(case: Case) -> Forward:
 
 
 def _system(case: Case, package: CompatPackage) -> Forward | None:
-    from compatgate.core.case import Forward
-
     if case.pool.os != "linux":
         why = "forward compatibility exists on Linux only"
         return Forward(False, why, "os=linux", case.facts.forward_compat.hardware, package)
@@ -44,8 +57,6 @@ def _system(case: Case, package: CompatPackage) -> Forward | None:
 
 
 def _hardware(case: Case, package: CompatPackage) -> Forward | None:
-    from compatgate.core.case import Forward
-
     table, gpu = case.facts.forward_compat, case.pool.gpu
     need = f"a {' or '.join(table.segments)} GPU"
     if gpu is None or gpu.segment is None:
@@ -61,8 +72,6 @@ def _hardware(case: Case, package: CompatPackage) -> Forward | None:
 
 
 def _host(case: Case, package: CompatPackage) -> Forward | None:
-    from compatgate.core.case import Forward
-
     driver = case.driver
     if driver is None:
         return Forward(None, "the host driver is not known", "", package.source, package)

@@ -149,12 +149,13 @@ def _resolve(text: str, index: _Index) -> Gpu:
         raise _bad(text, "names MIG without its profile", "like A100-SXM4-80GB-MIG-1g.10gb")
     words = [word for word in words if word != "mig"]
     if not words or (profile and _CAPABILITY.fullmatch(rest)):
-        hint = f"write the product{' before the profile' if profile else ''}, like A100-SXM4-80GB"
+        example = f"A100-SXM4-80GB{'-MIG-1g.10gb' if profile else ''}"
+        hint = f"write the product{' before the profile' if profile else ''}, like {example}"
         raise _bad(text, "does not say which product it is", hint)
     exact = index.exact(words)
     candidates = [exact] if exact else index.matching(words)
     if not candidates:
-        raise _unknown(text, "-".join(words), index)
+        raise _unknown(text, words, index)
     if profile is None:
         return _one(text, words, candidates, index)
     fitting = _with_profile(text, profile, candidates, index)
@@ -180,7 +181,7 @@ def _one(text: str, words: list[str], candidates: list[Gpu], index: _Index) -> G
     if len(facts) > 1 or (any(models) and not frozenset.intersection(*models)):
         listed = [f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in candidates]
         shown = ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
-        raise _bad(text, "names several GPUs that differ", f"write one of {shown}")
+        raise _bad(text, "names several products", f"write one of {shown}")
     shared = frozenset.intersection(*(index.words[gpu.name] for gpu in candidates))
     base = [gpu for gpu in candidates if index.words[gpu.name] == shared]
     return base[0] if base else _family(words, candidates)
@@ -216,7 +217,8 @@ def _with_profile(
         return fitting
     first = candidates[0]
     if not any(gpu.mig_capable for gpu in candidates):
-        raise _bad(text, f"names a MIG profile, but {first.name} has no MIG", "leave it out")
+        problem = f"names a MIG profile, and the facts know of no MIG on {first.name}"
+        raise _bad(text, problem, "leave the profile out")
     own = dict.fromkeys(name for gpu in candidates for name in mig_profiles(gpu))
     related = [g for g in index.table.gpus.values() if index.model(g) & index.model(first)]
     others = [gpu.name for gpu in related if fits(profile, gpu)]
@@ -230,11 +232,14 @@ def _bad(text: str, problem: str, hint: str) -> BadInput:
     return BadInput(f"{shown!r} {problem}", field="gpu", value=text, hint=hint)
 
 
-def _unknown(text: str, norm: str, index: _Index) -> BadInput:
+def _unknown(text: str, words: list[str], index: _Index) -> BadInput:
     from difflib import get_close_matches
 
-    spellings = {**index.table.aliases, **index.names}
-    near = dict.fromkeys(spellings[s] for s in get_close_matches(norm, spellings, n=5))
-    meant = f"did you mean {' or '.join(list(near)[:3])}? otherwise " if near else ""
-    hint = f"{meant}give its compute capability, like gpu=sm_90"
+    models = {gpu.name: index.model(gpu) for gpu in index.table.gpus.values()}
+    known = list(dict.fromkeys(word for model in models.values() for word in sorted(model)))
+    meant = {near for word in words for near in get_close_matches(word, known, n=2, cutoff=0.75)}
+    meant = meant & set(words) or meant
+    names = [name for name, model in models.items() if model & meant]
+    suggest = f"did you mean {' or '.join(names[:4])}? otherwise " if names else ""
+    hint = f"{suggest}give its compute capability, like gpu=sm_90"
     return _bad(text, "is not a GPU that the facts know", hint)

@@ -51,19 +51,29 @@ def mig_profiles(gpu: Gpu) -> tuple[str, ...]:
     Memory is cut into 8, 4 or 2 slices of 5 GB at least, 16 GB on Blackwell RTX: every list of
     NVIDIA's MIG User Guide, "Supported MIG Profiles", follows from that.
     """
+    return tuple(f"{compute}g.{int(size + 0.5)}gb" for compute, size in _sizes(gpu))
+
+
+def _sizes(gpu: Gpu) -> list[tuple[int, float]]:
     if not gpu.mig_capable or not gpu.memory_gb:
-        return ()
+        return []
     least = 16 if gpu.capability >= (12, 0) else 5
     slices = next((n for n in (8, 4, 2) if gpu.memory_gb / n >= least), 2)
-    sizes = ((compute, gpu.memory_gb * memory / slices) for compute, memory in _GEOMETRY[slices])
-    return tuple(f"{compute}g.{int(size + 0.5)}gb" for compute, size in sizes)
+    return [(compute, gpu.memory_gb * memory / slices) for compute, memory in _GEOMETRY[slices]]
 
 
 def fits(profile: MigProfile, gpu: Gpu) -> bool:
-    """Sizes vary a little between board revisions: GB200 has 3g.93gb and 3g.95gb."""
+    """Whether a GPU has a profile; yes where its profiles are not known.
+
+    Sizes vary a little between board revisions: GB200 has 3g.93gb and 3g.95gb.
+    """
     if profile.suffix not in ("", "+me") and gpu.capability < (11, 0):
         return False
-    known = mig_profiles(gpu)
-    sizes = [int(p[3:-2]) for p in known if int(p[0]) == profile.compute]
-    near = any(abs(profile.memory - size) <= max(0.8, size * 0.03) for size in sizes)
-    return gpu.mig_capable and (near or not known)
+    known = _sizes(gpu)
+    return gpu.mig_capable and (
+        not known
+        or any(
+            compute == profile.compute and abs(profile.memory - size) <= max(0.8, size * 0.03)
+            for compute, size in known
+        )
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.components import COMPONENTS, resolve_component
-from compatgate.core.versions import Version, parse_version
+from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
 
 _ORDER = {name: index for index, name in enumerate(COMPONENTS)}
@@ -130,6 +130,21 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         if value is not None:
             body[_key(name)] = value
     return parse_stack(body, image=stack.image)
+
+
+def complete(stack: Stack) -> Stack:
+    """The stack with its CUDA taken from a framework's version label, where it is not stated."""
+    if "cuda" in stack.components:
+        return stack
+    labels = [
+        version.cuda
+        for name, version in stack.components.items()
+        if COMPONENTS[name].kind == "framework" and version.cuda and len(version.cuda) == 2
+    ]
+    if not labels:
+        return stack
+    cuda: Version = parse_version("cuda", show(max(labels)))
+    return structs.replace(stack, components={**stack.components, "cuda": cuda})
 
 
 def _key(name: str) -> str:

@@ -1,4 +1,4 @@
-"""CG101 to CG105: the driver against CUDA, and against the GPU."""
+"""CG101, CG102, CG104 and CG105: the driver against CUDA, time and the GPU."""
 
 from __future__ import annotations
 
@@ -157,63 +157,6 @@ def _own_driver_or_sass(case: Case, *, needs_jit: bool) -> Iterator[Candidate]:
     yield changes.raise_driver(case.toolkit.driver[case.os])
     if needs_jit:
         yield from changes.add_sass(case)
-
-
-@rule("CG103", "forward-compat")
-def forward_compat(case: Case) -> Answer:
-    """The forward-compatibility package is in the stack and cannot be used here.
-
-    ``cuda-compat`` brings a newer user-mode driver. It works on data-center GPUs (and select RTX
-    products), on Linux, on the host driver branches that the package was published for (a list,
-    not a floor), and never on a host driver that is newer than the package itself.
-
-    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804.
-
-    Fix: remove the package, or use a host driver that runs the toolkit by itself.
-
-    Source: CUDA Compatibility guide, "Forward Compatibility"; the ELF note of the shipped libcuda
-    as asserted in NVIDIA/nvidia-container-toolkit.
-    """
-    forward, compat = case.forward, case.stack.cuda_compat
-    if forward is None or compat is None:
-        return NOT_APPLICABLE
-    if forward.usable:
-        table, gpu = case.facts.forward_compat, case.pool.gpu
-        if gpu and gpu.segment in table.conditional_segments:
-            return (
-                Problem(
-                    "warn",
-                    "cuda-compat",
-                    f"forward compatibility on {gpu.segment} products is supported for select "
-                    f"NGC-Server-Ready SKUs only; whether {gpu.sku} is one is not published",
-                    have=compat.text,
-                    source=table.hardware,
-                ),
-            )
-        return PASS
-    return (
-        Problem(
-            "unknown" if forward.usable is None else "fail",
-            "cuda-compat",
-            f"cuda-compat {compat} is not usable here: {forward.reason}"
-            if forward.usable is False
-            else f"whether cuda-compat {compat} is usable here is not known: {forward.reason}",
-            have=compat.text,
-            need=forward.need or None,
-            source=forward.source,
-            candidates=lambda: _without_compat(case),
-        ),
-    )
-
-
-def _without_compat(case: Case) -> Iterator[Candidate]:
-    yield Candidate({"cuda-compat": None}, "leave the cuda-compat package out of the image")
-    if case.floor:
-        floor = case.floor[0]
-        yield Candidate(
-            {"cuda-compat": None, "driver": f">={floor}"},
-            f"leave the cuda-compat package out and raise the driver to {floor} or newer",
-        )
 
 
 @rule("CG104", "driver-branch-eol")

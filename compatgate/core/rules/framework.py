@@ -1,16 +1,12 @@
-"""CG401 to CG406: frameworks against CUDA, cuDNN, NCCL, Python, the GPU and each other.
+"""CG401, CG404 and CG405: frameworks against CUDA, Python and the GPU.
 
 Every rule reads the same shape (`compatgate.core.facts.Framework`), whatever the framework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Pin
 from compatgate.core.frameworks import Found
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.rules.base import (
@@ -20,20 +16,8 @@ from compatgate.core.rules.base import (
     Problem,
     rule,
 )
+from compatgate.core.rules.each import each
 from compatgate.core.versions import Version, parse_version, show
-
-
-def _each(case: Case, check: Callable[[Case, Found], Answer]) -> Answer:
-    """Ask about every framework of the stack; problems add up, a pass counts over silence."""
-    problems: list[Problem] = []
-    passed = False
-    for found in case.frameworks:
-        answer = check(case, found)
-        if isinstance(answer, str):
-            passed = passed or answer == PASS
-        else:
-            problems += answer
-    return problems or (PASS if passed else NOT_APPLICABLE)
 
 
 @rule("CG401", "framework-cuda")
@@ -50,7 +34,7 @@ def framework_cuda(case: Case) -> Answer:
 
     Source: the project's install page and previous versions, package metadata of each release.
     """
-    return _each(case, _cuda_of)
+    return each(case, _cuda_of)
 
 
 def _cuda_of(case: Case, found: Found) -> Answer:
@@ -129,108 +113,6 @@ def _no_build(case: Case, found: Found) -> Answer:
     )
 
 
-@rule("CG402", "framework-cudnn")
-def framework_cudnn(case: Case) -> Answer:
-    """The cuDNN is not the one that the framework's build expects.
-
-    Another major fails: it is the ABI boundary. Older than the build's pin fails; newer than the
-    pin, within the major, is a warning where the pin is exact. TensorFlow and JAX themselves ask
-    for the same major and an equal or higher minor, the patch does not matter. Pins belong to the
-    build, not to the release: torch 2.3.1 has 8.7.0 on cu118 and 8.9.2 on cu121.
-
-    Example: torch 2.4.1 on CUDA 12.1 expects cuDNN 9.1.0; with 8.9.7 it fails.
-
-    Fix: the pinned cuDNN.
-
-    Source: package metadata of each build; TensorFlow's tested configurations; JAX's changelog.
-    """
-    return _each(case, lambda c, found: _pins(c, found, "cudnn"))
-
-
-@rule("CG403", "framework-nccl")
-def framework_nccl(case: Case) -> Answer:
-    """The NCCL is not the one that the framework's build expects.
-
-    As CG402: another major or an older release than the pin fails, a newer one is a warning where
-    the pin is exact.
-
-    Fix: the pinned NCCL.
-
-    Source: package metadata of each build.
-    """
-    return _each(case, lambda c, found: _pins(c, found, "nccl"))
-
-
-@rule("CG406", "framework-framework")
-def framework_framework(case: Case) -> Answer:
-    """A framework that the release is built on has another version than its pin.
-
-    vLLM is compiled against exactly one torch: another one is another ABI.
-
-    Fix: the pinned version.
-
-    Source: package metadata of each release.
-    """
-    return _each(case, _framework_pins)
-
-
-def _framework_pins(case: Case, found: Found) -> Answer:
-    if found.release is None:
-        return NOT_APPLICABLE
-    others = [name for name in found.release.pins if name not in ("cudnn", "nccl")]
-    answers = [_pins(case, found, name) for name in others]
-    problems = [p for answer in answers if not isinstance(answer, str) for p in answer]
-    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
-
-
-def _pins(case: Case, found: Found, component: str) -> Answer:
-    have = case.stack.get(component)
-    if have is None or found.release is None:
-        return NOT_APPLICABLE
-    pin = (found.build.pins if found.build else {}).get(component) or found.release.pins.get(
-        component
-    )
-    if pin is None or pin.optional:
-        return NOT_APPLICABLE
-    return _against_pin(case, found, pin, have)
-
-
-def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
-    build = f" ({found.build.title})" if found.build else ""
-    expects = f"{found.name} {found.version.public}{build} expects {pin.component} {pin.spec}"
-    outcome, why = "fail", ""
-    if pin.floor and pin.same_major and have.major != pin.floor.major:
-        why = f"{pin.component} {have} is another major"
-    elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
-        why = f"{pin.component} {have} is older"
-    elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
-        outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
-    elif not pin.exact and not parse_constraint(pin.component, pin.spec).allows(
-        _at_places(have, pin)
-    ):
-        why = f"{pin.component} {have} is outside that range"
-    else:
-        return PASS
-    return (
-        Problem(
-            outcome,  # type: ignore[arg-type]
-            pin.component,
-            f"{expects}; {why}",
-            have=have.text,
-            need=pin.spec,
-            source=pin.source,
-            candidates=lambda: changes.follow_pin(case, pin),
-        ),
-    )
-
-
-def _at_places(have: Version, pin: Pin) -> Version:
-    """The version as the pin compares it: a build number above the pin's own does not count."""
-    floor = pin.floor
-    same = floor and have.at(pin.places) == floor.at(pin.places)
-    return floor if same and floor else have
-
-
 @rule("CG404", "framework-python")
 def framework_python(case: Case) -> Answer:
     """No wheel of the framework release is for this Python.
@@ -242,7 +124,7 @@ def framework_python(case: Case) -> Answer:
 
     Source: wheel file names on the package index; each project's tested configurations.
     """
-    return _each(case, _python_of)
+    return each(case, _python_of)
 
 
 def _python_of(case: Case, found: Found) -> Answer:
@@ -290,7 +172,7 @@ def framework_arch(case: Case) -> Answer:
     Source: TORCH_CUDA_ARCH_LIST of the build scripts and of measured wheels; each project's
     published minimum compute capability.
     """
-    return _each(case, _arch_of)
+    return each(case, _arch_of)
 
 
 def _arch_of(case: Case, found: Found) -> Answer:

@@ -1,0 +1,79 @@
+"""Changes towards a blessed entry of the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from compatgate.core.changes.common import described
+from compatgate.core.constraints import Constraint
+from compatgate.core.rules.base import Candidate
+from compatgate.core.versions import Version
+
+if TYPE_CHECKING:
+    from compatgate.core.case import Case
+    from compatgate.core.matrix import Entry
+
+
+def nearest(case: Case) -> tuple[Entry | None, list[str]]:
+    """The blessed entry of the target that differs least from the stack, and in what."""
+    best: tuple[Entry | None, list[str]] = (None, [])
+    for entry in case.matrix.entries.of(case.target.name):
+        if entry.status != "blessed":
+            continue
+        missing = _differences(case, entry)
+        if best[0] is None or len(missing) < len(best[1]):
+            best = (entry, missing)
+    return best
+
+
+def _differences(case: Case, entry: Entry) -> list[str]:
+    return [
+        name
+        for name, constraint in entry.components.items()
+        if (have := case.driver if name == "driver" else case.stack.get(name)) is None
+        or not constraint.allows(have)
+    ]
+
+
+def nearest_entry(case: Case) -> Iterator[Candidate]:
+    """Change what differs from the nearest blessed entry."""
+    entry, missing = nearest(case)
+    if entry is None:
+        return
+    change: dict[str, Any] = {}
+    for name in missing:
+        version = _version_in(case, name, entry.components[name])
+        if version is None:
+            return
+        change[name] = version
+    if change:
+        yield Candidate(change, f"{described(change)} (entry {entry.name})")
+
+
+def _version_in(case: Case, name: str, constraint: Constraint) -> str | None:
+    """The newest known version that a constraint allows, else its own bound."""
+    known = [v for v in _known_versions(case, name) if constraint.allows(v)]
+    if known:
+        return max(known).text
+    for clause in constraint.clauses:
+        if clause.operator in (">=", "==", "~=") and constraint.allows(clause.version):
+            return clause.version.text
+    return None
+
+
+def _known_versions(case: Case, name: str) -> Iterable[Version]:
+    facts = case.facts
+    if name == "driver":
+        toolkits = facts.cuda_driver.toolkits
+        branches = facts.driver_branches.branches.values()
+        own = [t.driver[case.os] for t in toolkits if case.os in t.driver]
+        return [*own, *(b.last for b in branches if b.last and case.os == "linux")]
+    if name == "cuda":
+        return [t.version for t in facts.cuda_driver.toolkits]
+    if name == "cudnn":
+        return [r.version for r in facts.cudnn.releases]
+    if name == "nccl":
+        return [r.version for r in facts.nccl.releases]
+    table = facts.framework(name)
+    return [r.version for r in table.releases] if table else []

@@ -1,0 +1,135 @@
+"""Frameworks in one shape, whatever their source's; and known issues."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from compatgate.core.arch import Arch
+from compatgate.core.facts.common import Pair, Source
+from compatgate.core.versions import Version
+
+
+class Pin(Struct, frozen=True):
+    """What a build expects of another component.
+
+    Attributes:
+        spec: clauses as in matrix constraints: ``==9.1.0.70``, ``>=9.8,<10``, ``9.*``.
+        floor: lowest version that the build accepts, when there is one.
+        exact: the build was made and tested with ``floor``; a newer one of the same major warns.
+        places: how many parts compare (3; TensorFlow and JAX look at 2).
+        same_major: another major fails.
+        optional: the component may be absent or of another version (never fails).
+    """
+
+    component: str
+    spec: str
+    floor: Version | None
+    exact: bool
+    places: int
+    same_major: bool
+    source: Source
+    optional: bool = False
+
+
+class Build(Struct, frozen=True):
+    """A published build of a framework release for one CUDA.
+
+    Attributes:
+        cuda: the CUDA it was built with; None when only the major is known.
+        cuda_major: its major.
+        accepts: constraint on the CUDA of the stack (``12.4.*``, ``>=12.1,<13``).
+        label: as in the local version, ``cu124``; None where the project does not use one.
+        default: what ``pip install`` gives without an extra index, on Linux x86_64.
+        listed: on the project's install page; False for wheels seen only on the index.
+        sass: architectures of its code; None when not known.
+        ptx: architectures of its PTX; None when not known.
+        minimum_capability: lowest published capability, where no list is published.
+        pins: what it expects, by component (``cudnn``, ``nccl``).
+        driver: lowest driver published by the project for this build, per OS.
+    """
+
+    cuda: Pair | None
+    cuda_major: int
+    accepts: str
+    source: Source
+    label: str | None = None
+    default: bool = False
+    listed: bool = True
+    sass: tuple[Pair, ...] | None = None
+    ptx: tuple[Pair, ...] | None = None
+    minimum_capability: Pair | None = None
+    pins: dict[str, Pin] = {}
+    driver: dict[str, Version] = {}
+    arch_source: Source | None = None
+    note: str = ""
+
+    @property
+    def code(self) -> tuple[Arch, ...]:
+        """Its GPU code, where the list is published."""
+        sass = tuple(Arch("sass", pair) for pair in self.sass or ())
+        return (*sass, *(Arch("ptx", pair) for pair in self.ptx or ()))
+
+    @property
+    def title(self) -> str:
+        """The CUDA it is for, for messages: ``cu121`` or ``CUDA 12``."""
+        if self.label:
+            return self.label
+        return f"CUDA {'.'.join(map(str, self.cuda or (self.cuda_major,)))}"
+
+
+class Release(Struct, frozen=True):
+    """A framework release.
+
+    Attributes:
+        python: Python versions with wheels (``3.9``, ``3.13t``) where the list is known.
+        python_range: lowest and highest Python otherwise; an end is None where not published.
+        pins: what the release expects whatever the build (vLLM: torch).
+        os: operating systems with GPU builds of this release; empty: those of the framework.
+    """
+
+    version: Version
+    builds: tuple[Build, ...]
+    source: Source
+    python: tuple[str, ...] = ()
+    python_range: tuple[str | None, str | None] = (None, None)
+    python_source: Source | None = None
+    pins: dict[str, Pin] = {}
+    note: str = ""
+    os: tuple[str, ...] = ()
+
+
+class Framework(Struct, frozen=True):
+    """A table per framework, ``framework/torch``; releases ascending by version."""
+
+    name: str
+    releases: tuple[Release, ...]
+    os: tuple[str, ...] = ("linux", "windows")
+    """Operating systems with GPU builds."""
+
+
+class KnownIssue(Struct, frozen=True):
+    """A combination that is known to break although every published rule holds.
+
+    Attributes:
+        components: constraint per component; all must be in the stack (or pool) and match.
+        capabilities: GPUs concerned; empty: all.
+        outcome: ``fail`` or ``warn``.
+        advice: what to do, as text.
+        fixes: changes that avoid it, each a mapping of component to version.
+    """
+
+    id: str
+    title: str
+    components: dict[str, str]
+    outcome: str
+    message: str
+    source: Source
+    capabilities: tuple[Pair, ...] = ()
+    advice: str = ""
+    fixes: tuple[dict[str, str], ...] = ()
+
+
+class KnownIssues(Struct, frozen=True):
+    """Table ``known_issues``."""
+
+    issues: tuple[KnownIssue, ...]

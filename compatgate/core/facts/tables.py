@@ -1,0 +1,109 @@
+"""All tables, each read at first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+from compatgate.core.facts.common import Pair
+from compatgate.core.facts.drivers import CudaDriver, DriverBranches, ForwardCompat, Toolkit
+from compatgate.core.facts.frameworks import Framework, KnownIssues
+from compatgate.core.facts.gpus import CudaArch, Gpus
+from compatgate.core.facts.libraries import Cudnn, CudnnRelease, Nccl, NcclRelease
+
+T = TypeVar("T")
+
+
+class Facts:
+    """All tables, each read at first use.
+
+    Args:
+        load: gives a table by name, decoded into the type; the catalog provides it.
+        digest: content digest of the whole catalog, named by every verdict.
+        overlays: names of the operator's files laid over the shipped ones.
+        frameworks: components that have a table ``framework/<name>``.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str, type[Any]], Any],
+        digest: str,
+        overlays: tuple[str, ...] = (),
+        frameworks: frozenset[str] = frozenset(),
+    ) -> None:
+        self._load = load
+        self.digest = digest
+        self.overlays = overlays
+        self.framework_names = frameworks
+        self._frameworks: dict[str, Framework | None] = {}
+
+    def _table(self, name: str, kind: type[T]) -> T:
+        table: T = self._load(name, kind)
+        return table
+
+    @cached_property
+    def cuda_driver(self) -> CudaDriver:
+        """Toolkits, their drivers and the minor-compatibility minimums."""
+        return self._table("cuda_driver", CudaDriver)
+
+    @cached_property
+    def toolkits_of(self) -> dict[Pair, tuple[Toolkit, ...]]:
+        """Toolkit releases by series, ascending."""
+        series: dict[Pair, tuple[Toolkit, ...]] = {}
+        for toolkit in self.cuda_driver.toolkits:
+            pair = toolkit.version.major_minor
+            series[pair] = (*series.get(pair, ()), toolkit)
+        return series
+
+    @cached_property
+    def driver_branches(self) -> DriverBranches:
+        """Driver branches."""
+        return self._table("driver_branches", DriverBranches)
+
+    @cached_property
+    def forward_compat(self) -> ForwardCompat:
+        """Forward-compatibility packages."""
+        return self._table("forward_compat", ForwardCompat)
+
+    @cached_property
+    def gpus(self) -> Gpus:
+        """GPU products."""
+        return self._table("gpus", Gpus)
+
+    @cached_property
+    def arch(self) -> CudaArch:
+        """Toolkits and architectures."""
+        return self._table("cuda_arch_support", CudaArch)
+
+    @cached_property
+    def cudnn(self) -> Cudnn:
+        """cuDNN releases."""
+        return self._table("cudnn", Cudnn)
+
+    @cached_property
+    def cudnn_releases(self) -> dict[tuple[int, ...], CudnnRelease]:
+        """cuDNN releases by the first three parts: the fourth is a build number."""
+        return {release.version.at(3): release for release in self.cudnn.releases}
+
+    @cached_property
+    def nccl_releases(self) -> dict[tuple[int, ...], NcclRelease]:
+        """NCCL releases by their three parts."""
+        return {release.version.at(3): release for release in self.nccl.releases}
+
+    @cached_property
+    def nccl(self) -> Nccl:
+        """NCCL releases."""
+        return self._table("nccl", Nccl)
+
+    @cached_property
+    def known_issues(self) -> KnownIssues:
+        """Known issues."""
+        return self._table("known_issues", KnownIssues)
+
+    def framework(self, name: str) -> Framework | None:
+        """The table of a framework, None when no facts on it are carried."""
+        if name not in self._frameworks:
+            known = name in self.framework_names
+            self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None
+        return self._frameworks[name]
