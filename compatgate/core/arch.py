@@ -40,9 +40,11 @@ class Arch(Struct, frozen=True):
         return self.name
 
 
-_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
-_ARCH = re.compile(r"(?P<kind>sm|sass|compute|ptx)?_?(?P<number>\d{2,3})(?P<suffix>[af])?")
-_DOTTED = re.compile(r"(?P<number>\d{1,2}\.\d)(?P<suffix>[af])?(?P<ptx>\+ptx)?")
+_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)", re.ASCII)
+_ARCH = re.compile(
+    r"(?P<kind>sm|sass|compute|ptx)?_?(?P<number>\d{2,3})(?P<suffix>[af])?", re.ASCII
+)
+_DOTTED = re.compile(r"(?P<number>\d{1,2}\.\d)(?P<suffix>[af])?(?P<ptx>\+ptx)?", re.ASCII)
 
 
 @lru_cache(maxsize=1024)

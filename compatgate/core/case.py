@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Literal
 
@@ -45,8 +46,18 @@ class Case:
         self.matrix = matrix
         self.today = today
         self.now = now
-        self.dates: list[str] = []
-        """ISO dates after which the answer may be another; rules add those they look at."""
+        self.until: list[str] = []
+        """ISO times from which the answer may be another; rules add those that they look at."""
+
+    def holds_until(self, when: str) -> None:
+        """Note that the answer may be another from an ISO date or time on."""
+        moment = when if "T" in when else f"{when}T00:00:00Z"
+        if moment > self.today:
+            self.until.append(moment)
+
+    def holds_through(self, day: str) -> None:
+        """Note that the answer may be another after an ISO date."""
+        self.holds_until((date.fromisoformat(day) + timedelta(days=1)).isoformat())
 
     @property
     def policy(self) -> Policy:

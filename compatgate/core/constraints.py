@@ -28,9 +28,9 @@ class Clause(Struct, frozen=True):
         want = self.version
         match self.operator:
             case "==":
-                return have.key == want.key or _same_at_stated(have, want)
+                return have.key == want.key
             case "!=":
-                return not (have.key == want.key or _same_at_stated(have, want))
+                return have.key != want.key
             case ">=":
                 return have.key >= want.key
             case "<=":
@@ -46,12 +46,6 @@ class Clause(Struct, frozen=True):
                 return have.at(len(want.parts)) == want.parts
             case "!=*":
                 return have.at(len(want.parts)) != want.parts
-
-
-def _same_at_stated(have: Version, want: Version) -> bool:
-    """cuDNN 9.1.0.70 meets ``9.1.0``: a fourth part is a build number, not a release."""
-    places = len(want.parts)
-    return places == 3 and len(have.parts) == 4 and have.at(3) == want.at(3)
 
 
 class Constraint(Struct, frozen=True):
@@ -109,6 +103,8 @@ def parse_constraint(component: str, text: str) -> Constraint:
         BadInput: a clause is malformed; names the component and shows a right one.
     """
     scheme = resolve_component(component).component.scheme
+    if not text.isascii():
+        raise _bad(component, text)
     clauses = []
     cuda = None
     for part in text.split(","):
@@ -120,8 +116,14 @@ def parse_constraint(component: str, text: str) -> Constraint:
         wildcard = literal.endswith((".*", ".x"))
         if wildcard and operator not in ("==", "=", "!="):
             raise _bad(component, text)
+        if version.local and operator not in ("==", "="):
+            raise _bad(component, text, f"a build label goes with == only: =={literal}")
+        if len(version.parts) == 1 and not wildcard and operator in ("==", "=", "!=", "~="):
+            raise _bad(
+                component, text, f"{literal} alone would mean {literal}.0; write {literal}.*"
+            )
         name = "==" if operator == "=" else operator
-        if version.cuda and name == "==":
+        if version.cuda:
             cuda = version.cuda
         clauses.append(Clause(f"{name}*" if wildcard else name, version))  # type: ignore[arg-type]
     return Constraint(text, tuple(clauses), cuda)
@@ -133,17 +135,20 @@ def _bound(component: str, scheme: str, literal: str, text: str) -> Version:
     shorter = stem != literal or scheme != "pep440"
     dotted = re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", stem)
     if shorter and dotted and (len(stem) < 4 or "." in stem or scheme == "driver"):
-        return make(literal, tuple(int(p) for p in stem.split(".")))
+        parts = tuple(int(p) for p in stem.split("."))
+        return make(literal, parts[:3] if scheme in ("cudnn", "nccl") else parts)
     try:
         return parse_version(component, stem)
     except BadInput:
         raise _bad(component, text) from None
 
 
-def _bad(component: str, text: str) -> BadInput:
+def _bad(
+    component: str, text: str, hint: str = "like 12.4.*, ~=2.4.0, ==9.1.0 or >=535.104.05,<536"
+) -> BadInput:
     return BadInput(
         f"{text!r} is not a version constraint",
         field=component,
         value=text,
-        hint="like 12.4.*, ~=2.4.0, ==9.1.0 or >=535.104.05,<536",
+        hint=hint,
     )

@@ -17,6 +17,7 @@ from compatgate.core.matrix import Matrix, Waiver
 from compatgate.core.rules import RULES
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
 from compatgate.core.rules.canary import evidence_for
+from compatgate.core.rules.matrix import deciding_entry
 from compatgate.core.stack import Stack, complete
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.verdict import RANK, Checked, Finding, Outcome, Verdict
@@ -84,7 +85,7 @@ def evaluate(
             evidence=tuple(dict.fromkeys(run for one in judged for run in one.evidence)),
             entries={one.pool: one.entry for one in judged if one.entry},
             image=stack.image,
-            valid_until=min((day for one in judged for day in one.dates), default=None),
+            valid_until=min((when for one in judged for when in one.until), default=None),
         ),
         target.policy,
         moment,
@@ -107,7 +108,7 @@ class _Judged(msgspec.Struct, frozen=True):
     findings: list[Finding]
     passed: list[str]
     not_applicable: list[str]
-    dates: list[str]
+    until: list[str]
     evidence: list[str]
     entry: str | None
 
@@ -128,9 +129,9 @@ def _judge(case: Case, *, with_fixes: bool) -> _Judged:
         waived,
         [rule_id for rule_id, answer in answers.items() if answer == PASS],
         [rule_id for rule_id, answer in answers.items() if answer == NOT_APPLICABLE],
-        case.dates,
+        case.until,
         evidence_for(case) if case.policy.canary.require else [],
-        case.entries[0].name if case.entries else None,
+        deciding.name if (deciding := deciding_entry(case)) else None,
     )
 
 
@@ -155,7 +156,7 @@ def _waive(finding: Finding, case: Case) -> Sequence[Finding]:
         return (finding,)
     for waiver in case.matrix.waivers:
         if finding.rule in waiver.rules and waiver.covers(case.target.name, case.stack, case.today):
-            case.dates.append(waiver.expires)
+            case.holds_through(waiver.expires)
             return (replace(finding, outcome="waived"), _record(finding, waiver))
     return (finding,)
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from compatgate.core.constraints import Constraint
 from compatgate.core.stack import Stack
 from compatgate.core.target import Pool
-from compatgate.core.versions import Version
+from compatgate.core.versions import Version, same_release
 
 Status = Literal["candidate", "blessed", "deprecated", "revoked"]
 ANY_TARGET = "*"
@@ -116,7 +116,11 @@ class Evidence(Struct, frozen=True):
 
     def is_about(self, stack: Stack) -> bool:
         """Whether what was measured is this stack, in every component that the stack states."""
-        return all(self.components.get(n) == v for n, v in stack.components.items())
+        return all(
+            (measured := self.components.get(name)) is not None
+            and same_release(name, measured, stated)
+            for name, stated in stack.components.items()
+        )
 
 
 class EntryIndex:

@@ -19,7 +19,8 @@ class Stack(Struct, frozen=True):
     """What is to run.
 
     Attributes:
-        components: canonical name to version; never the driver, which is the pool's.
+        components: canonical name to version, in canonical order; never the driver, which is the
+            pool's.
         arch: SASS and PTX that the workload carries; None when not stated.
         cuda_compat: CUDA version of the forward-compatibility package in the image.
         require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
@@ -40,8 +41,7 @@ class Stack(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The stack in the form that requests and answers carry, in canonical order."""
-        names = sorted(self.components, key=lambda name: _ORDER.get(name, len(_ORDER)))
-        body: dict[str, Any] = {name: self.components[name].text for name in names}
+        body: dict[str, Any] = {name: v.text for name, v in self.components.items()}
         if self.arch is not None:
             body["arch"] = [a.name for a in self.arch]
         if self.cuda_compat:
@@ -89,8 +89,9 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         raise BadInput(
             "the stack is empty", hint="name at least one component, like cuda=12.4,arch=sm_80"
         )
+    ordered = sorted(components.items(), key=lambda item: _ORDER[item[0]])
     return Stack(
-        components,
+        dict(ordered),
         arch=special.get("arch"),
         cuda_compat=special.get("cuda-compat"),
         require=special.get("require", ()),
@@ -144,7 +145,7 @@ def complete(stack: Stack) -> Stack:
     if not labels:
         return stack
     cuda: Version = parse_version("cuda", show(max(labels)))
-    return structs.replace(stack, components={**stack.components, "cuda": cuda})
+    return structs.replace(stack, components={"cuda": cuda, **stack.components})
 
 
 def _key(name: str) -> str:

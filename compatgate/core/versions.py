@@ -109,10 +109,26 @@ def parse_version(component: str, text: str) -> Version:
         BadInput: the text is not a version of this component; says what one looks like.
     """
     resolved = resolve_component(component)
-    version = _PARSERS[resolved.component.scheme](resolved.component.name, text.strip())
-    if resolved.cuda and version.cuda is None:
-        return Version(version.text, version.parts, version.key, resolved.cuda, version.local)
+    clean = text.strip()
+    if not clean.isascii():
+        raise _bad(resolved.component.name, text, "versions are written in ASCII")
+    version = _PARSERS[resolved.component.scheme](resolved.component.name, clean)
+    if resolved.cuda and version.cuda is None and not version.local:
+        label = f"cu{''.join(map(str, resolved.cuda))}"  # nvidia-cudnn-cu12 is a build for CUDA 12
+        return Version(f"{clean}+{label}", version.parts, version.key, resolved.cuda, label)
     return version
+
+
+def same_release(component: str, one: Version, other: Version) -> bool:
+    """Whether two spellings can denote the same release.
+
+    Where one states less (the driver API knows CUDA 12.4, not its update; Python 3.11), what both
+    state is compared.
+    """
+    if component in ("cuda", "python"):
+        places = min(len(one.parts), len(other.parts))
+        return one.at(places) == other.at(places)
+    return one.key == other.key
 
 
 def _bad(component: str, text: str, example: str) -> BadInput:
@@ -172,9 +188,14 @@ def _dotted_library(name: str, text: str, example: str) -> Version:
     match = _LIBRARY.fullmatch(text)
     if not match:
         raise _bad(name, text, example)
-    local = match["local"] or ""
-    parts = tuple(int(p) for p in match[1].split("."))
-    return make(text, parts, cuda=_built_for(local), local=local)
+    return _library(text, tuple(int(p) for p in match[1].split(".")), match["local"] or "")
+
+
+def _library(text: str, parts: tuple[int, ...], local: str) -> Version:
+    """A fourth part is a build number without meaning for compatibility: three compare."""
+    local = local.lower()
+    three = make(text, parts[:3], cuda=_built_for(local), local=local)
+    return Version(text, parts, three.key, three.cuda, local)
 
 
 def _integer(text: str, threshold: int) -> tuple[int, ...] | None:
@@ -189,16 +210,14 @@ def _integer(text: str, threshold: int) -> tuple[int, ...] | None:
 def _cudnn(name: str, text: str) -> Version:
     # cuDNN 9.0.0 Release Notes: CUDNN_VERSION is major*1000+... before 9, major*10000+... from 9.
     if parts := _integer(text.partition("+")[0], 10000):
-        local = text.partition("+")[2]
-        return make(text, parts, cuda=_built_for(local), local=local)
+        return _library(text, parts, text.partition("+")[2])
     return _dotted_library(name, text, "like 9.1.0, 9.1.0.70, 90100 or 8907")
 
 
 def _nccl(name: str, text: str) -> Version:
     # NVIDIA/nccl src/nccl.h.in: NCCL_VERSION(X,Y,Z) changed its scale with 2.9.
     if parts := _integer(text.partition("+")[0], 10000):
-        local = text.partition("+")[2]
-        return make(text, parts, cuda=_built_for(local), local=local)
+        return _library(text, parts, text.partition("+")[2])
     return _dotted_library(name, text, "like 2.21.5 or 22105")
 
 
@@ -221,7 +240,7 @@ _SIMPLE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?(?:\+([A-Za-z0-9.\-_]+))?"
 
 def _pep440(name: str, text: str) -> Version:
     if match := _SIMPLE.fullmatch(text):
-        local = match[2] or ""
+        local = (match[2] or "").lower()
         if len(match[1]) > 60:
             raise _bad(name, text, "like 2.4.1 or 2.4.1+cu121")
         parts = tuple(int(p) for p in match[1].split("."))

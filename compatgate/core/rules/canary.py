@@ -59,7 +59,7 @@ def canary_stale(case: Case) -> Answer:
         elif expires < case.now:
             why = f"of {_day(latest.finished)} is older than the policy allows"
         else:
-            case.dates.append(_day(expires))
+            case.holds_until(_moment(expires))
             continue
         need = f"a passed run of suite {suite} on driver {case.driver}"
         message = f"run {latest.id} of suite {suite} {why}"
@@ -108,6 +108,10 @@ def _latest(case: Case, suite: str) -> Evidence | None:
     runs = _judged(case, suite)
     own = [run for run in runs if run.driver == case.driver]
     return max(own or runs, key=lambda run: run.finished, default=None)
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _day(seconds: float) -> str:

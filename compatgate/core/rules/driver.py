@@ -179,8 +179,9 @@ def driver_branch_eol(case: Case) -> Answer:
     when = branch.eol
     if when and when >= case.today:
         notice = (date.fromisoformat(when) - EOL_NOTICE).isoformat()
-        case.dates += [notice, when]
+        case.holds_through(when)
         if case.today < notice:
+            case.holds_until(notice)
             return PASS
         message = f"driver branch {branch.branch} reaches its end of life on {when}"
     elif when or branch.ended:

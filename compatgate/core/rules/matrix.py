@@ -22,11 +22,11 @@ def not_blessed(case: Case) -> Answer:
     """
     if not case.policy.require_entry:
         return NOT_APPLICABLE
-    best = _best(case)
-    if best and best.status != "candidate":
+    if deciding_entry(case):
         return PASS  # revoked and deprecated speak for themselves
     where = f"{case.target.name or 'this target'}"
-    if best:
+    if case.entries:
+        best = case.entries[0]
         message = f"entry {best.name} matches but is a candidate: not yet blessed for {where}"
         return (
             Problem(
@@ -61,7 +61,7 @@ def revoked(case: Case) -> Answer:
 
     Source: the matrix, at the revision that the verdict names.
     """
-    best = _best(case)
+    best = deciding_entry(case)
     if best is None:
         return NOT_APPLICABLE
     if best.status != "revoked":
@@ -77,7 +77,7 @@ def deprecated(case: Case) -> Answer:
 
     Source: the matrix, at the revision that the verdict names.
     """
-    best = _best(case)
+    best = deciding_entry(case)
     if best is None:
         return NOT_APPLICABLE
     if best.status != "deprecated":
@@ -85,8 +85,9 @@ def deprecated(case: Case) -> Answer:
     return (_status_problem(case, best, "warn"),)
 
 
-def _best(case: Case) -> Entry | None:
-    return case.entries[0] if case.entries else None
+def deciding_entry(case: Case) -> Entry | None:
+    """The most specific match; a candidate neither blesses nor hides what was decided."""
+    return next((entry for entry in case.entries if entry.status != "candidate"), None)
 
 
 def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
