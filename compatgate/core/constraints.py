@@ -28,9 +28,9 @@ class Clause(Struct, frozen=True):
         want = self.version
         match self.operator:
             case "==":
-                return have.key == want.key
+                return self._is(have)
             case "!=":
-                return have.key != want.key
+                return not self._is(have)
             case ">=":
                 return have.key >= want.key
             case "<=":
@@ -47,6 +47,11 @@ class Clause(Struct, frozen=True):
             case "!=*":
                 return have.at(len(want.parts)) != want.parts
 
+    def _is(self, have: Version) -> bool:
+        """The same release, and the same build where the clause names one (``2.4.1+cu121``)."""
+        want = self.version
+        return have.key == want.key and (want.cuda is None or have.cuda == want.cuda)
+
 
 class Constraint(Struct, frozen=True):
     """All clauses must hold.
@@ -54,17 +59,13 @@ class Constraint(Struct, frozen=True):
     Attributes:
         text: as written.
         clauses: what it says, in order.
-        cuda: the CUDA build that the version must be for (``2.4.1+cu121``), when stated.
     """
 
     text: str
     clauses: tuple[Clause, ...]
-    cuda: tuple[int, ...] | None = None
 
     def allows(self, have: Version) -> bool:
         """Whether a version satisfies every clause."""
-        if self.cuda and have.cuda != self.cuda:
-            return False
         return all(clause.allows(have) for clause in self.clauses)
 
     @property
@@ -106,7 +107,6 @@ def parse_constraint(component: str, text: str) -> Constraint:
     if not text.isascii():
         raise _bad(component, text)
     clauses = []
-    cuda = None
     for part in text.split(","):
         match = _CLAUSE.fullmatch(part.strip())
         if not match:
@@ -116,17 +116,15 @@ def parse_constraint(component: str, text: str) -> Constraint:
         wildcard = literal.endswith((".*", ".x"))
         if wildcard and operator not in ("==", "=", "!="):
             raise _bad(component, text)
-        if version.local and operator not in ("==", "="):
-            raise _bad(component, text, f"a build label goes with == only: =={literal}")
+        if version.local and operator not in ("==", "=", "!="):
+            raise _bad(component, text, f"a build label goes with == or !=: =={literal}")
         if len(version.parts) == 1 and not wildcard and operator in ("==", "=", "!=", "~="):
             raise _bad(
                 component, text, f"{literal} alone would mean {literal}.0; write {literal}.*"
             )
         name = "==" if operator == "=" else operator
-        if version.cuda:
-            cuda = version.cuda
         clauses.append(Clause(f"{name}*" if wildcard else name, version))  # type: ignore[arg-type]
-    return Constraint(text, tuple(clauses), cuda)
+    return Constraint(text, tuple(clauses))
 
 
 def _bound(component: str, scheme: str, literal: str, text: str) -> Version:
