@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, timedelta
 from functools import cached_property
 from typing import Literal
@@ -111,12 +112,33 @@ class Case:
             branches = self.facts.driver_branches.branches.values()
             known = [b.cuda for b in branches if b.branch <= self.driver.major and b.cuda]
         else:
+            table = self.facts.cuda_driver
             known = [
-                t.version.major_minor
-                for t in self.facts.cuda_driver.toolkits
-                if (own := t.driver.get("windows")) and own <= self.driver
+                *(t.version.major_minor for t in table.toolkits if self._reaches(t.driver)),
+                *((c.major, 0) for c in table.minor_compat.values() if self._reaches(c.minimum)),
             ]
         return max(known, default=None)
+
+    def _reaches(self, minimum: Mapping[str, Version]) -> bool:
+        own = minimum.get(self.os)
+        return own is not None and self.driver is not None and own <= self.driver
+
+    @cached_property
+    def driver_cuda_is_exact(self) -> bool:
+        """Whether `driver_cuda` is published, and not only a lower bound."""
+        if self.driver is None:
+            return False
+        if self.os == "linux":
+            return self.branch is not None and self.branch.cuda is not None
+        newest = max(
+            t.driver["windows"] for t in self.facts.cuda_driver.toolkits if "windows" in t.driver
+        )
+        return self.driver <= newest
+
+    @property
+    def forward_may_help(self) -> bool:
+        """Whether forward compatibility could apply, but it is not known."""
+        return self.forward is not None and self.forward.usable is None
 
     # --- CUDA ------------------------------------------------------------------------------
 

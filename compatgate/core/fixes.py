@@ -11,12 +11,11 @@ from compatgate.core.case import Case
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.rules.base import Answer, Problem, Rule
 from compatgate.core.stack import complete, with_changes
-from compatgate.core.verdict import Fix
+from compatgate.core.verdict import RANK, Fix
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
 MOST_OFFERED = {"fail": 3, "unknown": 3, "warn": 1}
-_WEIGHS = ("fail", "unknown")
 
 
 def verified_fixes(
@@ -93,11 +92,12 @@ def _verify(
         after = apply_changes(case, changes)
     except BadInput:
         return None
-    if _still(rule.check(after), problem):
+    answer = rule.check(after)
+    if _still(answer, problem) or _worse(answers[rule.id], answer):
         return None
     needs_blessing = False
     for other in rules:
-        if other.id != rule.id and _worse(answers.get(other.id, "pass"), other.check(after)):
+        if other.id != rule.id and _worse(answers[other.id], other.check(after)):
             if other.about_facts:
                 return None
             needs_blessing = True
@@ -106,18 +106,19 @@ def _verify(
 
 def _still(answer: Answer, problem: Problem) -> bool:
     """Whether the rule says about as bad a thing of the same component as before."""
-    if isinstance(answer, str):
-        return False
-    weighty = (*_WEIGHS, "warn") if problem.outcome == "warn" else _WEIGHS
-    return any(p.component == problem.component and p.outcome in weighty for p in answer)
+    weight = _weights(answer).get(problem.component, 0)
+    return weight >= (1 if problem.outcome == "warn" else 2)
 
 
 def _worse(before: Answer, after: Answer) -> bool:
-    return _weight(after) > _weight(before)
+    """Whether a rule now says worse of some component; warnings do not count."""
+    known = _weights(before)
+    return any(weight > max(known.get(name, 0), 1) for name, weight in _weights(after).items())
 
 
-def _weight(answer: Answer) -> int:
-    if isinstance(answer, str):
-        return 0
-    outcomes = {p.outcome for p in answer}
-    return 2 if "fail" in outcomes else 1 if "unknown" in outcomes else 0
+def _weights(answer: Answer) -> dict[str, int]:
+    """How bad, per component."""
+    weights: dict[str, int] = {}
+    for problem in () if isinstance(answer, str) else answer:
+        weights[problem.component] = max(weights.get(problem.component, 0), RANK[problem.outcome])
+    return weights

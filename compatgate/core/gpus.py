@@ -16,7 +16,6 @@ from compatgate.core.facts import Gpu, Gpus
 from compatgate.core.mig import MigProfile, cut_profile, fits, mig_profiles
 from compatgate.errors import BadInput
 
-_LONGEST = 120
 _NOISE = frozenset({"nvidia", "tesla", "generation", "gpu", "nvgpu", "tm", "r"})
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _PREFIX = re.compile(r"(nvidia|tesla|geforce|quadro|titan|jetson|rtx|gtx|gt(?=\d))(.+)")
@@ -62,7 +61,9 @@ class _Index:
     def __init__(self, table: Gpus) -> None:
         self.table = table
         self.names = {normalise(name): name for name in table.gpus}
-        self.words = {name: frozenset(norm.split("-")) for norm, name in self.names.items()}
+        self.words = {name: frozenset(normalise(name).split("-")) for name in table.gpus}
+        split = (norm.rpartition("-") for norm in self.names)
+        self.variants = {last for base, _, last in split if base in self.names}
         self.found: dict[str, Gpu] = {}
 
     def exact(self, words: list[str]) -> Gpu | None:
@@ -78,10 +79,12 @@ class _Index:
         return self.names.get(norm) or self.table.aliases.get(norm)
 
     def matching(self, words: list[str]) -> list[Gpu]:
-        """The SKUs whose name has every word; memory and form factor alone name none."""
+        """The SKUs whose name has every word, and no variant (``ti``, ``laptop``) beyond them."""
         if all(_MEMORY.fullmatch(word) or _FORM.fullmatch(word) for word in words):
             return []
-        return [gpu for name, gpu in self.table.gpus.items() if self._has(name, words)]
+        other = {word for word in self.variants if not _MEMORY.fullmatch(word)} - {*words}
+        names = (name for name in self.table.gpus if not self.words[name] & other)
+        return [self.table.gpus[name] for name in names if self._has(name, words)]
 
     def _has(self, name: str, words: list[str], spelled: list[str] | None = None) -> bool:
         memory = self.table.gpus[name].memory_gb
@@ -139,12 +142,13 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
 
 def _resolve(text: str, index: _Index) -> Gpu:
     clean = " ".join(_LABEL.sub(" ", text.lower()).split())
-    if not clean or len(clean) > _LONGEST:
+    if not clean or len(clean) > 120:
         raise _bad(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
     if match := _CAPABILITY.fullmatch(clean):
         return _bare(text, match, index.table)
     profile, rest = cut_profile(clean)
-    words = [word for word in normalise(rest).split("-") if word not in ("", "shared")]
+    parts = dict.fromkeys(normalise(rest).split("-"))
+    words = [word for word in parts if word not in ("", "shared")]
     if profile is None and "mig" in words:
         raise _bad(text, "names MIG without its profile", "like A100-SXM4-80GB-MIG-1g.10gb")
     words = [word for word in words if word != "mig"]
@@ -223,8 +227,8 @@ def _with_profile(
     related = [g for g in index.table.gpus.values() if index.model(g) & index.model(first)]
     others = [gpu.name for gpu in related if fits(profile, gpu)]
     of = f"; {profile.text} is a profile of {' and '.join(others[:3])}" if others else ""
-    hint = f"it has {', '.join(own)}{of}"
-    raise _bad(text, f"names a MIG profile that {first.name} does not have", hint)
+    problem = f"names a MIG profile that {first.name} does not have"
+    raise _bad(text, problem, f"it has {', '.join(own)}{of}")
 
 
 def _bad(text: str, problem: str, hint: str) -> BadInput:
@@ -239,7 +243,7 @@ def _unknown(text: str, words: list[str], index: _Index) -> BadInput:
     known = list(dict.fromkeys(word for model in models.values() for word in sorted(model)))
     meant = {near for word in words for near in get_close_matches(word, known, n=2, cutoff=0.75)}
     meant = meant & set(words) or meant
-    names = [name for name, model in models.items() if model & meant]
-    suggest = f"did you mean {' or '.join(names[:4])}? otherwise " if names else ""
-    hint = f"{suggest}give its compute capability, like gpu=sm_90"
-    return _bad(text, "is not a GPU that the facts know", hint)
+    names = [name for name, model in models.items() if model & meant][:4]
+    suggest = f"did you mean {' or '.join(names)}? otherwise " if names else ""
+    suggest += "give its compute capability, like gpu=sm_90"
+    return _bad(text, "is not a GPU that the facts know", suggest)

@@ -138,23 +138,24 @@ class EntryIndex:
         """Entries that match the stack on a pool of the target, best first."""
         cuda = stack.get("cuda")
         series = cuda.major_minor if cuda else None
-        found = [
-            entry
+        found = {
+            entry.name: entry
             for name in (target, ANY_TARGET)
             if (by_series := self._by_target.get(name))
             for entry in (*by_series.get(series, ()), *(by_series.get(None, ()) if series else ()))
             if entry.matches(stack, pool)
-        ]
-        return sorted(found, key=lambda e: e.specificity, reverse=True)
+        }
+        return sorted(found.values(), key=lambda e: e.specificity, reverse=True)
 
     def of(self, target: str) -> list[Entry]:
         """Every entry that concerns a target."""
-        return [
-            entry
+        found = {
+            entry.name: entry
             for name in (target, ANY_TARGET)
             for entries in self._by_target.get(name, {}).values()
             for entry in entries
-        ]
+        }
+        return list(found.values())
 
 
 class Matrix:

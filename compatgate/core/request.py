@@ -53,14 +53,21 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     if body.get("stack") is None:
         hint = "reading a stack out of an image is not in this version; state it" if image else ""
         raise BadInput("the stack is missing", field="stack", hint=hint)
-    stack = _at("stack", lambda: parse_stack(_mapping(body["stack"], "stack"), image=image))
-    changes = dict(_mapping(body.get("set") or {}, "set"))
+    stated = _mapping(body["stack"], "stack")
+    stack = _at("stack", lambda: parse_stack(stated, image=image))
+    changes = _changes(body.get("set"))
     return Request(
         stack=_at("set", lambda: change_stack(stack, changes)),
         target=target,
         pool=None if pool is None else change_pool(parse_pool(pool, gpus), changes, gpus),
         changes=changes,
     )
+
+
+def _changes(body: Any) -> dict[str, Any]:
+    """What ``set`` changes, the pool's keys in canonical spelling."""
+    stated = {} if body is None else _mapping(body, "set")
+    return {_pool_key(key) or key: value for key, value in stated.items()}
 
 
 def parse_pool(body: Any, gpus: Gpus) -> Pool:

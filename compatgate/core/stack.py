@@ -84,7 +84,7 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
                 hint='give it as pool.driver, or as set.driver for "what if"',
             )
         _once(components, resolved.component.name, key)
-        components[resolved.component.name] = parse_version(key, _version_text(key, value))
+        components[resolved.component.name] = _version(key, value)
     if not components and not special:
         raise BadInput(
             "the stack is empty", hint="name at least one component, like cuda=12.4,arch=sm_80"
@@ -156,6 +156,14 @@ def _key(name: str) -> str:
 def _once(seen: Mapping[str, Any], name: str, key: str) -> None:
     if name in seen:
         raise BadInput(f"{name} is stated twice", field=key, hint="name each component once")
+
+
+def _version(key: str, value: Any) -> Version:
+    try:
+        return parse_version(key, _version_text(key, value))
+    except BadInput as error:
+        error.field = key  # as the user spelled it
+        raise
 
 
 def _version_text(key: str, value: Any) -> str:

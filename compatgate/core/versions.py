@@ -125,6 +125,8 @@ def same_release(component: str, one: Version, other: Version) -> bool:
     Where one states less (the driver API knows CUDA 12.4, not its update; Python 3.11), what both
     state is compared.
     """
+    if one.cuda and other.cuda and one.cuda[: len(other.cuda)] != other.cuda[: len(one.cuda)]:
+        return False  # pins and GPU code belong to the build
     if component in ("cuda", "python"):
         places = min(len(one.parts), len(other.parts))
         return one.at(places) == other.at(places)

@@ -20,7 +20,7 @@ def canary_missing(case: Case) -> Answer:
 
     Source: canary runs; the verdict names those it rests on.
     """
-    if not case.policy.canary.require:
+    if not _asked(case):
         return NOT_APPLICABLE
     missing = [suite for suite in case.policy.canary.suites if not _judged(case, suite)]
     if not missing:
@@ -46,7 +46,7 @@ def canary_stale(case: Case) -> Answer:
 
     Source: canary runs; the verdict names those it rests on.
     """
-    if not case.policy.canary.require:
+    if not _asked(case):
         return NOT_APPLICABLE
     problems = []
     for suite in case.policy.canary.suites:
@@ -77,7 +77,7 @@ def canary_failed(case: Case) -> Answer:
 
     Source: canary runs; the verdict names those it rests on.
     """
-    if not case.policy.canary.require:
+    if not _asked(case):
         return NOT_APPLICABLE
     problems = [
         Problem(
@@ -91,6 +91,11 @@ def canary_failed(case: Case) -> Answer:
         if (latest := _latest(case, suite)) and latest.outcome == "failed"
     ]
     return problems or PASS
+
+
+def _asked(case: Case) -> bool:
+    """Whether evidence is asked for; of an unknown GPU or driver CG901 speaks."""
+    return case.policy.canary.require and case.pool.gpu is not None and case.driver is not None
 
 
 def evidence_for(case: Case) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from typing import Literal
 
 from compatgate.core import changes
 from compatgate.core.case import Case
@@ -52,15 +53,14 @@ def driver_too_old(case: Case) -> Answer:
     forward = case.forward
     if forward and forward.usable and case.usable_driver and case.usable_driver >= floor:
         return PASS
-    known = not (forward and forward.usable is None)
+    message = f"driver {driver} is too old for CUDA {cuda}, which needs {floor} or newer"
+    if forward and case.forward_may_help:
+        message += f"; forward compatibility could lift that, but {forward.reason}"
     return (
         Problem(
-            "fail" if known else "unknown",
+            "unknown" if case.forward_may_help else "fail",
             "driver",
-            f"driver {driver} is too old for CUDA {cuda}, which needs {floor} or newer"
-            + (
-                "" if known else f"; forward compatibility could lift that, but {forward.reason}"  # type: ignore[union-attr]
-            ),
+            message,
             have=driver.text,
             need=f">={floor}",
             source=source,
@@ -141,7 +141,7 @@ def minor_compat_limits(case: Case) -> Answer:
         message += "and lacks later fixes of the toolkit's own driver"
     return (
         Problem(
-            "fail" if needs_jit else "warn",
+            _jit_outcome(case) if needs_jit else "warn",
             "driver",
             message,
             have=driver.text,
@@ -150,6 +150,11 @@ def minor_compat_limits(case: Case) -> Answer:
             candidates=lambda: _own_driver_or_sass(case, needs_jit=needs_jit),
         ),
     )
+
+
+def _jit_outcome(case: Case) -> Literal["fail", "unknown"]:
+    """A driver that may reach further than is published, or be lifted, is not a failure."""
+    return "fail" if case.driver_cuda_is_exact and not case.forward_may_help else "unknown"
 
 
 def _own_driver_or_sass(case: Case, *, needs_jit: bool) -> Iterator[Candidate]:

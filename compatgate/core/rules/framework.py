@@ -56,7 +56,7 @@ def _cuda_of(case: Case, found: Found) -> Answer:
     if found.release is None:
         message = f"{found.title} is not known; the newest known release is {found.newest}"
         return (Problem("unknown", found.name, message, found.version.text, f"<={found.newest}"),)
-    if case.pool.os == "windows" and "windows" not in found.table.os:
+    if case.pool.os == "windows" and "windows" not in (found.release.os or found.table.os):
         message = f"{found.name} has no GPU build for Windows"
         return (
             Problem(
@@ -78,10 +78,11 @@ def _cuda_of(case: Case, found: Found) -> Answer:
         return (
             Problem("warn", found.name, message, found.version.text, source=found.build.source),
         )
-    if case.cuda and found.version.cuda and not _same_major(found, case.cuda):
+    stated = case.stack.get("cuda")
+    if stated and found.version.cuda and not _same_major(found, stated):
         message = (
             f"{found.title} brings CUDA {found.build.cuda_major}, the stack states CUDA "
-            f"{case.cuda}: two CUDA majors in one process"
+            f"{stated}: two CUDA majors in one process"
         )
         return (
             Problem("warn", found.name, message, found.version.text, source=found.build.source),

@@ -88,16 +88,9 @@ def ptx_toolchain(case: Case) -> Answer:
         return (Problem("unknown", "driver", f"{why}: whether it compiles this PTX neither"),)
     if cuda.major_minor <= reach:
         return PASS
-    if case.os == "linux" and case.branch is not None and case.branch.cuda is None:
-        why = f"the CUDA version of driver branch {case.branch.branch} is not published"
-        return (
-            Problem(
-                "unknown",
-                "driver",
-                f"{why}; this workload needs it to compile PTX of CUDA {cuda}",
-                have=driver.text,
-            ),
-        )
+    if why := _may_reach_further(case):
+        message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
+        return (Problem("unknown", "driver", message, have=driver.text),)
     own = case.toolkit.driver.get(case.os) if case.toolkit else None
     return (
         Problem(
@@ -111,6 +104,14 @@ def ptx_toolchain(case: Case) -> Answer:
             candidates=lambda: _compile_it(case),
         ),
     )
+
+
+def _may_reach_further(case: Case) -> str:
+    if case.forward and case.forward_may_help:
+        return f"whether cuda-compat is usable here is not known ({case.forward.reason})"
+    if not case.driver_cuda_is_exact:
+        return f"the CUDA version of driver {case.driver} is not published"
+    return ""
 
 
 def _compile_it(case: Case) -> Iterator[Candidate]:

@@ -15,6 +15,7 @@ from compatgate.core.rules.base import (
     not_checked,
     rule,
 )
+from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import show
 
 SOURCE = Source(
@@ -64,11 +65,15 @@ def require_cuda(case: Case) -> Answer:
 
 
 def _refusal(case: Case, message: str) -> Problem:
-    disabled = case.stack.disable_require
-    if disabled:
+    outcome: FindingOutcome = "fail"
+    if case.stack.disable_require:
+        outcome = "warn"
         message += " (NVIDIA_DISABLE_REQUIRE is set: it starts all the same)"
+    elif not case.driver_cuda_is_exact:
+        outcome = "unknown"
+        message += " (the CUDA version of this driver is not published, it may be newer)"
     return Problem(
-        "warn" if disabled else "fail",
+        outcome,
         "require",
         message,
         have=f"driver {case.driver}, {_reports(case)}",

@@ -1,0 +1,244 @@
+"""Spellings of GPUs: normal form, one SKU, families, MIG slices, capabilities, refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compatgate.catalog import load_facts
+from compatgate.core.facts import Gpu, Gpus
+from compatgate.core.gpus import normalise, resolve_gpu
+from compatgate.core.mig import cut_profile, fits, mig_profiles
+from compatgate.errors import BadInput
+
+FILE = Path(__file__).parents[3] / "matrix" / "facts" / "gpus.yaml"
+RECORDS: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["gpus"]
+GPUS = load_facts(overlays=[]).gpus
+
+PIECES = sorted(
+    {piece for name in (*GPUS.gpus, *GPUS.aliases) for piece in name.split("-")}
+    | {"MIG", "1g.5gb", "1g.10gb+me", "3g.40gb", "SHARED", "sm_90", "9.0a", "80 GB", "nvidia.com/"}
+)
+spellings = st.one_of(
+    st.text(max_size=150),
+    st.lists(st.sampled_from(PIECES), max_size=6).map(" ".join),
+    st.lists(st.sampled_from(PIECES), max_size=6).map("-".join),
+)
+
+
+def gpu(name: str, **changes: Any) -> Gpu:
+    stated = {"capability": (9, 0), "segment": "datacenter", "first_branch": 520, **changes}
+    return Gpu(name=name, **stated)
+
+
+def table(*gpus: Gpu, **aliases: str) -> Gpus:
+    return Gpus({g.name: g for g in gpus}, {normalise(k): v for k, v in aliases.items()})
+
+
+def answered(text: str) -> Gpu | BadInput:
+    try:
+        return resolve_gpu(text, GPUS)
+    except BadInput as error:
+        return error
+
+
+class TestNormalForm:
+    @pytest.mark.parametrize(
+        ("text", "normal"),
+        [
+            ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+            ("a100_sxm4 / 80 GiB", "a100-sxm4-80gb"),
+            ("Tesla T4", "t4"),
+            ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
+            ("NVIDIA GeForce RTX 4090 Laptop GPU", "geforce-rtx-4090-laptop"),
+            ("RTX4070TiSuper", "rtx-4070-ti-super"),
+            ("GH200 144G HBM3e", "gh200-144gb-hbm3e"),
+            ("T4G", "t4g"),
+            ("", ""),
+        ],
+    )
+    def test_vendor_case_separators_and_units_do_not_matter(self, text: str, normal: str) -> None:
+        assert normalise(text) == normal
+
+    @given(spellings)
+    def test_it_is_its_own_normal_form(self, text: str) -> None:
+        assert normalise(normalise(text)) == normalise(text)
+
+
+class TestTheShippedTable:
+    @pytest.mark.parametrize("name", GPUS.gpus)
+    def test_a_canonical_name_resolves_to_itself(self, name: str) -> None:
+        assert resolve_gpu(name, GPUS) is GPUS.gpus[name]
+
+    @pytest.mark.parametrize(
+        ("alias", "name"), [(a, r["name"]) for r in RECORDS for a in r.get("aliases", ())]
+    )
+    def test_a_printed_name_resolves_to_its_product(self, alias: str, name: str) -> None:
+        assert resolve_gpu(alias, GPUS).name == name
+        assert resolve_gpu(alias.replace(" ", "-"), GPUS).name == name
+
+    def test_no_two_products_share_a_spelling(self) -> None:
+        spelled = [(normalise(r["name"]), r["name"]) for r in RECORDS]
+        spelled += [(normalise(a), r["name"]) for r in RECORDS for a in r.get("aliases", ())]
+        owners: dict[str, set[str]] = {}
+        for spelling, name in spelled:
+            owners.setdefault(spelling, set()).add(name)
+        assert {s: names for s, names in owners.items() if len(names) > 1} == {}
+
+    def test_names_have_no_character_that_a_label_or_a_resource_name_cannot_have(self) -> None:
+        assert all(r["name"].replace("-", "").isalnum() for r in RECORDS)
+
+    def test_every_addition_says_where_it_comes_from(self) -> None:
+        for record in RECORDS:
+            assert record["source"]
+            assert record["confidence"]
+            assert ("aliases" in record) == ("aliases_source" in record)
+            assert ("mig_profiles" in record) == ("mig_profiles_source" in record)
+
+
+class TestMigProfiles:
+    @pytest.mark.parametrize(
+        ("name", "profile"), [(r["name"], p) for r in RECORDS for p in r.get("mig_profiles", ())]
+    )
+    def test_every_published_profile_is_accepted(self, name: str, profile: str) -> None:
+        found = resolve_gpu(f"{name}-MIG-{profile}", GPUS)
+        assert (found.name, found.mig) == (name, profile)
+        assert resolve_gpu(found.sku, GPUS) == found
+
+    @pytest.mark.parametrize("record", [r for r in RECORDS if r.get("mig_profiles")], ids=str)
+    def test_the_profiles_told_from_memory_are_published_ones(self, record: dict[str, Any]) -> None:
+        assert set(mig_profiles(GPUS.gpus[record["name"]])) <= set(record["mig_profiles"])
+
+    def test_a_profile_of_a_family_narrows_it_to_the_products_that_have_it(self) -> None:
+        family = resolve_gpu("A100 1g.5gb", GPUS)
+        assert (family.sku, family.memory_gb) == ("A100-MIG-1g.5gb", 40)
+
+    def test_a_profile_is_accepted_where_memory_is_not_known(self) -> None:
+        unknown = gpu("X1", mig_capable=True)
+        assert mig_profiles(unknown) == ()
+        profile, _ = cut_profile("x1 mig 1g.99gb")
+        assert profile is not None
+        assert fits(profile, unknown)
+
+    def test_a_neighbours_profile_is_refused_by_name(self) -> None:
+        with pytest.raises(BadInput, match=r"1g\.12gb is a profile of H100-SXM5-94GB"):
+            resolve_gpu("NVIDIA H100 PCIe MIG 1g.12gb", GPUS)
+
+
+class TestFamilies:
+    def test_fields_that_differ_are_not_known(self) -> None:
+        family = resolve_gpu("X1", table(gpu("X1-A", memory_gb=40), gpu("X1-B", memory_gb=80)))
+        assert (family.name, family.memory_gb, family.segment) == ("X1", None, "datacenter")
+
+    def test_every_brand_of_its_members_must_hold(self) -> None:
+        members = gpu("X1-A", brands=("tesla",)), gpu("X1-B", brands=("nvidia", "tesla"))
+        assert resolve_gpu("X1", table(*members)).brands == ("tesla", "nvidia")
+
+    @pytest.mark.parametrize(
+        "difference",
+        [{"capability": (8, 0)}, {"segment": "workstation"}, {"first_branch": 570},
+         {"last_branch": 580}],
+    )  # fmt: skip
+    def test_products_whose_facts_differ_are_no_family(self, difference: dict[str, Any]) -> None:
+        with pytest.raises(BadInput, match=r"write one of X1-A .*, X1-B"):
+            resolve_gpu("X1", table(gpu("X1-A"), gpu("X1-B", **difference)))
+
+    def test_products_that_share_only_a_label_are_no_family(self) -> None:
+        with pytest.raises(BadInput, match="several products"):
+            resolve_gpu("Ada", table(gpu("X1-Ada"), gpu("X2-Ada")))
+
+    def test_the_product_that_others_are_variants_of_wins(self) -> None:
+        known = table(gpu("GeForce-RTX-9"), gpu("GeForce-RTX-9-Ti"), gpu("GeForce-RTX-9-Laptop"))
+        assert resolve_gpu("RTX 9", known).name == "GeForce-RTX-9"
+
+    @pytest.mark.parametrize("family", ["A100", "A100-80GB", "H100", "V100-16GB", "Orin"])
+    def test_its_name_resolves_to_itself(self, family: str) -> None:
+        assert resolve_gpu(resolve_gpu(family, GPUS).name, GPUS).name == family
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("text", "name"),
+        [("L4", "L4"), ("L40", "L40"), ("A10", "A10"), ("T4", "T4"), ("H20", "H20"), ("A2", "A2"),
+         ("RTX 4070", "GeForce-RTX-4070"), ("P4", "P4"), ("M4", "M4"), ("GB10", "GB10")],
+    )  # fmt: skip
+    def test_a_word_is_not_the_beginning_of_another(self, text: str, name: str) -> None:
+        assert resolve_gpu(text, GPUS).name == name
+
+    @pytest.mark.parametrize("text", ["GTX 750", "RTX 4050", "RTX A3000", "MX570 Laptop"])
+    def test_a_variant_is_never_taken_for_the_product_that_the_facts_lack(self, text: str) -> None:
+        with pytest.raises(BadInput, match="did you mean"):
+            resolve_gpu(text, GPUS)
+
+    def test_memory_may_be_stated_and_must_be_right(self) -> None:
+        assert resolve_gpu("L4 24GB", GPUS).name == "L4"
+        with pytest.raises(BadInput, match="did you mean L4"):
+            resolve_gpu("L4 48GB", GPUS)
+
+    @given(st.permutations(["a100", "80GB", "pcie"]))
+    def test_their_order_does_not_matter(self, words: list[str]) -> None:
+        assert resolve_gpu(" ".join(words), GPUS).name == "A100-PCIe-80GB"
+
+
+class TestCapabilities:
+    def test_a_capability_is_not_a_product(self) -> None:
+        found = resolve_gpu("cc 8.7", GPUS)
+        assert (found.name, found.capability, found.product) == ("sm_87", (8, 7), False)
+        assert (found.segment, found.first_branch) == (None, None)
+
+    def test_its_architecture_is_told_only_where_products_agree(self) -> None:
+        known = table(gpu("X1", architecture="Hopper"), gpu("X2", architecture="Other"))
+        assert resolve_gpu("sm_90", known).architecture is None
+        assert resolve_gpu("9.0", table(gpu("X1", architecture="Hopper"))).architecture == "Hopper"
+
+    @pytest.mark.parametrize("text", ["sm_90a", "9.0a", "compute_100f"])
+    def test_a_target_of_code_is_refused(self, text: str) -> None:
+        with pytest.raises(BadInput, match="target of code"):
+            resolve_gpu(text, GPUS)
+
+
+class TestRefusals:
+    @given(spellings)
+    def test_a_text_names_a_gpu_or_is_bad_input(self, text: str) -> None:
+        answer = answered(text)
+        if isinstance(answer, BadInput):
+            assert (answer.field, answer.value) == ("gpu", text)
+            assert answer.hint
+        else:
+            assert resolve_gpu(answer.sku, GPUS).sku == answer.sku
+
+    def test_a_long_text_is_refused_and_not_repeated(self) -> None:
+        with pytest.raises(BadInput) as caught:
+            resolve_gpu("a100 " * 1000, GPUS)
+        assert len(caught.value.detail) < 200
+
+    def test_nothing_similar_gives_the_way_out_only(self) -> None:
+        with pytest.raises(BadInput) as caught:
+            resolve_gpu("Instinct MI300X", GPUS)
+        assert caught.value.hint == "give its compute capability, like gpu=sm_90"
+
+
+class TestTables:
+    def test_each_table_has_its_own_answers(self) -> None:
+        one, other = table(gpu("X1", memory_gb=1)), table(gpu("X1", memory_gb=2))
+        assert [resolve_gpu("x1", t).memory_gb for t in (one, other, one)] == [1, 2, 1]
+
+    def test_aliases_of_a_table_are_looked_up(self) -> None:
+        assert resolve_gpu("Some-Name", table(gpu("X1"), some_name="X1")).name == "X1"
+
+    def test_two_names_of_one_normal_form_break_nothing(self) -> None:
+        assert resolve_gpu("x1 80gb", table(gpu("X1-80GB"), gpu("X1 80GB"))).name == "X1 80GB"
+
+    def test_the_import_brings_no_slow_module(self) -> None:
+        code = "import sys, compatgate.core.gpus; print(*sys.modules)"
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert not {"difflib", "yaml", "packaging.version"} & set(run.stdout.split())
