@@ -27,6 +27,7 @@ class Case:
         pool: of the target.
         today: ISO date, UTC.
         now: seconds since the epoch.
+        brief: only outcomes are wanted, messages need not search for alternatives.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Case:
         *,
         today: str,
         now: float,
+        brief: bool = False,
     ) -> None:
         self.stack = stack
         self.pool = pool
@@ -47,6 +49,7 @@ class Case:
         self.matrix = matrix
         self.today = today
         self.now = now
+        self.brief = brief
         self.until: list[str] = []
         """ISO times from which the answer may be another; rules add those that they look at."""
 
@@ -66,9 +69,16 @@ class Case:
         return self.target.policy
 
     def on(self, stack: Stack, pool: Pool) -> Case:
-        """The same question about another stack or pool."""
+        """The same question about another stack or pool, for its outcome."""
         return Case(
-            stack, pool, self.target, self.facts, self.matrix, today=self.today, now=self.now
+            stack,
+            pool,
+            self.target,
+            self.facts,
+            self.matrix,
+            today=self.today,
+            now=self.now,
+            brief=True,
         )
 
     # --- the pool --------------------------------------------------------------------------

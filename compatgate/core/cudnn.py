@@ -25,15 +25,12 @@ def listed_capabilities(case: Case, build: CudnnBuild) -> tuple[Pair, ...]:
 
     Support of newer GPUs is only ever added: what a later list lacks, an earlier release lacks too.
     """
-    listed = _listed(build.rows)
-    release = case.cudnn_release
-    if listed or release is None:
-        return listed
-    have = case.stack.components["cudnn"]
+    release, have = case.cudnn_release, case.stack.get("cudnn")
+    if release is None or have is None:
+        return ()
     major = have.cuda[0] if have.cuda else (case.cuda.major if case.cuda else 0)
-    for later in case.facts.cudnn.releases:
-        same = later.version.major == release.version.major and later.version > release.version
-        if same and (other := later.builds.get(major)) and (listed := _listed(other.rows)):
+    for version, listed in case.facts.cudnn_lists.get(major, ()):
+        if version.major == release.version.major and version >= release.version:
             lowest = build.minimum_capability
             return tuple(c for c in listed if lowest is None or c >= lowest)
     return ()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from compatgate.core.case import Case
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.rules.base import Answer, Problem, Rule
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
 from compatgate.core.stack import complete, with_changes
 from compatgate.core.verdict import RANK, Fix
 from compatgate.core.versions import parse_version
@@ -97,10 +97,12 @@ def _verify(
         return None
     needs_blessing = False
     for other in rules:
-        if other.id != rule.id and _worse(answers[other.id], other.check(after)):
-            if other.about_facts:
-                return None
-            needs_blessing = True
+        said = PASS if other.id == rule.id else other.check(after)
+        if said in (PASS, NOT_APPLICABLE) or not _worse(answers[other.id], said):
+            continue
+        if other.about_facts:
+            return None
+        needs_blessing = True
     return " (then needs a blessed entry and evidence of its own)" if needs_blessing else ""
 
 

@@ -36,13 +36,21 @@ def _differences(case: Case, entry: Entry) -> list[str]:
     ]
 
 
-def nearest_entry(case: Case) -> Iterator[Candidate]:
-    """Change what differs from the nearest blessed entry."""
-    entry, missing = nearest(case)
-    if entry is None:
-        return
+def nearest_entry(case: Case, replacing: Entry | None = None) -> Iterator[Candidate]:
+    """Change what differs from the entry that replaces one, then from the nearest blessed one."""
+    entries = case.matrix.entries.of(case.target.name)
+    if replacing and replacing.replacement:
+        for entry in entries:
+            if entry.name == replacing.replacement and entry.status == "blessed":
+                yield from _towards(case, entry)
+    best, _ = nearest(case)
+    if best:
+        yield from _towards(case, best)
+
+
+def _towards(case: Case, entry: Entry) -> Iterator[Candidate]:
     change: dict[str, Any] = {}
-    for name in missing:
+    for name in _differences(case, entry):
         version = _version_in(case, name, entry.components[name])
         if version is None:
             return
@@ -57,8 +65,8 @@ def _version_in(case: Case, name: str, constraint: Constraint) -> str | None:
     if known:
         return max(known).text
     for clause in constraint.clauses:
-        if clause.operator in (">=", "==", "~=") and constraint.allows(clause.version):
-            return clause.version.text
+        if clause.operator in (">=", "==", "~=", "==*") and constraint.allows(clause.version):
+            return clause.version.text.removesuffix(".*")
     return None
 
 

@@ -11,6 +11,7 @@ from compatgate.core.facts.drivers import CudaDriver, DriverBranches, ForwardCom
 from compatgate.core.facts.frameworks import Framework, KnownIssues
 from compatgate.core.facts.gpus import CudaArch, Gpus
 from compatgate.core.facts.libraries import Cudnn, CudnnRelease, Nccl, NcclRelease
+from compatgate.core.versions import Version
 
 T = TypeVar("T")
 
@@ -85,6 +86,16 @@ class Facts:
     def cudnn_releases(self) -> dict[tuple[int, ...], CudnnRelease]:
         """cuDNN releases by the first three parts: the fourth is a build number."""
         return {release.version.at(3): release for release in self.cudnn.releases}
+
+    @cached_property
+    def cudnn_lists(self) -> dict[int, list[tuple[Version, tuple[Pair, ...]]]]:
+        """cuDNN releases whose matrix lists capabilities, ascending, by CUDA major of the build."""
+        lists: dict[int, list[tuple[Version, tuple[Pair, ...]]]] = {}
+        for release in self.cudnn.releases:
+            for major, build in release.builds.items():
+                if listed := {c for row in build.rows for c in row.capabilities}:
+                    lists.setdefault(major, []).append((release.version, tuple(sorted(listed))))
+        return lists
 
     @cached_property
     def nccl_releases(self) -> dict[tuple[int, ...], NcclRelease]:

@@ -15,6 +15,8 @@ def incomplete(case: Case) -> Answer:
     label (``torch=2.4.1+cu121``) when it is not stated.
 
     Fix: state what is missing.
+
+    Source: the question itself.
     """
     problems = []
     if case.driver is None:

@@ -38,7 +38,7 @@ def not_blessed(case: Case) -> Answer:
                 candidates=lambda: changes.nearest_entry(case),
             ),
         )
-    nearest, missing = changes.nearest(case)
+    nearest, missing = (None, []) if case.brief else changes.nearest(case)
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
         message += f"; the nearest is {nearest.name}, which differs in {', '.join(missing)}"
@@ -99,7 +99,7 @@ def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
         f"entry {entry.name} is {entry.status}{reason}{instead}",
         have=entry.name,
         need=entry.replacement or "a blessed entry",
-        candidates=lambda: changes.nearest_entry(case),
+        candidates=lambda: changes.nearest_entry(case, replacing=entry),
     )
 
 
