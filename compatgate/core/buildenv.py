@@ -18,7 +18,7 @@ here tells one of them what the pool has:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -178,30 +178,6 @@ def _case(pool: Pool, facts: Facts, stack: Stack | None = None) -> Case:
 
 
 def _names(names: Sequence[str]) -> str:
-    return f"pool {names[0]}" if len(names) == 1 else f"pools {', '.join(names)}"
-
-
-Writer = Callable[[dict[str, str]], str]
-
-
-def as_export(variables: dict[str, str]) -> str:
-    """Lines for ``eval "$(compatgate env ...)"``."""
-    return "\n".join(f"export {name}={_quoted(value)}" for name, value in variables.items())
-
-
-def as_dotenv(variables: dict[str, str]) -> str:
-    """Lines of a ``.env`` file."""
-    return "\n".join(f'{name}="{value}"' for name, value in variables.items())
-
-
-def as_github(variables: dict[str, str]) -> str:
-    """Lines for ``>> "$GITHUB_ENV"`` or ``>> "$GITHUB_OUTPUT"``."""
-    return "\n".join(f"{name}={value}" for name, value in variables.items())
-
-
-def _quoted(value: str) -> str:
-    return f"'{value}'" if set(value) - set("abcdefghijklmnopqrstuvwxyz0123456789._") else value
-
-
-WRITERS: dict[str, Writer] = {"export": as_export, "dotenv": as_dotenv, "github": as_github}
-"""Forms of lines; JSON is the mapping itself."""
+    if len(names) > 1:
+        return f"pools {', '.join(names)}"
+    return "the pool" if names[0] == "pool" else f"pool {names[0]}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.core.changes.common import described
 from compatgate.core.constraints import Constraint
 from compatgate.core.rules.base import Candidate
-from compatgate.core.versions import Version
+from compatgate.core.versions import Version, show
 
 if TYPE_CHECKING:
     from compatgate.core.case import Case
@@ -60,7 +60,11 @@ def _towards(case: Case, entry: Entry) -> Iterator[Candidate]:
 
 
 def _version_in(case: Case, name: str, constraint: Constraint) -> str | None:
-    """The newest known version that a constraint allows, else its own bound."""
+    """What a framework of the stack is pinned to, else the newest that the constraint allows."""
+    for found in case.built:
+        pin = found.build.pins.get(name) if found.build else None
+        if pin and pin.floor and not pin.optional and constraint.allows(pin.floor):
+            return show(pin.floor.at(3))
     known = [v for v in _known_versions(case, name) if constraint.allows(v)]
     if known:
         return max(known).text

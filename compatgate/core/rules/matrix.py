@@ -42,6 +42,8 @@ def not_blessed(case: Case) -> Answer:
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
         message += f"; the nearest is {nearest.name}, which differs in {', '.join(missing)}"
+    suites = ", ".join(case.policy.canary.suites)
+    message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
     return (
         Problem(
             "fail",
