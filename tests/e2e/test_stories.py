@@ -1,0 +1,268 @@
+"""The stories that compatgate must serve, told through the real server and the real command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMPATGATE = [sys.executable, "-m", "compatgate"]
+
+PROD = {
+    "metadata": {"name": "prod", "labels": {"tier": "prod"}},
+    "spec": {
+        "pools": [
+            {"name": "a100", "gpu": "NVIDIA A100-SXM4-80GB", "driver": "535.183.01", "count": 512}
+        ],
+        "policy": {"mode": "enforce", "requireEntry": True},
+    },
+}
+BLESSED_89 = {
+    "metadata": {"name": "torch22-cudnn89"},
+    "spec": {
+        "targets": ["prod"],
+        "components": {"cuda": "12.1.*", "cudnn": "8.9.*", "torch": "~=2.2.0"},
+        "status": "blessed",
+        "reason": "suite dl-core passed on staging",
+    },
+}
+TORCH22 = {"torch": "2.2.2+cu121", "cuda": "12.1", "cudnn": "8.9.2"}
+
+
+class Server:
+    """A running gate, spoken to as a pipeline would."""
+
+    def __init__(self, url: str, token: str, database: str) -> None:
+        self.url, self.token, self.database = url, token, database
+
+    def call(self, method: str, path: str, body=None, *, token: str | None = None):
+        headers = {"Content-Type": "application/json", "X-Compatgate-Reason": "story"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers=headers,
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def admin(self, method: str, path: str, body=None):
+        status, answer = self.call(method, path, body, token=self.token)
+        assert status < 300, answer
+        return answer
+
+    def gate(self, stack, **more):
+        status, answer = self.call("POST", "gate", {"target": "prod", "stack": stack, **more})
+        assert status == 200, answer
+        return answer
+
+    def check(self, *arguments: str):
+        return subprocess.run(
+            [*COMPATGATE, "check", "--server", self.url, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    database = f"sqlite:///{tmp_path / 'gate.db'}"
+    process = subprocess.Popen(
+        [*COMPATGATE, "serve", "--port", "0", "--workers", "1", "--database", database],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout
+    assert process.stderr
+    first = process.stdout.readline()
+    assert first.startswith("compatgate is serving on http://127.0.0.1:"), process.stderr.read()
+    token = next(line for line in process.stderr if "cg_" in line).split()[-1]
+    server = Server(first.split()[-1], token, database)
+    server.admin("POST", "targets", PROD)
+    server.admin("POST", "entries", BLESSED_89)
+    yield server
+    process.terminate()
+    assert process.wait(20) == 0
+
+
+def rules(answer, outcome="fail"):
+    return {f["rule"] for f in answer["findings"] if f["outcome"] == outcome}
+
+
+def test_the_comforting_phrase_compatible_is_not_identical(server):
+    safe = server.gate({"cuda": "12.1", "arch": ["sm_80"]}, set={"driver": "525.60.13"})
+    jit = server.gate({"cuda": "12.1", "arch": ["compute_80"]}, set={"driver": "525.60.13"})
+
+    assert "CG102" in rules(safe, "warn")
+    assert {"CG102", "CG202"} <= rules(jit)
+    ptx = next(f for f in jit["findings"] if f["rule"] == "CG202")
+    assert any(fix["set"].get("driver") == ">=530.30.02" for fix in ptx["fixes"]) or any(
+        "sm_80" in fix["set"].get("arch", []) for fix in ptx["fixes"]
+    )
+
+
+def test_the_rebuilt_image_with_a_new_cudnn_major_is_denied_with_the_way_back(server):
+    assert server.gate(TORCH22)["allowed"]
+
+    rebuilt = server.gate({**TORCH22, "cudnn": "9.1.0"})
+
+    assert not rebuilt["allowed"]
+    assert {"CG402", "CG801"} <= rules(rebuilt)
+    not_blessed = next(f for f in rebuilt["findings"] if f["rule"] == "CG801")
+    assert "differs in cudnn" in not_blessed["message"]
+    assert not_blessed["fixes"][0]["set"] == {"cudnn": "8.9.2"}
+
+    by_hand = server.check("--target", "prod", "--stack", "torch=2.2.2+cu121,cudnn=9.1.0")
+    assert by_hand.returncode == 1
+    assert "CG402" in by_hand.stdout
+    assert "cudnn=8.9.2" in by_hand.stdout
+
+
+def test_the_other_sku_is_denied_before_a_node_pulls_the_image(server):
+    on_l4 = server.check(
+        "--pool", "driver=535.183.01,gpu=L4", "--stack", "cuda=12.2,arch=sm_90+sm_100"
+    )
+    assert on_l4.returncode == 1
+    assert "CG201" in on_l4.stdout
+    assert "sm_89" in on_l4.stdout
+
+
+def test_the_postmortem_asks_what_was_said_and_what_would_have_been_said(server):
+    said = server.gate(TORCH22)
+    then = said["matrix_revision"]
+    revoked = {**BLESSED_89, "spec": {**BLESSED_89["spec"], "status": "revoked"}}
+    server.admin("PUT", "entries/torch22-cudnn89", revoked)
+
+    now = server.gate(TORCH22)
+    _, would = server.call("POST", f"gate/preview?at={then}", {"target": "prod", "stack": TORCH22})
+    _, decisions = server.call("GET", "decisions?target=prod")
+    _, shown = server.call("GET", f"verdicts/{said['id']}")
+
+    assert "CG802" in rules(now)
+    assert would["allowed"]
+    assert would["matrix_revision"] == then
+    assert [d["verdict_id"] for d in decisions["items"]] == [now["id"], said["id"]]
+    assert shown["id"] == said["id"]
+    assert shown["allowed"]
+
+
+def test_what_if_shows_a_driver_bump_before_anyone_rolls_it(server):
+    bumped = server.gate(TORCH22, set={"driver": "580.95.05"})
+    assert bumped["pools"][0]["driver"] == "580.95.05"
+    assert bumped["allowed"]
+    too_old = server.gate(TORCH22, set={"driver": "470.256.02"})
+    assert "CG101" in rules(too_old)
+
+
+def test_a_waiver_lets_pass_what_it_names_and_says_so(server):
+    deprecated = {**BLESSED_89, "spec": {**BLESSED_89["spec"], "status": "revoked"}}
+    server.admin("PUT", "entries/torch22-cudnn89", deprecated)
+    assert not server.gate(TORCH22)["allowed"]
+
+    server.admin(
+        "POST",
+        "waivers",
+        {
+            "metadata": {"name": "legacy"},
+            "spec": {
+                "rules": ["CG802"],
+                "targets": ["prod"],
+                "owner": "team-ocr",
+                "reason": "the rewrite lands in spring",
+                "expires": "2099-01-31",
+            },
+        },
+    )
+    waived = server.gate(TORCH22)
+
+    assert waived["allowed"]
+    assert waived["verdict"] == "warn"
+    assert "CG802" in rules(waived, "waived")
+    assert "CG821" in rules(waived, "warn")
+
+
+def test_a_bundle_decides_without_the_server_as_the_server_does(server, tmp_path):
+    bundle = tmp_path / "matrix.bundle"
+    exported = subprocess.run(
+        [*COMPATGATE, "bundle", "export", "--database", server.database, "-o", str(bundle)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert exported.returncode == 0, exported.stderr
+    stack = ",".join(f"{k}={v}" for k, v in TORCH22.items())
+    offline = subprocess.run(
+        [
+            *COMPATGATE,
+            "check",
+            "--bundle",
+            str(bundle),
+            "--target",
+            "prod",
+            "--stack",
+            stack,
+            "--format",
+            "json",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert offline.returncode == 0, offline.stderr
+    assert json.loads(offline.stdout)["id"] == server.gate(TORCH22)["id"]
+
+
+def test_writing_needs_a_token_and_a_gate_that_does_not_answer_is_no_decision(server):
+    status, problem = server.call("POST", "entries", BLESSED_89)
+    assert status == 401
+    assert problem["status"] == 401
+    nobody = subprocess.run(
+        [
+            *COMPATGATE,
+            "check",
+            "--server",
+            "http://127.0.0.1:9",
+            "--target",
+            "prod",
+            "--stack",
+            "cuda=12.1",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert nobody.returncode == 3
+    open_gate = subprocess.run(
+        [
+            *COMPATGATE,
+            "check",
+            "--server",
+            "http://127.0.0.1:9",
+            "--fail-open",
+            "--target",
+            "prod",
+            "--stack",
+            "cuda=12.1",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert open_gate.returncode == 0
+    assert "fail-open" in open_gate.stderr.lower() or "fail open" in open_gate.stderr.lower()
