@@ -7,16 +7,27 @@ from typing import TYPE_CHECKING
 
 from compatgate.core.changes.common import MOST_TRIED
 from compatgate.core.rules.base import Candidate
-from compatgate.core.versions import Version, show
+from compatgate.core.versions import Version, parse_version, show
 
 if TYPE_CHECKING:
     from compatgate.core.case import Case
     from compatgate.core.facts import Pair
 
 
-def raise_driver(floor: Version) -> Candidate:
-    """Raise the driver to at least a version."""
-    return Candidate({"driver": f">={floor}"}, f"raise the driver to {floor} or newer")
+def raise_driver(case: Case, floor: Version) -> Candidate:
+    """Raise the driver to at least a version; for a whole branch, to its first release."""
+    version = lowest_release(case, floor)
+    return Candidate({"driver": f">={version}"}, f"raise the driver to {version} or newer")
+
+
+def lowest_release(case: Case, floor: Version) -> Version:
+    """The lowest driver that can be stated for a floor, which may be a branch alone (``580``)."""
+    if len(floor.parts) > 1:
+        return floor
+    branch = case.facts.driver_branches.branches.get(floor.major)
+    if case.os == "linux" and branch and branch.first:
+        return branch.first
+    return parse_version("driver", f"{floor.major}.00")
 
 
 def newer_branches(case: Case) -> Iterator[Candidate]:
@@ -28,7 +39,7 @@ def newer_branches(case: Case) -> Iterator[Candidate]:
             seen.add(own.text)
             if len(seen) > 2 * MOST_TRIED:
                 return
-            yield raise_driver(own)
+            yield raise_driver(case, own)
 
 
 def supported_branch(case: Case) -> Iterator[Candidate]:
@@ -50,7 +61,7 @@ def driver_for_gpu(case: Case) -> Iterator[Candidate]:
         return
     if gpu.first_branch and case.driver.major < gpu.first_branch:
         known = [b for b in branches.values() if b.branch >= gpu.first_branch and b.first]
-        yield from (raise_driver(b.first) for b in known[:MOST_TRIED] if b.first)
+        yield from (raise_driver(case, b.first) for b in known[:MOST_TRIED] if b.first)
     last = branches.get(gpu.last_branch) if gpu.last_branch else None
     if last and last.last:
         message = f"go back to driver branch {last.branch}, its newest is {last.last}"
@@ -76,4 +87,5 @@ def driver_for(case: Case, pair: Pair) -> Version | None:
     branch = case.facts.driver_branches.branches.get(gpu.first_branch or 0) if gpu else None
     floors = [v for v in (floor, branch and branch.first) if v]
     need = max(floors, default=None)
-    return need if need and case.driver and case.driver < need else None
+    short = need and case.driver and case.driver < need
+    return lowest_release(case, need) if need and short else None

@@ -14,6 +14,7 @@ from compatgate.core.rules import (
     incomplete,
     known_issue,
     matrix,
+    mig,
     nccl,
     waived,
 )
@@ -25,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     forward.forward_compat,
     driver.driver_branch_eol,
     driver.driver_gpu,
+    mig.mig_driver,
     gpu_code.no_kernel_image,
     gpu_code.ptx_toolchain,
     gpu_code.toolkit_arch,
@@ -37,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     framework.framework_python,
     framework.framework_arch,
     framework_pins.framework_framework,
+    framework.framework_driver,
     nccl.nccl_cuda,
     nccl.nccl_gpu,
     image.require_cuda,

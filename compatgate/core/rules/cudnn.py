@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.cudnn import (
-    build_of,
-    listed_capabilities,
-    rows_for,
-    supported_by_list,
-)
+from compatgate.core.cudnn import Support, build_of, capabilities, covers, rows_for, support_of
+from compatgate.core.facts import CudnnBuild, Source
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
-from compatgate.core.versions import Version, show
+from compatgate.core.verdict import FindingOutcome
+from compatgate.core.versions import show
 
 
 @rule("CG301", "cudnn-cuda")
@@ -77,74 +74,47 @@ def cudnn_gpu(case: Case) -> Answer:
         return NOT_APPLICABLE
     if device in case.facts.arch.tegra:
         return not_checked("cudnn", "cuDNN on Tegra comes with JetPack and has a matrix of its own")
-    minimum = build.minimum_capability
-    if minimum and device < minimum:
-        return (
-            _gpu_problem(
-                case,
-                have,
-                "fail",
-                f"cuDNN {have} does not support {case.gpu_name}: "
-                f"its lowest compute capability is {show(minimum)}",
-                f">={show(minimum)}",
-            ),
+    support = support_of(case, build, device)
+    if support is Support.LISTED:
+        return PASS
+    if support is Support.UNKNOWN:
+        return not_checked(
+            "cudnn", f"whether cuDNN {have} supports {case.gpu_name} is not published"
         )
-    listed = listed_capabilities(case, build)
-    if not listed:
-        return (
-            PASS
-            if minimum
-            else not_checked("cudnn", f"no compute capabilities of cuDNN {have} are published")
+    forward = have >= case.facts.cudnn.forward_compatible_from
+    if support is Support.NEWER and forward:
+        message = (
+            f"cuDNN {have} does not list {case.gpu_name}: only operation graphs that are hardware "
+            "forward compatible work"
         )
-    if supported_by_list(device, listed):
-        own = [row for row in build.rows if row.capabilities]
-        if not own or rows_for(case, build):
-            return PASS
-        needed = sorted(
-            {c for row in own if supported_by_list(device, row.capabilities) for c in row.cuda}
-        )
-        names = ", ".join(show(c) for c in needed)
-        return (
-            _gpu_problem(
-                case,
-                have,
-                "fail",
-                f"cuDNN {have} supports {case.gpu_name} with CUDA "
-                f"{names} only, the stack has CUDA {case.cuda}",
-                f"CUDA {names}",
-            ),
-        )
-    if have >= case.facts.cudnn.forward_compatible_from and device > max(listed):
-        return (
-            _gpu_problem(
-                case,
-                have,
-                "warn",
-                f"cuDNN {have} does not list {case.gpu_name}: only "
-                "operation graphs that are hardware forward compatible work",
-                None,
-            ),
-        )
-    names = ", ".join(show(c) for c in listed)
-    return (
-        _gpu_problem(
-            case, have, "fail", f"cuDNN {have} does not list {case.gpu_name}, only {names}", names
-        ),
-    )
+        return (_gpu_problem(case, "warn", message, None, case.facts.cudnn.forward_source),)
+    message, need = _unsupported(case, build, support)
+    return (_gpu_problem(case, "fail", f"cuDNN {have} {message}", need, build.source),)
+
+
+def _unsupported(case: Case, build: CudnnBuild, support: Support) -> tuple[str, str | None]:
+    """Why the GPU is not supported, and what would be."""
+    minimum, device = build.minimum_capability, case.capability
+    if support is Support.TOO_OLD and minimum:
+        lowest = show(minimum)
+        message = f"does not support {case.gpu_name}: its lowest compute capability is {lowest}"
+        return message, f">={lowest}"
+    if support is Support.OTHER_CUDA and device:
+        listing = [row for row in build.rows if covers(row.capabilities, device)]
+        names = ", ".join(show(c) for c in sorted({c for row in listing for c in row.cuda}))
+        return f"supports {case.gpu_name} with CUDA {names} only, not with {case.cuda}", names
+    names = ", ".join(show(c) for c in capabilities(build.rows))
+    return f"does not list {case.gpu_name}" + (f", only {names}" if names else ""), names or None
 
 
 def _gpu_problem(
-    case: Case, have: Version, outcome: str, message: str, need: str | None
+    case: Case, outcome: FindingOutcome, message: str, need: str | None, source: Source
 ) -> Problem:
-    build = build_of(case)
-    source = build.source if build else None
-    if outcome == "warn":
-        source = case.facts.cudnn.forward_source
     return Problem(
-        outcome,  # type: ignore[arg-type]
+        outcome,
         "cudnn",
         message,
-        have=have.text,
+        have=case.stack.components["cudnn"].text,
         need=need,
         source=source,
         candidates=lambda: changes.other_cudnn(case),
@@ -181,6 +151,6 @@ def cudnn_driver(case: Case) -> Answer:
             have=case.driver.text,
             need=f">={floor}",
             source=build.source,
-            candidates=lambda: (changes.raise_driver(floor), *changes.other_cudnn(case)),
+            candidates=lambda: (changes.raise_driver(case, floor), *changes.other_cudnn(case)),
         ),
     )

@@ -86,7 +86,7 @@ def _newest_toolkit(case: Case) -> str:
 
 def _newer_driver_or_older_cuda(case: Case) -> Iterator[Candidate]:
     assert case.floor is not None  # noqa: S101 - the caller checked
-    yield changes.raise_driver(case.floor[0])
+    yield changes.raise_driver(case, case.floor[0])
     yield from changes.older_cuda(case)
     yield from changes.add_forward_compat(case)
 
@@ -159,7 +159,7 @@ def _jit_outcome(case: Case) -> Literal["fail", "unknown"]:
 
 def _own_driver_or_sass(case: Case, *, needs_jit: bool) -> Iterator[Candidate]:
     assert case.toolkit is not None  # noqa: S101 - the caller checked
-    yield changes.raise_driver(case.toolkit.driver[case.os])
+    yield changes.raise_driver(case, case.toolkit.driver[case.os])
     if needs_jit:
         yield from changes.add_sass(case)
 
@@ -192,10 +192,8 @@ def driver_branch_eol(case: Case) -> Answer:
     elif when or branch.ended:
         message = f"driver branch {branch.branch} is past its end of life"
         message += f" ({when})" if when else ""
-    elif branch.type is None:
-        return not_checked("driver", f"no end of life of branch {branch.branch} is published")
     else:
-        return PASS
+        return not_checked("driver", f"no end of life of branch {branch.branch} is published")
     return (
         Problem(
             "warn",

@@ -1,4 +1,4 @@
-"""CG401, CG404 and CG405: frameworks against CUDA, Python and the GPU.
+"""CG401, CG404, CG405 and CG407: frameworks against CUDA, Python, the GPU and the driver.
 
 Every rule reads the same shape (`compatgate.core.facts.Framework`), whatever the framework.
 """
@@ -223,5 +223,39 @@ def _arch_not_published(case: Case, found: Found) -> Answer:
             message,
             have=found.version.text,
             need="the wheel's list: state it as arch=sm_..",
+        ),
+    )
+
+
+@rule("CG407", "framework-driver")
+def framework_driver(case: Case) -> Answer:
+    """The driver is below the minimum that the project publishes for its build.
+
+    Most projects name the minimum of the CUDA major (CG101); TensorRT asks for more: branch 535 for
+    its CUDA 12 builds of 11.0.
+
+    Fix: raise the driver, or use another release.
+
+    Source: each project's installation page.
+    """
+    return each(case, _driver_of)
+
+
+def _driver_of(case: Case, found: Found) -> Answer:
+    driver, build = case.usable_driver, found.build
+    if driver is None or case.driver is None or build is None or case.os not in build.driver:
+        return NOT_APPLICABLE
+    minimum = build.driver[case.os]
+    if driver >= minimum:
+        return PASS
+    return (
+        Problem(
+            "fail",
+            "driver",
+            f"driver {case.driver} is too old for {found.title}, which needs {minimum} or newer",
+            have=case.driver.text,
+            need=f">={minimum}",
+            source=build.source,
+            candidates=lambda: (changes.raise_driver(case, minimum),),
         ),
     )

@@ -117,7 +117,7 @@ def _may_reach_further(case: Case) -> str:
 def _compile_it(case: Case) -> Iterator[Candidate]:
     own = case.toolkit.driver.get(case.os) if case.toolkit else None
     if own:
-        yield changes.raise_driver(own)
+        yield changes.raise_driver(case, own)
     yield from changes.add_sass(case)
     yield from changes.add_forward_compat(case)
 

@@ -65,7 +65,7 @@ def test_a_finding_has_the_promised_keys_in_order(denied):
 
 
 def test_the_designs_example_comes_out_as_the_design_says(denied):
-    (finding,) = [f for f in denied["findings"] if f["rule"] == "CG101"]
+    (finding,) = [dict(f) for f in denied["findings"] if f["rule"] == "CG101"]
     message, source, fixes = finding.pop("message"), finding.pop("source"), finding.pop("fixes")
     assert finding == {
         "rule": "CG101",

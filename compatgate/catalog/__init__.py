@@ -1,0 +1,66 @@
+"""The vendors' facts: reads ``matrix/facts`` into the tables of `compatgate.core.facts`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from compatgate.catalog import sources
+from compatgate.catalog.build import FRAMEWORKS
+from compatgate.catalog.library import Library
+from compatgate.catalog.overlay import find_overlays
+from compatgate.core.facts import Facts
+from compatgate.errors import NotFound
+
+__all__ = ["load_facts", "open_library", "read_source", "source_names"]
+
+
+def open_library(overlays: Sequence[str] | None = None) -> Library:
+    """The catalog with operators' files laid over it.
+
+    Args:
+        overlays: files or directories; None: those of ``COMPATGATE_FACTS``.
+
+    Raises:
+        BadInput: an overlay is malformed.
+    """
+    library = Library(find_overlays(overlays))
+    library.check_overlays()
+    return library
+
+
+def load_facts(overlays: Sequence[str] | None = None) -> Facts:
+    """All facts; each table is read when it is first asked for.
+
+    Args:
+        overlays: files or directories laid over the shipped facts; None: ``COMPATGATE_FACTS``.
+
+    Raises:
+        BadInput: an overlay is malformed; names file, path and value.
+        CatalogError: (from a table) the facts of this installation were changed.
+    """
+    library = open_library(overlays)
+    labels = tuple(overlay.label for overlay in library.overlays)
+    return Facts(library.load, library.digest, labels, FRAMEWORKS)
+
+
+def source_names() -> tuple[str, ...]:
+    """The fact files, without their ending."""
+    return sources.names()
+
+
+def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, Any]:
+    """A fact file whole, every field and note of it, overlays laid over it.
+
+    Raises:
+        NotFound: there is no such file.
+    """
+    if name not in sources.names():
+        raise NotFound(
+            f"there are no facts named {name!r}",
+            field="facts",
+            value=name,
+            hint=f"one of {', '.join(sources.names())}",
+        )
+    document: dict[str, Any] = open_library(overlays).load(f"source/{name}", dict[str, Any])
+    return document

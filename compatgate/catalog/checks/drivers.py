@@ -1,0 +1,184 @@
+"""Toolkits, driver branches and forward-compatibility packages agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.core.facts import CudaDriver, Pair, Toolkit
+from compatgate.core.versions import Version, show
+
+_CLAUSE = re.compile(r"driver>=(\d+)")
+
+
+def driver_order(context: Context) -> Iterator[Problem]:
+    """A newer toolkit never comes with an older driver."""
+    for system in ("linux", "windows"):
+        last: Toolkit | None = None
+        for toolkit in context.facts.cuda_driver.toolkits:
+            if system not in toolkit.driver:
+                continue
+            if last and toolkit.driver[system] < last.driver[system]:
+                yield Problem(
+                    "driver-order",
+                    f"cuda_driver {toolkit.version} {system}",
+                    f"{toolkit.driver[system]} is older than the {last.driver[system]} of"
+                    f" {last.version}",
+                )
+            last = toolkit
+
+
+def floor_below_own(context: Context) -> Iterator[Problem]:
+    """The minor-compatibility minimum is never above a toolkit's own driver."""
+    table = context.facts.cuda_driver
+    for toolkit in table.toolkits:
+        for system, own in toolkit.driver.items():
+            floor = _floor(table, toolkit.version, system)
+            if floor and own < floor:
+                yield Problem(
+                    "floor-below-own",
+                    f"cuda_driver {toolkit.version} {system}",
+                    f"the minimum {floor} is above its own driver {own}",
+                )
+
+
+def _floor(table: CudaDriver, version: Version, system: str) -> Version | None:
+    compat = table.minor_compat.get(version.major)
+    if compat is None:
+        return None
+    special = compat.exceptions.get(show(version.major_minor), {})
+    return special.get(system) or compat.minimum.get(system)
+
+
+def floor_of_row(context: Context) -> Iterator[Problem]:
+    """The minimum repeated in a toolkit's row is that of its major."""
+    rules = {r["major"]: r for r in context.documents["cuda_driver"]["minor_version_compat"]}
+    for row in context.documents["cuda_driver"]["releases"]:
+        rule = rules[int(row["cuda"].split(".")[0])]
+        special = {e["cuda"]: e.get("linux_min") for e in rule.get("exceptions", ())}
+        expected = special.get(row["series"]) or rule["linux_min"]
+        if row["minor_compat_min_linux"] != expected:
+            yield Problem(
+                "floor-of-row",
+                f"cuda_driver {row['cuda']}",
+                f"says {row['minor_compat_min_linux']}, its major {expected}",
+            )
+
+
+def same_row_exists(context: Context) -> Iterator[Problem]:
+    """A release that borrows another's row borrows one that is there."""
+    table = context.facts.cuda_driver
+    known = {toolkit.version.text for toolkit in table.toolkits}
+    for release, row in table.same_row.items():
+        if row not in known:
+            yield Problem("same-row-exists", f"cuda_driver {release}", f"there is no row {row}")
+
+
+def branch_cuda(context: Context) -> Iterator[Problem]:
+    """A branch reports the CUDA of the toolkit that its drivers ship with."""
+    branches = context.facts.driver_branches.branches
+    for toolkit in context.facts.cuda_driver.toolkits:
+        own = toolkit.driver.get("linux")
+        branch = branches.get(own.major) if own else None
+        if own and branch is None:
+            yield Problem(
+                "branch-cuda",
+                f"driver_branches {own.major}",
+                f"missing, CUDA {toolkit.version} ships {own}",
+            )
+        elif branch and branch.cuda != toolkit.version.major_minor:
+            yield Problem(
+                "branch-cuda",
+                f"driver_branches {branch.branch}",
+                f"reports CUDA {_cuda(branch.cuda)}, its driver {own} ships with {toolkit.version}",
+            )
+
+
+def branch_releases(context: Context) -> Iterator[Problem]:
+    """First and last release of a branch belong to it, in this order."""
+    for branch in context.facts.driver_branches.branches.values():
+        seen = [release for release in (branch.first, branch.last) if release]
+        outside = [release for release in seen if release.major != branch.branch]
+        if outside or (len(seen) == 2 and seen[1] < seen[0]):
+            yield Problem(
+                "branch-releases",
+                f"driver_branches {branch.branch}",
+                f"{' to '.join(map(str, seen))}",
+            )
+
+
+def compat_branches(context: Context) -> Iterator[Problem]:
+    """A package's host branches exist, and are older than its own driver."""
+    branches = context.facts.driver_branches.branches
+    for series, package in context.facts.forward_compat.packages.items():
+        subject = f"forward_compat {series}"
+        own = branches.get(package.driver_branch)
+        if own is None or (own.cuda and own.cuda != package.cuda):
+            yield Problem(
+                "compat-branches",
+                subject,
+                f"branch {package.driver_branch} does not report CUDA {series}",
+            )
+        for host in (*package.branches, *package.disputed):
+            if host not in branches:
+                yield Problem("compat-branches", subject, f"host branch {host} does not exist")
+            elif host >= package.driver_branch:
+                yield Problem(
+                    "compat-branches",
+                    f"{subject} on {host}",
+                    f"the host branch is not older than {package.driver_branch}",
+                )
+
+
+def compat_images(context: Context) -> Iterator[Problem]:
+    """Host branches that are published stand in the requirement of some image of that CUDA."""
+    images = context.documents["require_cuda"]["images"]
+    for series, package in context.facts.forward_compat.packages.items():
+        named = {
+            b
+            for i in images
+            if i["tag"].startswith(f"{series}.") or i["tag"].startswith(f"{series}-")
+            for b in i["driver_branches_listed"]
+        }
+        for host in package.branches if named else ():
+            if host not in named:
+                yield Problem(
+                    "compat-images",
+                    f"forward_compat {series} on {host}",
+                    f"no published image requirement names it, only {sorted(named)}",
+                )
+
+
+def require_branches(context: Context) -> Iterator[Problem]:
+    """The branches listed beside a requirement are those in it, and they exist."""
+    branches = context.facts.driver_branches.branches
+    for image in context.documents["require_cuda"]["images"]:
+        subject = f"require_cuda {image['tag']} {image['platform']}"
+        written = {int(low) for low in _CLAUSE.findall(image["value"])}
+        listed = set(image["driver_branches_listed"])
+        if written != listed:
+            yield Problem(
+                "require-branches",
+                subject,
+                f"lists {sorted(listed)}, its text has {sorted(written)}",
+            )
+        for branch in sorted(written - set(branches)):
+            yield Problem("require-branches", subject, f"branch {branch} does not exist")
+
+
+def _cuda(pair: Pair | None) -> str:
+    return show(pair) if pair else "nothing known"
+
+
+CHECKS: tuple[Check, ...] = (
+    driver_order,
+    floor_below_own,
+    floor_of_row,
+    same_row_exists,
+    branch_cuda,
+    branch_releases,
+    compat_branches,
+    compat_images,
+    require_branches,
+)

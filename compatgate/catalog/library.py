@@ -1,0 +1,124 @@
+"""Where tables come from: the wheel, the cache, or the fact files with overlays laid over them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from compatgate import resources
+from compatgate.catalog import build, cache, sources
+from compatgate.catalog import compiled as form
+from compatgate.catalog.compiled import Compiled, Manifest
+from compatgate.catalog.digest import combined
+from compatgate.catalog.overlay import Overlay, merged
+from compatgate.errors import BadInput, CompatgateError
+
+
+class Library:
+    """The catalog as one process sees it; every table is read at most once.
+
+    Args:
+        overlays: operators' files, in the order in which they are laid over the shipped ones.
+    """
+
+    def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
+        self.overlays = tuple(overlays)
+        self._wheel = resources.packaged("catalog")
+        self._manifest = form.read_manifest(self._wheel) if self._wheel else None
+        self._compiled: dict[str, Compiled] = {}
+        self._digests: dict[str, str] = {}
+
+    @property
+    def digest(self) -> str:
+        """Content digest of all facts, overlays included."""
+        if self._manifest and not self.overlays:
+            return self._manifest.digest
+        shipped = self._manifest.sources if self._manifest else self._all_digests()
+        return catalog_digest({**shipped, **_laid_over(self.overlays)})
+
+    def load(self, name: str, kind: type[Any]) -> Any:
+        """A table, decoded.
+
+        Raises:
+            CatalogError: it does not belong to its source, or its source is malformed.
+        """
+        return form.decode(self.compiled(name), kind)
+
+    def check_overlays(self) -> None:
+        """Compile every table that an overlay touches, so that its mistakes show at once."""
+        for target in {overlay.target for overlay in self.overlays}:
+            typed = [name for name, table in build.TABLES.items() if table.source == target]
+            for name in typed or [f"source/{target}"]:
+                self.compiled(name)
+
+    def compiled(self, name: str) -> Compiled:
+        """A table in its compiled form."""
+        if name not in self._compiled:
+            self._compiled[name] = self._find(name)
+        return self._compiled[name]
+
+    def _find(self, name: str) -> Compiled:
+        source = build.table(name).source
+        over = [o for o in self.overlays if o.target == source]
+        if self._wheel and self._manifest and not over:
+            return _packaged(self._wheel, self._manifest, name, self._digest(source))
+        digests = {source: self._digest(source), **_laid_over(over)}
+        found = cache.find(name, digests)
+        if found is None:
+            found = fresh(name, over, digests)
+            cache.keep(found)
+        return found
+
+    def _digest(self, source: str) -> str:
+        if source not in self._digests:
+            self._digests[source] = sources.file_digest(sources.source_path(source))
+        return self._digests[source]
+
+    def _all_digests(self) -> dict[str, str]:
+        return {name: self._digest(name) for name in sources.names()}
+
+
+def _laid_over(overlays: Sequence[Overlay]) -> dict[str, str]:
+    """Digests of overlays; their order counts."""
+    return {f"overlay {n} {o.label}": o.digest for n, o in enumerate(overlays)}
+
+
+def catalog_digest(digests: dict[str, str]) -> str:
+    """The digest that verdicts name."""
+    return f"sha256:{combined(digests)}"
+
+
+def fresh(name: str, overlays: Sequence[Overlay], digests: dict[str, str]) -> Compiled:
+    """Compile a table from its file, with overlays laid over it."""
+    whole = document(build.table(name).source, overlays)
+    try:
+        return form.compile_table(name, whole, digests, cache.code_digest())
+    except CompatgateError as error:
+        if not overlays:
+            raise
+        files = ", ".join(overlay.path for overlay in overlays)
+        raise BadInput(
+            error.problem, field=f"{files}: {error.field}", value=error.value, hint=error.hint
+        ) from error
+
+
+def document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:
+    """A fact file parsed, with overlays laid over it."""
+    path = sources.source_path(source)
+    shipped = sources.parse(sources.read_bytes(path), path)
+    return merged(source, shipped, overlays)
+
+
+def _packaged(directory: str, manifest: Manifest, name: str, digest: str) -> Compiled:
+    """A table of the wheel; its source and itself must be as they were built."""
+    path = os.path.join(directory, form.file_name(name))
+    source = build.table(name).source
+    if manifest.sources.get(source) != digest:
+        raise form.damaged(sources.source_path(source))
+    if manifest.tables.get(name) != sources.file_digest(path):
+        raise form.damaged(path)
+    found = form.read(path)
+    if found is None or found.sources != {source: digest} or found.table != name:
+        raise form.damaged(path)
+    return found

@@ -1,0 +1,176 @@
+"""Operators' own facts, laid over the shipped ones.
+
+An overlay has the format of the file that it speaks to. Its records are matched by their natural
+key (``x-key`` in the schema): one that is there already is changed field by field, another one is
+added, one with ``remove: true`` is taken away. A list without a natural key is one value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from compatgate.catalog import sources
+from compatgate.catalog.digest import sha256
+from compatgate.errors import BadInput, CatalogError, CompatgateError, ManyProblems
+
+ENVIRONMENT = "COMPATGATE_FACTS"
+_SCHEMA = re.compile(rb"^schema:\s*['\"]?facts/(\w+)/v1\b", re.MULTILINE)
+
+
+class Overlay(NamedTuple):
+    """A file to lay over a shipped one.
+
+    Attributes:
+        path: where it lies.
+        target: the shipped fact file that it speaks to, without its ending.
+        digest: SHA-256 of its content.
+    """
+
+    path: str
+    target: str
+    digest: str
+
+    @property
+    def label(self) -> str:
+        """File name and short digest, as verdicts name it."""
+        return f"{os.path.basename(self.path)}@{self.digest[:12]}"
+
+
+def find_overlays(paths: Sequence[str] | None) -> tuple[Overlay, ...]:
+    """The overlay files named, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``).
+
+    Raises:
+        BadInput: a file or directory does not exist, or does not say which facts it speaks to.
+    """
+    if paths is None:
+        paths = [p for p in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if p]
+    return tuple(_overlay(file) for path in paths for file in _files(path))
+
+
+def _files(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
+    found = [name for name in sorted(os.listdir(path)) if name.endswith((".yaml", ".yml"))]
+    if not found:
+        raise BadInput("no fact files (*.yaml) in this directory", field=path, value=path)
+    return [os.path.join(path, name) for name in found]
+
+
+def _overlay(path: str) -> Overlay:
+    try:
+        data = sources.read_bytes(path)
+    except CatalogError as error:
+        raise BadInput(error.problem, field=path, value=path) from error
+    stated = _SCHEMA.search(data)
+    target = stated[1].decode() if stated else os.path.splitext(os.path.basename(path))[0]
+    if target not in sources.names():
+        raise BadInput(
+            "does not say which facts it speaks to",
+            field=path,
+            value=target,
+            hint=f"begin it with schema: facts/NAME/v1, NAME one of {', '.join(sources.names())}",
+        )
+    return Overlay(path, target, sha256(data))
+
+
+def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) -> dict[str, Any]:
+    """A shipped file with operators' files laid over it, the last one on top.
+
+    Raises:
+        BadInput: an overlay is malformed; every mistake is named by file, path and value.
+    """
+    from compatgate.catalog.schema import errors, read_schema
+
+    schema = read_schema(source)
+    for overlay in overlays:
+        document = _parse(overlay)
+        touched: dict[str, Any] = {}
+        shipped = _lay_over(shipped, document, schema, touched, overlay.path)
+        problems: list[CompatgateError] = [
+            BadInput(reason, field=f"{overlay.path}: {where}".rstrip(": "), value=value)
+            for where, value, reason in errors(source, touched, partial=True)
+        ]
+        if len(problems) == 1:
+            raise problems[0]
+        if problems:
+            raise ManyProblems(f"{overlay.path} cannot be used, nothing was changed", problems)
+    return shipped
+
+
+def _parse(overlay: Overlay) -> dict[str, Any]:
+    try:
+        return sources.parse(sources.read_bytes(overlay.path), overlay.path)
+    except CatalogError as error:
+        raise BadInput(
+            error.problem, field=error.field, value=error.value, hint=error.hint
+        ) from error
+
+
+def _lay_over(
+    base: dict[str, Any],
+    over: dict[str, Any],
+    schema: dict[str, Any],
+    touched: dict[str, Any],
+    path: str,
+) -> dict[str, Any]:
+    """Lay sections over sections; ``touched`` gathers what the overlay has a hand in."""
+    from compatgate.catalog.schema import natural_key, of_items, of_property
+
+    result = dict(base)
+    for name, value in over.items():
+        described, there = of_property(schema, name), base.get(name)
+        key = natural_key(described)
+        if key and isinstance(value, list) and isinstance(there, list | None):
+            rows = _Rows(there or [], key, of_items(described), f"{path}: {name}")
+            result[name], touched[name] = rows.lay_over(value)
+        elif isinstance(value, dict) and isinstance(there, dict):
+            result[name] = touched[name] = _lay_over(there, value, described, {}, path)
+        else:
+            result[name] = touched[name] = value
+    return result
+
+
+class _Rows:
+    """Records of a list, by their natural key."""
+
+    def __init__(
+        self, records: list[Any], key: tuple[str, ...], schema: dict[str, Any], where: str
+    ) -> None:
+        self.key, self.schema, self.where = key, schema, where
+        self.rows = {self._name(record): record for record in records}
+
+    def _name(self, record: Any) -> tuple[Any, ...]:
+        missing = [f for f in self.key if not isinstance(record, dict) or f not in record]
+        if missing:
+            needed = ", ".join(self.key)
+            raise BadInput(
+                f"a record without {missing[0]}",
+                field=self.where,
+                value=record,
+                hint=f"records here are told apart by {needed}",
+            )
+        return tuple(record[field] for field in self.key)
+
+    def lay_over(self, records: list[Any]) -> tuple[list[Any], list[Any]]:
+        """All records, and those that were changed or added."""
+        touched = []
+        for record in records:
+            name = self._name(record)
+            if record.get("remove") is True:
+                self._remove(name)
+                continue
+            fields = {k: v for k, v in record.items() if k != "remove"}
+            there = self.rows.get(name, {})
+            self.rows[name] = _lay_over(there, fields, self.schema, {}, self.where)
+            touched.append(self.rows[name])
+        return list(self.rows.values()), touched
+
+    def _remove(self, name: tuple[Any, ...]) -> None:
+        if self.rows.pop(name, None) is None:
+            shown = ",".join(f"{k}={v}" for k, v in zip(self.key, name, strict=True))
+            raise BadInput(
+                "there is no such record to remove", field=f"{self.where}[{shown}]", value=shown
+            )

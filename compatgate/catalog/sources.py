@@ -1,0 +1,85 @@
+"""The fact files themselves: finding, hashing and parsing them."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from compatgate import resources
+from compatgate.catalog.digest import sha256
+from compatgate.errors import CatalogError
+
+SUFFIX = ".yaml"
+NOT_FACTS = frozenset({"exceptions"})
+"""Files beside the facts that say how the facts are checked."""
+
+
+def facts_dir() -> str:
+    """Directory of the shipped fact files."""
+    return os.path.join(resources.locate("matrix"), "facts")
+
+
+def source_path(name: str) -> str:
+    """Path of a shipped fact file."""
+    return os.path.join(facts_dir(), name + SUFFIX)
+
+
+def names() -> tuple[str, ...]:
+    """The shipped fact files, without their ending."""
+    found = (entry.name for entry in os.scandir(facts_dir()))
+    stems = (n.removesuffix(SUFFIX) for n in found if n.endswith(SUFFIX) and n[0] != ".")
+    return tuple(sorted(stem for stem in stems if stem not in NOT_FACTS))
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a fact file.
+
+    Raises:
+        CatalogError: the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise CatalogError(f"cannot read it: {error.strerror}", field=path, value=path) from error
+
+
+def file_digest(path: str) -> str:
+    """SHA-256 of a file's content."""
+    return sha256(read_bytes(path))
+
+
+@lru_cache(maxsize=1)
+def _loader() -> type[Any]:
+    """The C form of SafeLoader, for which a date is a text like any other version."""
+    import yaml
+
+    class Loader(yaml.CSafeLoader):
+        yaml_implicit_resolvers = {
+            first: [pair for pair in pairs if not pair[0].endswith(":timestamp")]
+            for first, pairs in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    return Loader
+
+
+def parse(data: bytes, path: str) -> dict[str, Any]:
+    """Parse YAML into a mapping.
+
+    Raises:
+        CatalogError: not YAML, or not a mapping; names the file and the line.
+    """
+    import yaml
+
+    try:
+        document = yaml.load(data, _loader())  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else path
+        raise CatalogError(
+            f"not YAML: {getattr(error, 'problem', None) or error}", field=where, value=path
+        ) from error
+    if not isinstance(document, dict):
+        raise CatalogError("not a mapping", field=path, value=path, hint="see docs/facts.md")
+    return document

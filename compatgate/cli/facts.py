@@ -1,0 +1,195 @@
+"""``compatgate facts``: what the vendors published, record by record, and whether it holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+HELP = "show and verify the vendors' facts"
+
+_EXAMPLES = """\
+examples:
+  compatgate facts list
+  compatgate facts show cuda_driver 12.4.1
+  compatgate facts show torch 2.4.1 --format json
+  compatgate facts show gpus H100
+  compatgate facts verify --facts ./our-facts
+
+files and directories in COMPATGATE_FACTS are laid over the shipped facts, see docs/facts.md
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: list, show, verify."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|show|verify")
+    _common(actions.add_parser("list", help="tables, records, digest and overlays"))
+    show = actions.add_parser("show", help="whole records, with every note and source")
+    show.add_argument("table", help="such as cuda_driver, torch or gpus; see list")
+    show.add_argument("key", nargs="?", help="such as 12.4.1, 2.4.1 or H100; without it, all names")
+    _common(show)
+    _common(actions.add_parser("verify", help="check the facts against each other"))
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--facts",
+        metavar="PATH",
+        action="append",
+        help="lay this file, or the files of this directory, over the shipped facts; repeatable",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action; exit status 0, or 1 when verify finds problems.
+
+    Raises:
+        BadInput: there is no such table or record, or an overlay is malformed.
+    """
+    actions = {"list": _list, "show": _show, "verify": _verify}
+    return actions[args.action](args)
+
+
+# --- list ----------------------------------------------------------------------------------
+
+
+def _list(args: argparse.Namespace) -> int:
+    from compatgate.catalog import open_library, source_names
+    from compatgate.catalog.browse import lists
+
+    library = open_library(args.facts)
+    records = {}
+    for name in source_names():
+        document = library.load(f"source/{name}", dict[str, Any])
+        records[name] = {part: len(document[part]) for part in lists(name, document)}
+    overlays = [overlay.label for overlay in library.overlays]
+    if args.format == "json":
+        print(json.dumps({"digest": library.digest, "overlays": overlays, "tables": records}))
+        return 0
+    width = max(map(len, records))
+    for name, counts in records.items():
+        text = ", ".join(f"{count} {part.replace('_', ' ')}" for part, count in counts.items())
+        print(f"{name:<{width}}  {text}")
+    print(f"\n{'digest':<{width}}  {library.digest}")
+    print(f"{'overlays':<{width}}  {', '.join(overlays) or 'none'}")
+    return 0
+
+
+# --- show ----------------------------------------------------------------------------------
+
+
+def _show(args: argparse.Namespace) -> int:
+    from compatgate.catalog import browse, read_source, source_names
+
+    source = browse.source_of(args.table, source_names())
+    document = read_source(source, args.facts)
+    if args.key is None:
+        return _show_names(source, document, args.format)
+    found = browse.find(source, document, args.key)
+    if args.format == "json":
+        print(json.dumps(found))
+        return 0
+    keys = browse.lists(source, document)
+    blocks = [
+        _record(f"{part} {browse.name_of(record, keys[part])}", record, keys[part])
+        for part, records in found.items()
+        for record in records
+    ]
+    print("\n\n".join(blocks))
+    return 0
+
+
+def _show_names(source: str, document: dict[str, Any], form: str) -> int:
+    from compatgate.catalog import browse
+
+    names = {
+        part: [browse.name_of(record, key) for record in document[part]]
+        for part, key in browse.lists(source, document).items()
+    }
+    if form == "json":
+        print(json.dumps(names))
+        return 0
+    width = width_of(sys.stdout)
+    for part, spoken in names.items():
+        print(_bold(part))
+        print("\n".join(f"  {line}" for line in wrap(_unbroken(spoken), width - 2)))
+    return 0
+
+
+def _unbroken(names: Sequence[str]) -> str:
+    """Names on one line, a name with blanks in quotes."""
+    return "  ".join(f"'{name}'" if " " in name else name for name in names)
+
+
+def _record(title: str, record: dict[str, Any], key: Sequence[str]) -> str:
+    fields = {name: value for name, value in record.items() if name not in key}
+    return "\n".join([_bold(title), *_fields(fields, indent=2)])
+
+
+def _fields(fields: dict[str, Any], indent: int) -> Iterator[str]:
+    """Aligned names and values; what is not known is left out."""
+    known = {str(name): value for name, value in fields.items() if value is not None}
+    plain = [name for name, value in known.items() if not _nested(value)]
+    width = max(map(len, plain), default=0)
+    for name, value in known.items():
+        if not _nested(value):
+            yield from _line(name, _text(value), indent, width)
+            continue
+        yield f"{' ' * indent}{name}"
+        for part in value if isinstance(value, list) else [value]:
+            first, *rest = list(_fields(part, indent + 4)) or [""]
+            yield f"{' ' * (indent + 2)}{'-' if isinstance(value, list) else ' '} {first.strip()}"
+            yield from rest
+
+
+def _nested(value: Any) -> bool:
+    if isinstance(value, dict):
+        return bool(value)
+    return isinstance(value, list) and any(isinstance(part, dict) for part in value)
+
+
+def _line(name: str, text: str, indent: int, width: int) -> Iterator[str]:
+    room = max(width_of(sys.stdout) - indent - width - 2, 30)
+    first, *rest = wrap(text, room)
+    yield f"{' ' * indent}{name:<{width}}  {first}"
+    for line in rest:
+        yield f"{' ' * (indent + width + 2)}{line}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        separator = "; " if any(" " in str(part) for part in value) else ", "
+        return separator.join(map(str, value)) or "none"
+    return "none" if value == {} else str(value)
+
+
+def _bold(text: str) -> str:
+    return paint(text, "bold", colour=wants_colour(sys.stdout))
+
+
+# --- verify --------------------------------------------------------------------------------
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from compatgate.catalog.verify import verify
+
+    problems = verify(args.facts)
+    if args.format == "json":
+        rows = [{"check": p.check, "subject": p.subject, "message": p.message} for p in problems]
+        print(json.dumps({"problems": rows}))
+    elif problems:
+        print("\n".join(map(str, problems)))
+        print(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)
+    else:
+        print("the facts hold together")
+    return 1 if problems else 0

@@ -1,0 +1,60 @@
+"""Where the files that travel with the program lie: in the repository, or inside the wheel."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatgate.errors import CatalogError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def packaged(*parts: str) -> str | None:
+    """Path of something that exists inside the wheel only (``_data/...``), else None."""
+    path = os.path.join(_PACKAGE, "_data", *parts)
+    return path if os.path.exists(path) else None
+
+
+def locate(name: str) -> str:
+    """Path of ``matrix``, ``canary`` or ``migrations`` as text; cheap to call.
+
+    Raises:
+        CatalogError: the installation is incomplete.
+    """
+    found = packaged(name)
+    if found:
+        return found
+    path = os.path.join(os.path.dirname(_PACKAGE), name)
+    if os.path.isdir(path):
+        return path
+    raise CatalogError(
+        f"the {name} files are missing from this installation",
+        field=name,
+        value=path,
+        hint="reinstall compatgate",
+    )
+
+
+def _path(name: str) -> Path:
+    from pathlib import Path
+
+    return Path(locate(name))
+
+
+def matrix_dir() -> Path:
+    """Directory of the vendors' facts, their schemas and the example matrix."""
+    return _path("matrix")
+
+
+def canary_dir() -> Path:
+    """Directory of the canary workloads."""
+    return _path("canary")
+
+
+def migrations_dir() -> Path:
+    """Directory of the database migrations."""
+    return _path("migrations")

@@ -1,0 +1,81 @@
+"""Every driver branch around its end of life, and every GPU at its first and last branch."""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from datetime import date, timedelta
+
+
+def last_day(text):
+    if len(text) == len("2026-11-21"):
+        return date.fromisoformat(text)
+    year, month = map(int, text.split("-"))
+    return date(year, month, monthrange(year, month)[1])
+
+
+def end_of_life(branch):
+    """The earlier one where editions differ."""
+    stated = [branch["eol"], *(c["eol"] for c in branch.get("eol_conflict", ()))]
+    return min((last_day(str(day)) for day in stated if day), default=None)
+
+
+def test_each_branch_warns_from_ninety_days_before_its_end_of_life_on(walk):
+    for branch in walk.read("driver_branches")["branches"]:
+        if end := end_of_life(branch):
+            driver = f"{branch['branch']}.10.01"
+            for days, expected in ((91, "pass"), (90, "warn"), (0, "warn"), (-1, "warn")):
+                today = (end - timedelta(days=days)).isoformat()
+                walk.expect(expected, "CG104", {"cuda": "12.4"}, driver=driver, today=today)
+    walk.done(at_least=40)
+
+
+def test_the_warning_says_whether_the_end_has_passed(walk):
+    from compatgate.core.rules import BY_ID
+
+    for branch in walk.read("driver_branches")["branches"]:
+        if end := end_of_life(branch):
+            for day, word in ((end, "reaches"), (end + timedelta(days=1), "past")):
+                case = walk.case(
+                    {"cuda": "12.4"}, driver=f"{branch['branch']}.10.01", today=day.isoformat()
+                )
+                (problem,) = BY_ID["CG104"].check(case)
+                assert word in problem.message
+                assert end.isoformat() in problem.message
+
+
+def test_a_branch_without_a_published_date_warns_only_where_it_is_said_to_have_ended(walk):
+    for branch in walk.read("driver_branches")["branches"]:
+        if end_of_life(branch) is None:
+            expected = "warn" if branch.get("ended") else "not-checked"
+            driver = f"{branch['branch']}.10.01"
+            walk.expect(expected, "CG104", {"cuda": "12.4"}, driver=driver)
+    walk.done(at_least=10)
+
+
+def test_each_gpu_is_driven_from_its_first_branch_to_its_last(walk):
+    known = [b["branch"] for b in walk.read("driver_branches")["branches"]]
+    lasts = {
+        c["compute_capability"]: c["last_driver_branch"]
+        for c in walk.read("cuda_arch_support")["compute_capabilities"]
+    }
+    for gpu in walk.read("gpus")["gpus"]:
+        first = gpu["first_driver_branch"]
+        last = gpu["last_driver_branch"] or lasts.get(gpu["compute_capability"])
+        for branch in known:
+            outside = (first and branch < first) or (last and branch > last)
+            inside = "pass" if first else "not-checked"
+            expected = "fail" if outside else inside
+            driver = f"{branch}.999.99"
+            walk.expect(expected, "CG105", {"cuda": "12.4"}, driver=driver, gpu=gpu["name"])
+    walk.done(at_least=3000)
+
+
+def test_a_bare_capability_is_driven_to_the_last_branch_of_its_architecture(walk):
+    known = [b["branch"] for b in walk.read("driver_branches")["branches"]]
+    for fact in walk.read("cuda_arch_support")["compute_capabilities"]:
+        last = fact["last_driver_branch"]
+        for branch in known:
+            expected = "fail" if last and branch > last else "not-checked"
+            at = {"driver": f"{branch}.999.99", "gpu": fact["compute_capability"]}
+            walk.expect(expected, "CG105", {"cuda": "12.4"}, **at)
+    walk.done(at_least=500)

@@ -1,0 +1,101 @@
+"""Every measured wheel against every compute capability, by an oracle of its own."""
+
+from __future__ import annotations
+
+
+def runs(walk, document, sass, ptx, device):
+    """NVIDIA's two sentences: a cubin on its major upwards, apart from Tegra; PTX upwards."""
+    tegra = {walk.numbers(c) for c in document["tegra"]["capabilities"]}
+    target = walk.numbers(device)
+    for code in map(walk.numbers, sass):
+        apart = code != target and (code in tegra or target in tegra)
+        if code[0] == target[0] and code[1] <= target[1] and not apart:
+            return True
+    return any(walk.numbers(code) <= target for code in ptx)
+
+
+def builds(walk):
+    for release in walk.read("pytorch")["releases"]:
+        for build in release["builds"]:
+            yield release["version"], build
+
+
+def test_each_torch_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
+    document = walk.read("cuda_arch_support")
+    for version, build in builds(walk):
+        if build["sass"] is None:
+            continue
+        for fact in document["compute_capabilities"]:
+            device = fact["compute_capability"]
+            fits = runs(walk, document, build["sass"], build["ptx"] or (), device)
+            at = {"gpu": device, "driver": "580.65.06"}
+            expected = "pass" if fits else "fail"
+            named = {"torch": f"{version}+{build['tag']}"}
+            chosen = {"torch": version, "cuda": build["cuda"]}
+            for stack in ({**named, "cuda": build["cuda"]}, chosen):
+                walk.expect(expected, "CG405", stack, **at)
+    walk.done(at_least=2000)
+
+
+def test_a_torch_wheel_whose_list_is_not_known_is_unknown(walk):
+    for version, build in builds(walk):
+        if build["sass"] is None:
+            stack = {"torch": f"{version}+{build['tag']}", "cuda": build["cuda"]}
+            walk.expect("unknown", "CG405", stack, gpu="9.0")
+            stated = {**stack, "arch": ["sm_90"]}
+            walk.expect("not-checked", "CG405", stated, gpu="9.0")
+    walk.done()
+
+
+def test_the_lists_agree_with_the_texts_that_they_were_read_from(walk):
+    for version, build in builds(walk):
+        if build.get("arch_list") and build["sass"] is not None:
+            listed = build["arch_list"].split(";")
+            sass = [arch.removesuffix("+PTX") for arch in listed]
+            ptx = [arch.removesuffix("+PTX") for arch in listed if arch.endswith("+PTX")]
+            assert set(sass) == set(build["sass"]), (version, build["tag"])
+            assert ptx == (build["ptx"] or []), (version, build["tag"])
+
+
+def test_linux_wheels_of_torch_carry_no_ptx_but_for_those_that_the_facts_name(walk):
+    """2.7 cu128, 2.8 cu129 and the CUDA 13 builds carry PTX, of 12.0 only."""
+    for version, build in builds(walk):
+        minor = ".".join(version.split(".")[:2])
+        named = (minor, build["tag"]) in (("2.7", "cu128"), ("2.8", "cu129"))
+        if build["sass"] is not None:
+            expected = ["12.0"] if named or build["tag"].startswith("cu13") else []
+            assert build["ptx"] == expected, (version, build["tag"])
+
+
+def test_volta_is_absent_in_2_7_cu128_present_to_2_10_and_absent_from_2_11(walk):
+    for version, build in builds(walk):
+        if build["tag"] == "cu128":
+            number = walk.numbers(version)
+            there = (2, 8) <= number < (2, 11)
+            stack = {"torch": f"{version}+cu128", "cuda": "12.8"}
+            walk.expect("pass" if there else "fail", "CG405", stack, gpu="V100-SXM2-32GB")
+    walk.done(at_least=5)
+
+
+def test_each_measured_tensorflow_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
+    document = walk.read("cuda_arch_support")
+    measured = [r for r in walk.read("tensorflow")["releases"] if r.get("gpu_code")]
+    for release in measured:
+        code = release["gpu_code"]
+        for fact in document["compute_capabilities"]:
+            device = fact["compute_capability"]
+            fits = runs(walk, document, code["sass"], code["ptx"], device)
+            stack = {"tensorflow": release["version"], "cuda": release["cuda"]["tested"]}
+            walk.expect("pass" if fits else "fail", "CG405", stack, gpu=device)
+    if measured:
+        walk.done(at_least=20)
+
+
+def test_every_fact_of_a_wheel_names_its_source(facts):
+    for name in facts.framework_names:
+        for release in facts.framework(name).releases:
+            assert release.source.title, (name, release.version)
+            for build in release.builds:
+                assert build.source.title, (name, release.version, build.title)
+                if build.sass is not None:
+                    assert build.arch_source, (name, release.version, build.title)

@@ -1,0 +1,57 @@
+"""Records are found the way people name them."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatgate.catalog import read_source, source_names
+from compatgate.catalog.browse import find, source_of
+from compatgate.errors import BadInput
+
+
+def names(source: str, wanted: str) -> list[str]:
+    found = find(source, read_source(source, []), wanted)
+    key = {"gpus": "name", "cuda_driver": "cuda", "cupy": "package"}.get(source, "version")
+    return [str(record[key]) for records in found.values() for record in records]
+
+
+def test_a_record_answers_to_its_key() -> None:
+    assert names("cuda_driver", "12.4.1") == ["12.4.1"]
+
+
+def test_a_series_finds_its_releases() -> None:
+    assert names("cuda_driver", "12.4") == ["12.4.1", "12.4.0"]
+
+
+def test_one_field_of_a_key_is_enough() -> None:
+    assert names("cupy", "13.6.0") == ["cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"]
+    assert names("cupy", "cupy-cuda12x 13.6.0") == ["cupy-cuda12x"]
+
+
+@pytest.mark.parametrize("spelling", ["A100-SXM4-80GB", "a100 sxm4 80gb", "NVIDIA A100-SXM4-80GB"])
+def test_a_gpu_answers_to_every_spelling(spelling: str) -> None:
+    assert names("gpus", spelling) == ["A100-SXM4-80GB"]
+
+
+def test_a_family_finds_its_products() -> None:
+    found = names("gpus", "H100")
+    assert len(found) > 2
+    assert all(name.startswith("H100") for name in found)
+
+
+def test_an_unknown_record_names_the_nearest() -> None:
+    with pytest.raises(BadInput, match=r"pytorch has no '2.4.7' \(did you mean 2.4.1"):
+        names("pytorch", "2.4.7")
+
+
+def test_a_framework_names_its_file() -> None:
+    assert source_of("torch", source_names()) == "pytorch"
+    assert source_of("onnxruntime-gpu", source_names()) == "onnxruntime"
+    assert source_of("gpus", source_names()) == "gpus"
+
+
+def test_an_unknown_table_names_the_nearest() -> None:
+    with pytest.raises(BadInput, match="did you mean gpus"):
+        source_of("gpu", source_names())
+    with pytest.raises(BadInput, match="one of cuda_arch_support"):
+        source_of("zzzz", source_names())

@@ -1,0 +1,79 @@
+"""The compiled form says what the files say, no more and no less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from compatgate.catalog import build, compiled, load_facts
+from compatgate.catalog.library import Library, document
+from compatgate.catalog.wheel import compile_all, table_names
+from compatgate.core import facts as tables
+from compatgate.errors import CatalogError
+
+KINDS = {
+    "cuda_driver": tables.CudaDriver,
+    "driver_branches": tables.DriverBranches,
+    "forward_compat": tables.ForwardCompat,
+    "gpus": tables.Gpus,
+    "cuda_arch_support": tables.CudaArch,
+    "cudnn": tables.Cudnn,
+    "nccl": tables.Nccl,
+    "known_issues": tables.KnownIssues,
+}
+
+
+@pytest.mark.parametrize("name", build.TABLES)
+def test_a_compiled_table_equals_a_fresh_one(name: str) -> None:
+    fresh = build.adapt(name, document(build.table(name).source))
+    loaded = Library().load(name, KINDS.get(name, tables.Framework))
+    assert loaded == fresh
+    assert msgspec.msgpack.encode(loaded) == msgspec.msgpack.encode(fresh)
+
+
+def test_the_same_facts_give_the_same_bytes(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    compile_all(str(first))
+    compile_all(str(second))
+    names = sorted(path.name for path in first.iterdir())
+    assert len(names) == len(table_names()) + 1
+    assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
+
+
+def test_a_version_keeps_its_spelling_and_its_build() -> None:
+    torch = load_facts([]).framework("torch")
+    assert torch is not None
+    pin = next(r for r in torch.releases if r.version.text == "2.4.1").builds[0].pins["cudnn"]
+    assert pin.floor is not None
+    assert pin.floor.text == "9.1.0.70"
+
+
+def test_a_file_without_what_its_adapter_reads_is_named() -> None:
+    with pytest.raises(CatalogError) as caught:
+        compiled.compile_table("nccl", {"schema": "facts/nccl/v1"}, {"nccl": "0"}, "code")
+    assert "nccl: cannot be read into its table: KeyError 'releases'" in caught.value.detail
+
+
+def test_a_value_that_is_not_a_version_is_named() -> None:
+    broken = {"releases": [{"version": "two", "source": "here", "confidence": "derived"}]}
+    with pytest.raises(Exception, match=r"nccl.*'two'|KeyError") as caught:
+        compiled.compile_table("nccl", broken, {"nccl": "0"}, "code")
+    assert "nccl" in str(caught.value)
+
+
+def test_another_form_is_not_read(tmp_path: Path) -> None:
+    made = compiled.Compiled(compiled.SCHEMA + 1, "nccl", "code", {"nccl": "0"}, b"")
+    compiled.write(str(tmp_path), "nccl.msgpack", made)
+    assert compiled.read(str(tmp_path / "nccl.msgpack")) is None
+
+
+def test_half_a_file_is_not_read(tmp_path: Path) -> None:
+    made = compiled.Compiled(compiled.SCHEMA, "nccl", "code", {"nccl": "0"}, b"payload")
+    compiled.write(str(tmp_path), "nccl.msgpack", made)
+    path = tmp_path / "nccl.msgpack"
+    assert compiled.read(str(path)) == made
+    path.write_bytes(path.read_bytes()[:-3])
+    assert compiled.read(str(path)) is None
+    assert [p.name for p in tmp_path.iterdir()] == ["nccl.msgpack"]

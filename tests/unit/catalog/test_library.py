@@ -1,0 +1,156 @@
+"""Only what is asked for is read, once, and only from files that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compatgate.catalog import library, load_facts, read_source, source_names, sources
+from compatgate.errors import CatalogError, NotFound
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of files that were parsed."""
+    seen: list[str] = []
+    parse = sources.parse
+
+    def spy(data: bytes, path: str) -> dict[str, object]:
+        seen.append(Path(path).name)
+        return parse(data, path)
+
+    monkeypatch.setattr(sources, "parse", spy)
+    return seen
+
+
+def test_a_question_about_torch_reads_torch_only(parsed: list[str], cache: Path) -> None:
+    facts = load_facts([])
+    assert parsed == []
+    facts.framework("torch")
+    assert parsed == ["pytorch.yaml"]
+    assert [path.name.split(".")[0] for path in cache.iterdir()] == ["framework-torch"]
+
+
+def test_the_second_process_parses_nothing(parsed: list[str]) -> None:
+    first = load_facts([]).cuda_driver
+    parsed.clear()
+    assert load_facts([]).cuda_driver == first
+    assert parsed == []
+
+
+def test_a_table_is_read_once(parsed: list[str]) -> None:
+    facts = load_facts([])
+    assert facts.nccl is facts.nccl
+    assert facts.framework("jax") is facts.framework("jax")
+    assert parsed == ["nccl.yaml", "jax.yaml"]
+
+
+def test_a_cached_table_of_other_content_is_made_anew(parsed: list[str], cache: Path) -> None:
+    known = load_facts([]).nccl
+    path = next(cache.iterdir())
+    path.write_bytes(b"not a table")
+    parsed.clear()
+    assert load_facts([]).nccl == known
+    assert parsed == ["nccl.yaml"]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert load_facts([]).cuda_driver.toolkits
+
+
+def test_old_forms_of_a_table_are_forgotten(cache: Path, overlay: Callable[..., str]) -> None:
+    for month in range(1, 13):
+        text = f"branches:\n- {{branch: 580, eol: 2027-{month:02d}-01}}\n"
+        load_facts([overlay(text, "driver_branches.yaml")])
+    assert len(list(cache.iterdir())) == 8
+
+
+def test_a_framework_without_facts_has_no_table() -> None:
+    assert load_facts([]).framework("flash-attn") is None
+
+
+def test_the_digest_is_that_of_the_files() -> None:
+    assert load_facts([]).digest == load_facts([]).digest
+    assert load_facts([]).digest.startswith("sha256:")
+    assert len(load_facts([]).digest) == len("sha256:") + 64
+
+
+def test_sources_are_the_files_and_not_how_they_are_checked() -> None:
+    assert {"cuda_driver", "pytorch", "xid", "require_cuda"} <= set(source_names())
+    assert "exceptions" not in source_names()
+
+
+def test_a_source_is_given_whole() -> None:
+    document = read_source("require_cuda", [])
+    assert document["schema"] == "facts/require_cuda/v1"
+    assert document["images"][0]["value"] == "cuda>=9.0"
+
+
+def test_a_source_that_is_not_there_is_not_found() -> None:
+    with pytest.raises(NotFound, match="no facts named 'cudadriver'"):
+        read_source("cudadriver", [])
+
+
+class TestInstalled:
+    def test_an_installation_parses_nothing(self, installed: Path, parsed: list[str]) -> None:
+        facts = load_facts([])
+        assert facts.framework("torch") is not None
+        assert facts.gpus.gpus
+        assert read_source("xid", [])["xids"]
+        assert parsed == []
+
+    def test_it_writes_nothing(self, installed: Path, cache: Path) -> None:
+        assert load_facts([]).cudnn.releases
+        assert not cache.exists()
+
+    def test_its_digest_is_that_of_the_checkout(
+        self, built: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        checkout = load_facts([]).digest
+        monkeypatch.setattr("compatgate.resources._PACKAGE", str(built.parent))
+        monkeypatch.setattr("compatgate.resources.packaged", lambda *p: str(built.joinpath(*p)))
+        assert load_facts([]).digest == checkout
+
+    def test_a_changed_source_is_refused(self, installed: Path) -> None:
+        path = installed / "matrix" / "facts" / "nccl.yaml"
+        path.write_text(path.read_text().replace("2.27.7", "2.27.8"))
+        facts = load_facts([])
+        assert facts.cuda_driver.toolkits
+        with pytest.raises(CatalogError, match=r"nccl.yaml: does not belong to the facts"):
+            _ = facts.nccl
+
+    def test_a_changed_table_is_refused(self, installed: Path) -> None:
+        path = installed / "catalog" / "nccl.msgpack"
+        path.write_bytes(path.read_bytes().replace(b"2.27.7", b"2.27.8"))
+        with pytest.raises(CatalogError, match=r"nccl.msgpack: does not belong to the facts"):
+            _ = load_facts([]).nccl
+
+    def test_a_missing_table_is_refused(self, installed: Path) -> None:
+        (installed / "catalog" / "nccl.msgpack").unlink()
+        with pytest.raises(CatalogError, match=r"nccl.msgpack"):
+            _ = load_facts([]).nccl
+
+    def test_a_damaged_manifest_is_refused(self, installed: Path) -> None:
+        (installed / "catalog" / "manifest.msgpack").write_bytes(b"\x00")
+        with pytest.raises(CatalogError, match=r"reinstall compatgate"):
+            load_facts([])
+
+    def test_an_overlay_touches_its_own_table_only(
+        self, installed: Path, parsed: list[str], overlay: Callable[..., str]
+    ) -> None:
+        path = overlay("schema: facts/nccl/v1\nreleases: [{version: 2.27.7, remove: true}]\n")
+        facts = load_facts([path])
+        assert all(r.version.text != "2.27.7" for r in facts.nccl.releases)
+        assert facts.framework("torch") is not None
+        assert sorted(set(parsed)) == ["nccl.yaml", "ours.yaml"]
+
+
+def test_a_table_that_does_not_exist_is_a_mistake_in_the_program() -> None:
+    with pytest.raises(KeyError):
+        library.Library().compiled("framework/nothing")

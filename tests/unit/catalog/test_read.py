@@ -1,0 +1,120 @@
+"""Single values of the fact files, as domain experts write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compatgate.catalog.build import pins, read
+from compatgate.catalog.build.driver_branches import last_day
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import Source
+
+TOLD = Source("here")
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "url"),
+    [
+        (
+            "docs: Support Matrix (9.10.2), https://docs.nvidia.com/x/index.html",
+            "Support Matrix (9.10.2)",
+            "https://docs.nvidia.com/x/index.html",
+        ),
+        (
+            "NVIDIA guide, Forward Compatibility - https://docs.nvidia.com/f.html",
+            "NVIDIA guide, Forward Compatibility",
+            "https://docs.nvidia.com/f.html",
+        ),
+        (
+            "pytorch/pytorch PR #175253 (RELEASE.md)",
+            "pytorch/pytorch PR #175253 (RELEASE.md)",
+            "https://github.com/pytorch/pytorch/pull/175253",
+        ),
+        (
+            "github.com/vllm-project/vllm/pull/47628 (0.24.0 wheels)",
+            "github.com/vllm-project/vllm/pull/47628 (0.24.0 wheels)",
+            "https://github.com/vllm-project/vllm/pull/47628",
+        ),
+        (
+            "https://docs.vllm.ai/en/v0.4.0",
+            "https://docs.vllm.ai/en/v0.4.0",
+            "https://docs.vllm.ai/en/v0.4.0",
+        ),
+        ("package metadata of torch==2.4.1", "package metadata of torch==2.4.1", None),
+    ],
+)
+def test_a_source_has_a_title_and_the_first_address(text: str, title: str, url: str | None) -> None:
+    assert read.source(text, confidence="published") == Source(title, url, "published")
+
+
+def test_several_sources_make_one_title() -> None:
+    found = read.source(["one", "two - https://b.example.org/x"], "one", None)
+    assert found == Source("one; two", "https://b.example.org/x", "derived")
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [("12.4", (12, 4)), ("12.4.1", (12, 4)), ("11.2 update 1", (11, 2)), ("12.1u1", (12, 1))],
+)
+def test_a_cuda_is_read_as_major_and_minor(text: str, pair: tuple[int, int]) -> None:
+    assert read.pair(text) == pair
+
+
+def test_what_is_no_cuda_is_refused() -> None:
+    with pytest.raises(ValueError, match="'soon' is not a CUDA version"):
+        read.pair("soon")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [("580", (580,)), ("r450", (450,)), ("r418.39", (418, 39)), ("525.60.13", (525, 60, 13))],
+)
+def test_a_branch_alone_means_any_release_of_it(text: str, parts: tuple[int, ...]) -> None:
+    assert read.driver(text).parts == parts
+
+
+def test_a_system_without_a_driver_is_absent() -> None:
+    assert set(read.drivers(linux="525.60.13", windows=None)) == {"linux"}
+    assert set(read.drivers(linux_aarch64="450.28.01")) == {"linux-aarch64"}
+
+
+@pytest.mark.parametrize(
+    ("date", "day"),
+    [
+        ("2024-02", "2024-02-29"),
+        ("2026-02", "2026-02-28"),
+        ("2026-06", "2026-06-30"),
+        ("2022-11-22", "2022-11-22"),
+    ],
+)
+def test_a_month_stands_for_its_last_day(date: str, day: str) -> None:
+    assert last_day(date) == day
+
+
+class TestPins:
+    def test_an_exact_pin_warns_above_and_fails_below(self) -> None:
+        pin = pins.requirement("cudnn", "==9.1.0.70", TOLD)
+        assert (pin.spec, pin.exact, pin.places) == ("==9.1.0.70", True, 3)
+
+    def test_a_range_is_written_with_its_floor_first(self) -> None:
+        pin = pins.requirement("cudnn", "<10.0,>=9.8", TOLD)
+        assert (pin.spec, pin.exact, pin.places) == (">=9.8,<10.0", False, 2)
+        assert pin.floor is not None
+        assert pin.floor.text == "9.8"
+
+    def test_a_range_without_a_floor_has_none(self) -> None:
+        assert pins.ranged("cudnn", "<10", TOLD).floor is None
+
+    def test_documented_minors_span_a_range_and_never_fail(self) -> None:
+        pin = pins.documented("nccl", ["2.16", "2.9", "2.18"], TOLD)
+        assert (pin.spec, pin.optional, pin.same_major) == (">=2.9,<2.19", True, False)
+
+    @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 30)), min_size=1))
+    def test_a_documented_minor_is_always_inside_its_range(
+        self, minors: list[tuple[int, int]]
+    ) -> None:
+        texts = [f"{major}.{minor}" for major, minor in minors]
+        range_ = parse_constraint("nccl", pins.documented("nccl", texts, TOLD).spec)
+        assert all(range_.allows(read.version("nccl", text)) for text in texts)

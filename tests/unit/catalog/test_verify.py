@@ -1,0 +1,100 @@
+"""The shipped facts hold together, and a fact that does not fit is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from compatgate.catalog import sources
+from compatgate.catalog.checks import Problem, all_checks
+from compatgate.catalog.verify import verify
+
+Write = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(autouse=True)
+def cache(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cache for all: only what a test changes is compiled anew."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared))
+    monkeypatch.delenv("COMPATGATE_FACTS", raising=False)
+
+
+def test_the_shipped_facts_hold_together() -> None:
+    assert verify([]) == []
+
+
+MISFITS = {
+    misfit["case"]: misfit
+    for misfit in yaml.safe_load((Path(__file__).parent / "misfits.yaml").read_text("utf-8"))
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_a_misfit_is_found(overlay: Write, case: str) -> None:
+    misfit = MISFITS[case]
+    path = overlay(misfit["overlay"], f"{misfit['facts']}.yaml")
+    found = {(problem.check, problem.subject) for problem in verify([path])}
+    assert (misfit["check"], misfit["subject"]) in found
+
+
+def test_every_check_is_tried_by_a_misfit() -> None:
+    tried = {misfit["check"] for misfit in MISFITS.values()}
+    untried = {"named-once", "sourced", "nccl-majors"}  # no overlay can make these
+    named = {check.__name__.replace("_", "-") for check in all_checks()}
+    assert named - untried == tried
+
+
+def edit(installed: Path, name: str, old: str, new: str) -> None:
+    """Change a file of an installation without its tables, as a developer would."""
+    path = installed / "matrix" / "facts" / f"{name}.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.fixture
+def checkout(installed: Path) -> Path:
+    """Fact files that one may edit, without compiled tables."""
+    import shutil
+
+    shutil.rmtree(installed / "catalog")
+    return installed
+
+
+def test_a_code_that_stands_twice_is_found(checkout: Path) -> None:
+    edit(checkout, "xid", "- xid: 14\n", "- xid: 13\n")
+    assert [p.subject for p in verify([])] == ["xid xids[xid=13]"]
+
+
+def test_a_record_without_a_source_is_found(checkout: Path) -> None:
+    edit(checkout, "exceptions", "environment[name=NVIDIA_TENSORFLOW_VERSION]", "nowhere")
+    subject = "image_signals environment[name=NVIDIA_TENSORFLOW_VERSION]"
+    assert Problem("sourced", subject, "no source") in verify([])
+
+
+def test_a_schema_error_stops_before_the_tables(checkout: Path) -> None:
+    edit(checkout, "driver_branches", "- branch: 550\n", "- branch: five\n")
+    assert [problem.check for problem in verify([])] == ["schema"]
+
+
+def test_an_exception_that_nothing_meets_is_reported(checkout: Path) -> None:
+    edit(checkout, "exceptions", "gpus B300 first branch", "gpus B301 first branch")
+    assert Problem(
+        "exceptions",
+        "gpu-matches-capability gpus B301 first branch",
+        "nothing meets this exception any more",
+    ) in verify([])
+
+
+def test_every_exception_has_a_reason() -> None:
+    path = sources.source_path("exceptions")
+    for entry in sources.parse(sources.read_bytes(path), path)["exceptions"]:
+        assert len(entry["reason"]) > 20

@@ -1,0 +1,181 @@
+"""CG401 to CG406 where a case, not a record of the facts, is the point."""
+
+import pytest
+
+POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
+
+
+def said(verdict, rule, component=None):
+    return [
+        f.outcome
+        for f in verdict.findings
+        if f.rule == rule and component in (None, f.component)
+    ]
+
+
+def message(verdict, rule):
+    return " ".join(f.message for f in verdict.findings if f.rule == rule)
+
+
+def test_the_label_of_a_version_names_the_build(ask):
+    verdict = ask(POOL, "torch=2.4.1+cu118,cudnn=9.1.0")
+    assert said(verdict, "CG401") == []
+    assert verdict.stack["cuda"] == "11.8"
+
+
+@pytest.mark.parametrize("label", ["+cu121", "+CU121", "+cu121.with.pypi.cudnn"])
+def test_a_label_is_read_whatever_its_case_and_tail(label, ask):
+    verdict = ask(POOL, {"torch": f"2.4.1{label}"})
+    assert said(verdict, "CG401") == []
+    assert verdict.stack["cuda"] == "12.1"
+
+
+def test_a_label_without_a_published_build_fails(ask):
+    verdict = ask(POOL, "torch=2.4.1+cu126")
+    assert said(verdict, "CG401") == ["fail"]
+    assert "cu118, cu121, cu124" in message(verdict, "CG401")
+
+
+def test_without_a_label_the_stacks_cuda_chooses_the_build(ask):
+    assert said(ask(POOL, "torch=2.4.1,cuda=12.4.1"), "CG401") == []
+    assert said(ask(POOL, "torch=2.4.1,cuda=12.6"), "CG401") == ["fail"]
+
+
+@pytest.mark.parametrize("label", ["cpu", "rocm6.2", "xpu"])
+def test_a_build_without_cuda_fails(label, ask):
+    verdict = ask(POOL, f"torch=2.4.1+{label},cuda=12.1")
+    assert said(verdict, "CG401") == ["fail"]
+
+
+@pytest.mark.parametrize("version", ["2.6.0a0+ecf3bae40a.nv25.01", "2.7.0.dev20250310+cu128"])
+def test_somebodys_own_build_is_not_judged_by_the_published_wheels(version, ask):
+    verdict = ask(POOL, {"torch": version, "cuda": "12.8", "cudnn": "9.7.0", "python": "3.12"})
+    assert said(verdict, "CG401") == ["not-checked"]
+    for rule in ("CG402", "CG403", "CG404", "CG405"):
+        assert said(verdict, rule) == []
+    assert verdict.verdict == "pass"
+
+
+def test_a_release_that_the_facts_do_not_know_is_unknown_and_names_the_newest(ask, facts):
+    verdict = ask(POOL, "torch=9.9.9,cuda=12.4")
+    assert said(verdict, "CG401") == ["unknown"]
+    assert str(facts.framework("torch").releases[-1].version) in message(verdict, "CG401")
+
+
+@pytest.mark.parametrize(
+    "stack", ["torch=2.4.1+cu121,cuda=11.8", "torch=2.4.1+cu118,cuda=12.4"]
+)
+def test_two_cuda_majors_in_one_process_are_said(stack, ask):
+    verdict = ask(POOL, stack)
+    assert said(verdict, "CG401") == ["warn"]
+    assert "two CUDA majors" in message(verdict, "CG401")
+
+
+def test_a_wheel_needs_the_driver_of_its_own_cuda_whatever_the_base_image_has(ask):
+    verdict = ask("driver=535.104.05,gpu=A100-SXM4-80GB", "torch=2.9.1+cu130,cuda=12.1")
+    assert said(verdict, "CG101") == ["fail"]
+
+
+def test_tensorflow_2_10_is_the_last_with_native_windows(ask):
+    pool = "driver=528.33,gpu=GeForce-RTX-3090,os=windows"
+    assert said(ask(pool, "tensorflow=2.10.0,cuda=11.2"), "CG401") == []
+    assert said(ask(pool, "tensorflow=2.11.0,cuda=11.2"), "CG401") == ["fail"]
+    wsl = pool.replace("os=windows", "os=wsl")
+    assert said(ask(wsl, "tensorflow=2.11.0,cuda=11.2"), "CG401") == []
+
+
+@pytest.mark.parametrize("framework", ["vllm=0.10.2,cuda=12.8", "jax=0.6.0,cuda=12.8"])
+def test_frameworks_for_linux_alone_fail_on_windows(framework, ask):
+    pool = "driver=576.02,gpu=GeForce-RTX-4090,os=windows"
+    assert said(ask(pool, framework), "CG401") == ["fail"]
+    assert said(ask(pool.replace("os=windows", "os=wsl"), framework), "CG401") == []
+
+
+@pytest.mark.parametrize(
+    ("cudnn", "expected"),
+    [
+        ("9.1.0", []),
+        ("9.1.0.70", []),
+        ("90100", []),
+        ("9.1.1", ["warn"]),
+        ("9.5.1", ["warn"]),
+        ("9.0.0", ["fail"]),
+        ("8.9.7", ["fail"]),
+        ("10.0.0", ["fail"]),
+    ],
+)
+def test_another_major_or_an_older_cudnn_than_the_pin_fails_and_a_newer_warns(cudnn, expected, ask):
+    verdict = ask(POOL, {"torch": "2.4.1+cu121", "cudnn": cudnn})
+    assert said(verdict, "CG402") == expected
+
+
+@pytest.mark.parametrize(
+    ("nccl", "expected"),
+    [("2.20.5", []), ("2.21.5", ["warn"]), ("2.19.3", ["fail"]), ("22005", [])],
+)
+def test_nccl_is_held_against_the_builds_pin(nccl, expected, ask):
+    verdict = ask(POOL, {"torch": "2.4.1+cu121", "nccl": nccl})
+    assert said(verdict, "CG403") == expected
+
+
+@pytest.mark.parametrize(
+    ("cudnn", "expected"),
+    [("9.3.0", []), ("9.3.9", []), ("9.10.2", []), ("9.2.1", ["fail"]), ("8.9.7", ["fail"])],
+)
+def test_tensorflow_asks_for_the_same_major_and_an_equal_or_higher_minor(cudnn, expected, ask):
+    verdict = ask(POOL, {"tensorflow": "2.18.0", "cuda": "12.5", "cudnn": cudnn})
+    assert said(verdict, "CG402") == expected
+
+
+def test_a_stack_that_states_no_cudnn_is_not_asked_for_it(ask):
+    assert said(ask(POOL, "torch=2.4.1+cu121"), "CG402") == []
+
+
+def test_every_framework_of_a_stack_is_judged(ask):
+    verdict = ask(POOL, "torch=2.4.1,jax=0.4.30,cuda=12.1,cudnn=8.9.7")
+    expects = [f.message for f in verdict.findings if f.rule == "CG402"]
+    assert len(expects) == 2
+    assert any("torch" in text for text in expects)
+    assert any("jax" in text for text in expects)
+
+
+@pytest.mark.parametrize(
+    ("python", "expected"),
+    [
+        ("3.8", ["fail"]),
+        ("3.9", []),
+        ("3.9.18", []),
+        ("3.12", []),
+        ("3.13", []),
+        ("3.14", ["fail"]),
+    ],
+)
+def test_wheel_tags_decide_about_python(python, expected, ask):
+    """torch 2.5 says >=3.8 and has no wheel for 3.8."""
+    verdict = ask(POOL, {"torch": "2.5.1+cu124", "python": python})
+    assert said(verdict, "CG404") == expected
+
+
+@pytest.mark.parametrize(
+    ("torch", "expected"), [("2.7.1+cu126", []), ("2.9.1+cu126", []), ("2.5.1+cu124", ["fail"])]
+)
+def test_a_free_threaded_python_needs_a_wheel_of_its_own(torch, expected, ask):
+    assert said(ask(POOL, {"torch": torch, "python": "3.13t"}), "CG404") == expected
+
+
+@pytest.mark.parametrize("release", ["2.9.0", "2.9.1", "2.10.0", "2.11.0", "2.12.0", "2.13.0"])
+def test_cu129_wheels_off_the_install_page_never_fail(release, ask):
+    assert said(ask(POOL, f"torch={release}+cu129"), "CG401") == ["warn"]
+
+
+def test_vllm_is_compiled_against_exactly_one_torch(ask):
+    right = ask(POOL, "vllm=0.10.2,torch=2.8.0+cu128")
+    wrong = ask(POOL, "vllm=0.10.2,torch=2.7.1+cu128")
+    assert said(right, "CG406") == []
+    assert said(wrong, "CG406") == ["fail"]
+
+
+def test_stated_gpu_code_does_not_excuse_a_wheel_without_code(ask):
+    """The program's own kernels may run; those of the framework do not."""
+    verdict = ask("driver=580.65.06,gpu=GeForce-RTX-5090", "torch=2.5.1+cu121,arch=sm_120")
+    assert said(verdict, "CG405") == ["fail"]

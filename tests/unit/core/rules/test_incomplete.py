@@ -1,0 +1,58 @@
+"""CG901: what is missing is named, with the way to provide it."""
+
+import pytest
+
+
+def found(verdict):
+    return {f.component: f for f in verdict.findings if f.rule == "CG901"}
+
+
+def test_a_complete_question_passes(ask):
+    verdict = ask("driver=580.65.06,gpu=L4", "cuda=12.4,arch=sm_89")
+    assert "CG901" in verdict.checked.passed
+
+
+@pytest.mark.parametrize(
+    ("pool", "stack", "missing", "how"),
+    [
+        ("gpu=L4", "cuda=12.4,arch=sm_89", "driver", "nvidia-smi"),
+        ("driver=580.65.06", "cuda=12.4,arch=sm_89", "gpu", "gpu="),
+        ("driver=580.65.06,gpu=L4", "arch=sm_89", "cuda", "cuda="),
+    ],
+)
+def test_what_is_always_needed_is_unknown_when_it_is_missing(pool, stack, missing, how, ask):
+    verdict = ask(pool, stack)
+    assert verdict.verdict == "unknown"
+    assert list(found(verdict)) == [missing]
+    assert how in found(verdict)[missing].need
+
+
+def test_everything_that_is_missing_is_named_at_once(ask):
+    verdict = ask("gpu=L4", "python=3.11")
+    assert list(found(verdict)) == ["driver", "cuda"]
+
+
+def test_a_framework_without_its_cuda_is_asked_for_the_build(ask):
+    need = found(ask("driver=580.65.06,gpu=L4", "torch=2.4.1"))["cuda"].need
+    for build in ("torch=2.4.1+cu118", "torch=2.4.1+cu121", "torch=2.4.1+cu124"):
+        assert build in need
+
+
+def test_a_framework_without_facts_is_said_and_does_not_weigh(ask):
+    verdict = ask("driver=580.65.06,gpu=L4", "flash-attn=2.5.0,cuda=12.4,arch=sm_89")
+    assert found(verdict)["flash-attn"].outcome == "not-checked"
+    assert verdict.verdict == "pass"
+
+
+@pytest.mark.parametrize("gpu", ["8.9", "sm_89"])
+def test_a_bare_capability_is_enough_and_says_what_was_not_checked(gpu, ask):
+    verdict = ask(f"driver=580.65.06,gpu={gpu}", "cuda=12.4,arch=sm_89")
+    assert verdict.verdict == "pass"
+    assert [(f.rule, f.outcome) for f in verdict.findings] == [("CG105", "not-checked")]
+
+
+def test_what_was_not_checked_never_weighs(ask):
+    verdict = ask("driver=580.65.06,gpu=8.7", "cuda=12.4,cudnn=9.1.0,arch=sm_87")
+    assert {f.outcome for f in verdict.findings} == {"not-checked"}
+    assert verdict.verdict == "pass"
+    assert verdict.allowed

@@ -1,0 +1,197 @@
+"""CG801 to CG803: which entry decides, and the way to the nearest blessed one."""
+
+import pytest
+
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import Entry, EntryIndex, Matrix
+from compatgate.core.target import Policy
+
+POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
+STACK = "cuda=12.4,cudnn=9.1.0,torch=2.4.1,arch=sm_80"
+NEEDED = Policy(require_entry=True)
+
+
+def entry(name, status="blessed", *, targets=("t",), gpus=(), revision=1, **fields):
+    more = {k: fields.pop(k) for k in ("reason", "replacement") if k in fields}
+    constraints = {c: parse_constraint(c, text) for c, text in fields.items()}
+    return Entry(name, targets, constraints, status, gpus=gpus, revision=revision, **more)
+
+
+@pytest.fixture
+def judge(ask):
+    def judged(*entries, stack=STACK, pool=POOL, policy=NEEDED, target="t"):
+        matrix = Matrix(revision=7, entries=EntryIndex(entries))
+        return ask(pool, stack, target=target, policy=policy, matrix=matrix)
+
+    return judged
+
+
+def said(verdict):
+    return [(f.rule, f.outcome) for f in verdict.findings if f.rule.startswith("CG80")]
+
+
+def fixes(verdict, rule):
+    return [fix.set for f in verdict.findings if f.rule == rule for fix in f.fixes]
+
+
+def test_a_blessed_entry_is_enough(judge):
+    verdict = judge(entry("torch24", cuda="12.4.*", cudnn="9.1.*", torch="~=2.4.0"))
+    assert said(verdict) == []
+    assert verdict.verdict == "pass"
+    assert verdict.entries == {"pool": "torch24"}
+
+
+def test_without_any_entry_the_stack_is_not_blessed(judge):
+    verdict = judge()
+    assert said(verdict) == [("CG801", "fail")]
+    assert verdict.entries == {}
+    (finding,) = verdict.findings
+    assert finding.component == "entry"
+    assert finding.need == "a blessed entry"
+    assert finding.fixes == ()
+
+
+def test_a_policy_that_asks_for_no_entry_passes_without(judge):
+    assert said(judge(policy=Policy())) == []
+
+
+def test_an_entry_of_another_target_does_not_bless(judge):
+    assert said(judge(entry("e", targets=("u",), cuda="12.4.*"))) == [("CG801", "fail")]
+
+
+def test_an_entry_for_every_target_blesses(judge):
+    assert said(judge(entry("e", targets=("*",), cuda="12.4.*"))) == []
+
+
+def test_a_candidate_is_not_yet_blessed(judge):
+    verdict = judge(entry("new", "candidate", cuda="12.4.*"))
+    assert said(verdict) == [("CG801", "fail")]
+    assert "candidate" in verdict.findings[0].message
+    assert verdict.findings[0].have == "new"
+
+
+def test_a_candidate_never_hides_what_was_blessed(judge):
+    wide = entry("wide", cuda="12.*")
+    narrow = entry("narrow", "candidate", cuda="12.4.*", cudnn="9.1.*", revision=9)
+    verdict = judge(wide, narrow)
+    assert said(verdict) == []
+    assert verdict.entries == {"pool": "wide"}
+
+
+def test_a_candidate_never_hides_what_was_revoked(judge):
+    wide = entry("wide", "revoked", cuda="12.*")
+    narrow = entry("narrow", "candidate", cuda="12.4.*", cudnn="9.1.*", revision=9)
+    assert said(judge(wide, narrow)) == [("CG802", "fail")]
+
+
+def test_a_revoked_entry_fails_even_where_none_is_asked_for(judge):
+    bad = entry("bad", "revoked", cuda="12.4.*", reason="NaN in attention")
+    verdict = judge(bad, policy=Policy())
+    assert said(verdict) == [("CG802", "fail")]
+    assert "NaN in attention" in verdict.findings[0].message
+
+
+def test_a_revoked_entry_is_said_once_not_as_missing_too(judge):
+    assert said(judge(entry("bad", "revoked", cuda="12.4.*"))) == [("CG802", "fail")]
+
+
+def test_a_deprecated_entry_warns_with_its_replacement(judge):
+    old = entry("old", "deprecated", cuda="12.4.*", replacement="torch26-cu126")
+    verdict = judge(old)
+    assert said(verdict) == [("CG803", "warn")]
+    assert verdict.verdict == "warn"
+    assert "torch26-cu126" in verdict.findings[0].message
+    assert verdict.findings[0].need == "torch26-cu126"
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "expected"),
+    [
+        ("blessed", "revoked", [("CG802", "fail")]),
+        ("revoked", "blessed", []),
+        ("blessed", "deprecated", [("CG803", "warn")]),
+        ("deprecated", "blessed", []),
+        ("revoked", "deprecated", [("CG803", "warn")]),
+    ],
+)
+def test_the_most_specific_entry_speaks(wide, narrow, expected, judge):
+    entries = [entry("wide", wide, cuda="12.*"), entry("narrow", narrow, cuda="12.4.*", cudnn="9.*")]
+    assert said(judge(*entries)) == expected
+    assert said(judge(*reversed(entries))) == expected
+
+
+def test_between_equals_the_later_decision_speaks(judge):
+    blessed = entry("a", cuda="12.4.*", revision=3)
+    revoked = entry("b", "revoked", cuda="12.4.*", revision=8)
+    assert said(judge(blessed, revoked)) == [("CG802", "fail")]
+
+
+def test_entries_are_judged_by_pool(judge):
+    pools = [f"{POOL},name=a100", "driver=580.65.06,gpu=L4,name=l4"]
+    verdict = judge(entry("a100", gpus=("A100-SXM4-80GB",), cuda="12.4.*"), pool=pools)
+    assert [(f.rule, f.pools) for f in verdict.findings] == [("CG801", ("l4",))]
+    assert verdict.entries == {"a100": "a100"}
+
+
+# --- the nearest blessed entry -----------------------------------------------------------------
+
+
+def test_the_rebuilt_image_is_told_to_pin_its_cudnn(judge):
+    blessed = entry("cudnn8", cuda="12.4.*", cudnn="8.9.*")
+    verdict = judge(blessed, stack="cuda=12.4,cudnn=9.1.0,arch=sm_80")
+    (finding,) = verdict.findings
+    assert finding.rule == "CG801"
+    assert "cudnn8" in finding.message
+    assert "differs in cudnn" in finding.message
+    assert fixes(verdict, "CG801") == [{"cudnn": "8.9.7"}]
+
+
+def test_the_nearest_entry_differs_in_the_fewest_components(judge):
+    far = entry("far", cuda="12.6.*", cudnn="9.5.*", torch="~=2.6.0")
+    near = entry("near", cuda="12.4.*", cudnn="9.1.*", torch="~=2.5.0")
+    verdict = judge(far, near)
+    assert "near" in verdict.findings[0].message
+    assert fixes(verdict, "CG801") == [{"torch": "2.5.1"}]
+
+
+def test_the_nearest_entry_is_a_blessed_one(judge):
+    candidate = entry("candidate", "candidate", cuda="12.4.*", torch="~=2.5.0")
+    revoked = entry("revoked", "revoked", cuda="12.4.*", torch="~=2.5.0")
+    blessed = entry("blessed", cuda="12.6.*", cudnn="9.*")
+    message = judge(candidate, revoked, blessed).findings[0].message
+    assert "the nearest is blessed" in message
+
+
+def test_the_nearest_entry_is_of_this_target(judge):
+    other = entry("other", targets=("u",), cuda="12.4.*", torch="~=2.5.0")
+    assert "other" not in judge(other).findings[0].message
+
+
+def test_a_component_that_the_stack_does_not_state_is_part_of_the_difference(judge):
+    verdict = judge(entry("e", cuda="12.4.*", nccl="2.20.*"))
+    assert "differs in nccl" in verdict.findings[0].message
+    assert fixes(verdict, "CG801") == [{"nccl": "2.20.5"}]
+
+
+def test_a_driver_that_differs_is_moved_into_the_entrys_range(judge):
+    verdict = judge(entry("e", driver=">=550.54.14,<551", cuda="12.4.*"))
+    (fix,) = fixes(verdict, "CG801")
+    assert fix["driver"].startswith("550.")
+
+
+def test_a_way_to_an_entry_that_breaks_a_fact_is_not_offered(judge):
+    verdict = judge(entry("e", cuda="11.8.*", cudnn="9.1.*", torch="~=2.4.0", driver="<450"))
+    assert fixes(verdict, "CG801") == []
+
+
+def test_a_revoked_entry_points_to_the_nearest_blessed_one(judge):
+    bad = entry("bad", "revoked", cuda="12.4.*", torch="2.4.1")
+    good = entry("good", cuda="12.4.*", cudnn="9.1.*", torch="2.5.1")
+    assert fixes(judge(bad, good), "CG802") == [{"torch": "2.5.1"}]
+
+
+def test_the_replacement_of_an_entry_goes_before_one_that_is_nearer(judge):
+    old = entry("old", "deprecated", cuda="12.4.*", torch="2.4.1", replacement="wanted")
+    nearer = entry("nearer", cuda="12.4.*", cudnn="9.1.*", torch="2.5.0")
+    wanted = entry("wanted", cuda="12.4.*", cudnn="9.1.*", torch="2.5.1", python="3.11.*")
+    assert fixes(judge(old, nearer, wanted), "CG803")[0]["torch"] == "2.5.1"
