@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -51,6 +52,14 @@ COMPONENTS: dict[str, Component] = {
         Component("tritonserver", "pep440", "framework", "Triton Inference Server"),
     )
 }
+
+_ORDER = {name: index for index, name in enumerate(COMPONENTS)}
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Component names in canonical order, whatever order they were written in."""
+    return sorted(names, key=_ORDER.__getitem__)
+
 
 _ALIASES = {
     "nvidia-driver": "driver",

@@ -155,7 +155,9 @@ def _waive(finding: Finding, case: Case) -> Sequence[Finding]:
     if RANK[finding.outcome] == 0 or finding.rule == "CG901":
         return (finding,)
     for waiver in case.matrix.waivers:
-        if finding.rule in waiver.rules and waiver.covers(case.target.name, case.stack, case.today):
+        if finding.rule in waiver.rules and waiver.covers(
+            case.target.name, case.stack, case.today, case.driver
+        ):
             case.holds_through(waiver.expires)
             return (replace(finding, outcome="waived"), _record(finding, waiver))
     return (finding,)

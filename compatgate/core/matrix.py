@@ -84,14 +84,15 @@ class Waiver(Struct, frozen=True):
     image: str | None = None
     components: dict[str, Constraint] = {}
 
-    def covers(self, target: str, stack: Stack, today: str) -> bool:
+    def covers(self, target: str, stack: Stack, today: str, driver: Version | None = None) -> bool:
         """Whether it applies to this stack on this target today (ISO date)."""
         if today > self.expires or not (target in self.targets or ANY_TARGET in self.targets):
             return False
         if self.image is not None and not fnmatchcase(stack.image or "", self.image):
             return False
         return all(
-            (have := stack.get(name)) is not None and constraint.allows(have)
+            (have := driver if name == "driver" else stack.get(name)) is not None
+            and constraint.allows(have)
             for name, constraint in self.components.items()
         )
 

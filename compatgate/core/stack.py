@@ -8,11 +8,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from compatgate.core.arch import Arch, parse_arch
-from compatgate.core.components import COMPONENTS, resolve_component
+from compatgate.core.components import COMPONENTS, in_order, resolve_component
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
-
-_ORDER = {name: index for index, name in enumerate(COMPONENTS)}
 
 
 class Stack(Struct, frozen=True):
@@ -85,13 +83,13 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
             )
         _once(components, resolved.component.name, key)
         components[resolved.component.name] = _version(key, value)
-    if not components and not special:
+    states = "arch" in special or any(special.values())
+    if not components and not states:
         raise BadInput(
             "the stack is empty", hint="name at least one component, like cuda=12.4,arch=sm_80"
         )
-    ordered = sorted(components.items(), key=lambda item: _ORDER[item[0]])
     return Stack(
-        dict(ordered),
+        {name: components[name] for name in in_order(components)},
         arch=special.get("arch"),
         cuda_compat=special.get("cuda-compat"),
         require=special.get("require", ()),

@@ -122,7 +122,11 @@ def follow_pin(case: Case, pin: Pin) -> Iterator[Candidate]:
 
 def other_python(have: Version, release: Release) -> Iterator[Candidate]:
     """The nearest Python that has a wheel."""
-    known = release.python or tuple(p for p in release.python_range if p)
+    known = (
+        *release.python,
+        *release.python_aarch64,
+        *(p for p in release.python_range if p),
+    )
     nearest = sorted(
         (parse_version("python", p) for p in known),
         key=lambda v: (v.local != have.local, abs(v.minor - have.minor)),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from compatgate.core.changes.common import described
+from compatgate.core.components import in_order
 from compatgate.core.constraints import Constraint
 from compatgate.core.rules.base import Candidate
 from compatgate.core.versions import Version, show
@@ -30,9 +31,9 @@ def nearest(case: Case) -> tuple[Entry | None, list[str]]:
 def _differences(case: Case, entry: Entry) -> list[str]:
     return [
         name
-        for name, constraint in entry.components.items()
+        for name in in_order(entry.components)
         if (have := case.driver if name == "driver" else case.stack.get(name)) is None
-        or not constraint.allows(have)
+        or not entry.components[name].allows(have)
     ]
 
 

@@ -81,7 +81,8 @@ class Release(Struct, frozen=True):
     """A framework release.
 
     Attributes:
-        python: Python versions with wheels (``3.9``, ``3.13t``) where the list is known.
+        python: Python versions with Linux x86_64 wheels (``3.9``, ``3.13t``), where known.
+        python_aarch64: likewise for Linux aarch64.
         python_range: lowest and highest Python otherwise; an end is None where not published.
         pins: what the release expects whatever the build (vLLM: torch).
         os: operating systems with GPU builds of this release; empty: those of the framework.
@@ -91,6 +92,7 @@ class Release(Struct, frozen=True):
     builds: tuple[Build, ...]
     source: Source
     python: tuple[str, ...] = ()
+    python_aarch64: tuple[str, ...] = ()
     python_range: tuple[str | None, str | None] = (None, None)
     python_source: Source | None = None
     pins: dict[str, Pin] = {}

@@ -14,6 +14,7 @@ from compatgate.core.rules.base import (
     PASS,
     Answer,
     Problem,
+    not_checked,
     rule,
 )
 from compatgate.core.rules.each import each
@@ -133,14 +134,18 @@ def _python_of(case: Case, found: Found) -> Answer:
     if have is None or release is None:
         return NOT_APPLICABLE
     series = f"{show(have.at(2))}{have.local}"
-    if release.python:
-        if series in release.python:
+    arm = case.pool.cpu == "aarch64"
+    if wheels := release.python_aarch64 if arm and release.python_aarch64 else release.python:
+        if series in wheels:
             return PASS
-        need = ", ".join(release.python)
+        need = ", ".join(wheels)
     else:
         low, high = release.python_range
         if low is None and high is None:
             return NOT_APPLICABLE
+        if have.local:
+            message = f"whether {found.title} has a wheel for free-threaded Python is not known"
+            return not_checked("python", message)
         above = low is None or have.at(2) >= parse_version("python", low).at(2)
         below = high is None or have.at(2) <= parse_version("python", high).at(2)
         if above and below:
@@ -181,6 +186,9 @@ def _arch_of(case: Case, found: Found) -> Answer:
     if device is None or build is None:
         return NOT_APPLICABLE
     minimum = build.minimum_capability
+    if build.sass is not None and (case.pool.cpu != "x86_64" or case.pool.os == "windows"):
+        message = f"the GPU code of {found.name}'s wheels is known for Linux x86_64 only"
+        return not_checked(found.name, message)
     if build.sass is not None:
         if how_it_runs(build.code, device, case.facts.arch):
             return PASS

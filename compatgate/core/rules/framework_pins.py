@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.components import COMPONENTS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Pin
 from compatgate.core.frameworks import Found
@@ -92,6 +93,8 @@ def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
         why = f"{pin.component} {have} is another major"
     elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
         why = f"{pin.component} {have} is older"
+    elif _is_framework(pin) and pin.floor and have.at(2) != pin.floor.at(2):
+        why = f"{pin.component} {have} is another minor, another ABI"
     elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
         outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
     elif not pin.exact and not parse_constraint(pin.component, pin.spec).allows(
@@ -118,3 +121,7 @@ def _at_places(have: Version, pin: Pin) -> Version:
     floor = pin.floor
     same = floor and have.at(pin.places) == floor.at(pin.places)
     return floor if same and floor else have
+
+
+def _is_framework(pin: Pin) -> bool:
+    return COMPONENTS[pin.component].kind == "framework"

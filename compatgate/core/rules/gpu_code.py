@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.facts import ToolkitArch
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
@@ -122,6 +123,13 @@ def _compile_it(case: Case) -> Iterator[Candidate]:
     yield from changes.add_forward_compat(case)
 
 
+def _older_code_runs(case: Case, toolkit: ToolkitArch) -> bool:
+    """Whether code that this toolkit can make runs on the GPU; other code is not its work."""
+    own = [code for code in case.code or () if code.capability in toolkit.sass]
+    device = case.capability
+    return device is not None and how_it_runs(own, device, case.facts.arch) is not None
+
+
 @rule("CG203", "toolkit-arch")
 def toolkit_arch(case: Case) -> Answer:
     """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
@@ -157,7 +165,7 @@ def toolkit_arch(case: Case) -> Answer:
         first = show(fact.first_toolkit)
         message = f"CUDA {cuda} does not know {case.gpu_name}; support came with {first}"
         need = f">={first}"
-    runs_anyway = not dropped and case.runs is not None
+    runs_anyway = not dropped and _older_code_runs(case, toolkit)
     if runs_anyway:
         message += " (its older code runs, by binary compatibility or from PTX)"
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.components import in_order
 from compatgate.core.matrix import Entry
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
@@ -106,4 +107,4 @@ def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
 
 
 def _described(entry: Entry) -> str:
-    return ", ".join(f"{name} {constraint}" for name, constraint in entry.components.items())
+    return ", ".join(f"{name} {entry.components[name]}" for name in in_order(entry.components))

@@ -15,9 +15,7 @@ def case_of(facts, stack_of, pool_of):
     def made(pool, stack):
         pool = pool_of(pool)
         target = Target("", (pool,))
-        return Case(
-            stack_of(stack), pool, target, facts, Matrix(), today="2026-11-21", now=1.795e9
-        )
+        return Case(stack_of(stack), pool, target, facts, Matrix(), today="2026-11-21", now=1.795e9)
 
     return made
 
@@ -187,7 +185,9 @@ def test_a_fix_that_then_needs_a_blessing_says_so(ask):
         matrix=Matrix(entries=EntryIndex([blessed])),
     )
     messages = {
-        next(iter(fix.set)): fix.message for f in verdict.findings for fix in f.fixes
+        next(iter(fix.set)): fix.message
+        for f in verdict.findings
+        for fix in f.fixes
         if f.rule == "CG101"
     }
     assert "blessed entry" in messages["cuda"]

@@ -115,6 +115,8 @@ def test_disable_require_is_read_as_the_runtime_reads_it(value, expected):
     ("body", "field", "says"),
     [
         ({}, None, "the stack is empty"),
+        ({"require": []}, None, "the stack is empty"),
+        ({"disable-require": False}, None, "the stack is empty"),
         ({"driver": "535.104.05"}, "driver", "belongs to the pool"),
         ({"nvidia-driver": "535.104.05", "cuda": "12.4"}, "nvidia-driver", "belongs to the pool"),
         ({"cudn": "9.1.0"}, "cudn", "did you mean cudnn"),

@@ -31,11 +31,11 @@ def run(run_id="run_1", *, ago=DAY, driver="580.65.06", components=None, **field
 def judge(ask):
     """The canary findings for some runs, as rule to outcome, with the verdict."""
 
-    def judged(*runs, pool=POOL, stack=STACK, require=True, suites=("smoke",), max_age_s=30 * 86400):
-        canary = CanaryPolicy(require=require, suites=suites, max_age_s=max_age_s)
+    def judged(*runs, pool=POOL, require=True, suites=("smoke",)):
+        canary = CanaryPolicy(require=require, suites=suites, max_age_s=30 * 86400)
         return ask(
             pool,
-            stack,
+            STACK,
             target="t",
             policy=Policy(canary=canary),
             matrix=Matrix(evidence=runs),

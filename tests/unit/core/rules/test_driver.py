@@ -97,7 +97,7 @@ def test_a_windows_driver_of_cuda_13_is_not_refused_for_want_of_a_published_numb
     assert "fail" not in said(verdict, "CG601")
 
 
-# --- forward compatibility ------------------------------------------------------------------------
+# --- forward compatibility -------------------------------------------------------------------
 
 
 def test_forward_compatibility_lifts_the_floor_and_compiles_ptx(ask):
@@ -145,8 +145,9 @@ def test_a_host_driver_newer_than_the_package_is_refused(ask):
 
 
 def test_what_depends_on_an_unknown_forward_compatibility_is_unknown_itself(ask):
-    for pool, compat in ((f"driver=470.57.02,{A100}", "12.8"), ("driver=470.57.02,gpu=8.0", "12.2")):
-        verdict = ask(pool, f"cuda={compat},cuda-compat={compat},arch=compute_80")
+    for gpu, compat in ((A100, "12.8"), ("gpu=8.0", "12.2")):
+        stack = f"cuda={compat},cuda-compat={compat},arch=compute_80"
+        verdict = ask(f"driver=470.57.02,{gpu}", stack)
         assert said(verdict, "CG103") == ["unknown"]
         assert said(verdict, "CG101") == ["unknown"]
         assert "fail" not in said(verdict, "CG202")
@@ -159,7 +160,7 @@ def test_a_package_that_is_not_known_is_unknown(ask):
     assert said(verdict, "CG103") == ["unknown"]
 
 
-# --- branches and GPUs ------------------------------------------------------------------------------
+# --- branches and GPUs -----------------------------------------------------------------------
 
 
 def test_forward_compatibility_does_not_help_a_gpu_that_the_kernel_driver_does_not_know(ask):

@@ -7,9 +7,7 @@ POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
 
 def said(verdict, rule, component=None):
     return [
-        f.outcome
-        for f in verdict.findings
-        if f.rule == rule and component in (None, f.component)
+        f.outcome for f in verdict.findings if f.rule == rule and component in (None, f.component)
     ]
 
 
@@ -62,9 +60,7 @@ def test_a_release_that_the_facts_do_not_know_is_unknown_and_names_the_newest(as
     assert str(facts.framework("torch").releases[-1].version) in message(verdict, "CG401")
 
 
-@pytest.mark.parametrize(
-    "stack", ["torch=2.4.1+cu121,cuda=11.8", "torch=2.4.1+cu118,cuda=12.4"]
-)
+@pytest.mark.parametrize("stack", ["torch=2.4.1+cu121,cuda=11.8", "torch=2.4.1+cu118,cuda=12.4"])
 def test_two_cuda_majors_in_one_process_are_said(stack, ask):
     verdict = ask(POOL, stack)
     assert said(verdict, "CG401") == ["warn"]
@@ -173,6 +169,27 @@ def test_vllm_is_compiled_against_exactly_one_torch(ask):
     wrong = ask(POOL, "vllm=0.10.2,torch=2.7.1+cu128")
     assert said(right, "CG406") == []
     assert said(wrong, "CG406") == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "rule"),
+    [
+        ("driver=580.65.06,gpu=GH200,cpu=aarch64", "CG405"),
+        ("driver=581.29,gpu=GeForce-RTX-4090,os=windows", "CG405"),
+    ],
+)
+def test_the_list_of_the_linux_x86_wheel_does_not_speak_of_other_wheels(pool, rule, ask):
+    verdict = ask(pool, "torch=2.9.1+cu126,arch=sm_50+sm_90")
+    assert rule not in verdict.checked.passed
+    assert "fail" not in said(verdict, rule)
+
+
+def test_an_aarch64_pool_asks_for_an_aarch64_wheel(ask):
+    """torch 1.13.1 has wheels for 3.11 on x86_64 alone."""
+    stack = "torch=1.13.1+cu117,python=3.11"
+    assert said(ask("driver=580.65.06,gpu=A100-SXM4-80GB", stack), "CG404") == []
+    arm = ask("driver=580.65.06,gpu=A100-SXM4-80GB,cpu=aarch64", stack)
+    assert said(arm, "CG404") == ["fail"]
 
 
 def test_stated_gpu_code_does_not_excuse_a_wheel_without_code(ask):

@@ -115,7 +115,10 @@ def test_a_deprecated_entry_warns_with_its_replacement(judge):
     ],
 )
 def test_the_most_specific_entry_speaks(wide, narrow, expected, judge):
-    entries = [entry("wide", wide, cuda="12.*"), entry("narrow", narrow, cuda="12.4.*", cudnn="9.*")]
+    entries = [
+        entry("wide", wide, cuda="12.*"),
+        entry("narrow", narrow, cuda="12.4.*", cudnn="9.*"),
+    ]
     assert said(judge(*entries)) == expected
     assert said(judge(*reversed(entries))) == expected
 
@@ -133,7 +136,7 @@ def test_entries_are_judged_by_pool(judge):
     assert verdict.entries == {"a100": "a100"}
 
 
-# --- the nearest blessed entry -----------------------------------------------------------------
+# --- the nearest blessed entry ---------------------------------------------------------------
 
 
 def test_the_rebuilt_image_is_told_to_pin_its_cudnn(judge):

@@ -1,0 +1,88 @@
+"""``compatgate audit``: read the audit chain, and check that it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.cli.database import (
+    add_database,
+    add_format,
+    add_limit,
+    collect,
+    moment,
+    opened,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.gate.service import Gate
+
+HELP = "read and verify the audit log"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    verify = actions.add_parser(
+        "verify", help="recompute the chain; exit status 1 when something was changed"
+    )
+    verify.add_argument(
+        "--head", metavar="HASH", help="a head noted earlier, which must still be in the chain"
+    )
+    shown = actions.add_parser("list", help="list links, newest first")
+    shown.add_argument("--action", dest="what", help='such as token.create, or "matrix."')
+    shown.add_argument("--actor", help="who acted")
+    shown.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
+    shown.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
+    add_limit(shown)
+    for action in (verify, shown):
+        add_database(action)
+        add_format(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        Unavailable: the database does not answer.
+    """
+    with opened(args) as gate:
+        return _verify(args, gate) if args.action == "verify" else _list(args, gate)
+
+
+def _verify(args: argparse.Namespace, gate: Gate) -> int:
+    report = gate.history.verify(expected_head=args.head)
+    if args.format == "json":
+        print_json(report.to_json())
+    else:
+        print(
+            f"{'intact' if report.ok else 'NOT INTACT'}: {report.links} links,"
+            f" {report.revisions} revisions, {report.decisions} decisions"
+        )
+        for problem in report.problems:
+            print(f"  {problem}")
+        print(f"head {report.head}")
+    return 0 if report.ok else 1
+
+
+def _list(args: argparse.Namespace, gate: Gate) -> int:
+    found = collect(
+        gate.history.list_audit,
+        args.limit,
+        action=args.what,
+        actor=args.actor,
+        since=moment(args.since, "--since"),
+        until=moment(args.until, "--until", end_of_day=True),
+    )
+    if args.format == "json":
+        print_json([link.to_json() for link in found])
+        return 0
+    rows = [
+        (link.seq, link.at[:19] + "Z", link.actor, link.action, link.subject, link.hash[:12])
+        for link in found
+    ]
+    print_table(("seq", "at", "actor", "action", "subject", "hash"), rows, empty="nothing yet")
+    return 0

@@ -1,0 +1,113 @@
+"""``check --batch``: a file of questions, answered line by line in constant memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.core.verdict import (
+    EXIT_ALLOWED,
+    EXIT_BAD_INPUT,
+    EXIT_DENIED,
+    EXIT_NO_DECISION,
+    exit_code,
+)
+from compatgate.errors import BadInput, CompatgateError, Unavailable
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.cli.check.deciders import Decider
+
+STDIN = 0
+"""File descriptor of standard input."""
+_ORDER = (EXIT_BAD_INPUT, EXIT_DENIED, EXIT_NO_DECISION, EXIT_ALLOWED)
+"""Worst first: a denial outweighs no decision, so that ``--fail-open`` never hides one."""
+
+
+def run_batch(args: argparse.Namespace) -> int:
+    """Answer every line.
+
+    Returns:
+        2 if a line was in error, else 1 if one was denied, else 3 if one had no decision, else 0.
+
+    Raises:
+        BadInput: the file cannot be read, or options contradict it.
+        Unavailable: the gate does not answer; the lines before were answered.
+    """
+    from compatgate.cli.check.deciders import decider_for
+
+    _refuse(args)
+    decider = decider_for(args)
+    decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+    worst = EXIT_ALLOWED
+    write = sys.stdout.write
+    try:
+        for number, line in _lines(args.batch):
+            status, answer = _answer(line, number, decider, decode)
+            worst = min(worst, status, key=_ORDER.index)
+            write(encode(answer).decode() + "\n")
+            if args.batch == "-":
+                sys.stdout.flush()
+    finally:
+        decider.close()
+    return worst
+
+
+def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[int, dict[str, Any]]:
+    try:
+        try:
+            body = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            hint = 'one JSON object a line, like {"pool": {...}, "stack": {...}}'
+            raise BadInput(f"the line is not JSON: {error}", hint=hint) from None
+        if not isinstance(body, dict):
+            raise BadInput("must be a JSON object", value=body)
+        verdict = decider.decide([body])
+    except Unavailable:
+        raise
+    except CompatgateError as error:
+        return EXIT_BAD_INPUT, {"error": _problem(error), "line": number}
+    return exit_code(verdict["verdict"], allowed=verdict["allowed"]), verdict
+
+
+def _problem(error: CompatgateError) -> dict[str, Any]:
+    """The error as REST would answer it (RFC 9457)."""
+    return {
+        "type": f"https://compatgate.dev/problems/{error.slug}",
+        "title": error.slug.replace("-", " ").capitalize(),
+        "status": error.status,
+        "detail": error.detail,
+        "field": error.field,
+        "hint": error.hint,
+    }
+
+
+def _lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines; blank ones at the end are no questions."""
+    blank: list[tuple[int, bytes]] = []
+    try:
+        with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
+            for number, line in enumerate(file, 1):
+                blank.append((number, line))
+                if line.strip():
+                    yield from blank
+                    blank.clear()
+    except OSError as error:
+        raise BadInput(f"cannot read '{path}': {error.strerror}", field="--batch") from None
+
+
+def _refuse(args: argparse.Namespace) -> None:
+    names = ("target", "pool", "stack", "set", "probe", "nvidia_smi")
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+    if given:
+        raise BadInput(
+            "every line of a batch has its own question",
+            field="--batch",
+            hint=f"leave out {', '.join(given)}",
+        )
+    if args.format not in ("text", "json"):
+        raise BadInput("a batch answers in JSON lines", field="--format", value=args.format)

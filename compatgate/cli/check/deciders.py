@@ -1,0 +1,171 @@
+"""Who decides: the facts alone, a database, a bundle or a server; one interface for all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.facts import Facts
+
+Body = dict[str, Any]
+
+
+class Decider:
+    """Answers questions."""
+
+    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+        """The verdict in JSON form on bodies that differ in their pool only.
+
+        Raises:
+            BadInput: a body is malformed.
+            NotFound: there is no such target.
+            Unavailable: no decision can be had.
+        """
+        raise NotImplementedError
+
+    def facts(self) -> Facts:
+        """This installation's facts, to tell what an observed host has."""
+        from compatgate.catalog import load_facts
+
+        return load_facts()
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+
+
+class FactsDecider(Decider):
+    """Decides about described pools from the vendors' facts; targets go to another decider.
+
+    Args:
+        overlays: the operator's fact files.
+        targets: who knows targets.
+    """
+
+    def __init__(self, overlays: Sequence[str] | None, targets: Decider) -> None:
+        self._overlays = overlays
+        self._targets = targets
+
+    @cached_property
+    def _facts(self) -> Facts:
+        from compatgate.catalog import load_facts
+
+        return load_facts(self._overlays)
+
+    def facts(self) -> Facts:
+        """The facts that decide."""
+        return self._facts
+
+    def close(self) -> None:
+        """Close what knows the targets."""
+        self._targets.close()
+
+    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+        """One verdict over all pools; see `Decider.decide`."""
+        if bodies[0].get("pool") is None and bodies[0].get("target") is not None:
+            return self._targets.decide(bodies)
+        from compatgate.core.evaluate import evaluate
+        from compatgate.core.request import parse_request
+        from compatgate.core.target import Target
+
+        requests = [parse_request(body, self._facts.gpus) for body in bodies]
+        pools = tuple(request.pool for request in requests if request.pool)
+        return evaluate(
+            requests[0].stack, Target("", pools), facts=self._facts, now=datetime.now(UTC)
+        ).to_json()
+
+
+class DatabaseDecider(Decider):
+    """Decides about targets from a database, and records what it decided."""
+
+    def __init__(self, database: str | None, overlays: Sequence[str] | None) -> None:
+        self._database = database
+        self._overlays = overlays
+
+    @cached_property
+    def _gate(self) -> Any:
+        from compatgate.gate.service import Gate
+
+        return Gate.open(self._database, overlays=self._overlays)
+
+    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+        """See `Decider.decide`."""
+        verdict = self._gate.decide(bodies[0], asked_by=f"cli:{_user()}", source="cli")
+        answer: dict[str, Any] = verdict.to_json()
+        return answer
+
+    def close(self) -> None:
+        """Close the database, if it was opened."""
+        if "_gate" in self.__dict__:
+            self._gate.close()
+
+
+def _user() -> str:
+    """Who asks; a container's user need not have a name."""
+    from getpass import getuser
+
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+class ServerDecider(Decider):
+    """Asks a server; several pools are asked one by one."""
+
+    def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
+        from compatgate.cli.remote import Server
+
+        self._server = Server(url, token, timeout_s)
+
+    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+        """See `Decider.decide`."""
+        from compatgate.cli.check.joined import joined
+
+        return joined([self._server.post("gate", body) for body in bodies])
+
+
+class BundleDecider(Decider):
+    """Decides about targets from a bundle's file, which is read once; nothing is recorded."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @cached_property
+    def _snapshot(self) -> Any:
+        from compatgate.gate.bundle import load_bundle
+
+        bundle = load_bundle(self._path)
+        if not bundle.facts_match:
+            print(
+                f"note: {self._path} was made with other facts ({bundle.payload.facts[:19]}) than "
+                "this installation has; its answers may differ from the gate's",
+                file=sys.stderr,
+            )
+        return bundle.snapshot()
+
+    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+        """See `Decider.decide`."""
+        from compatgate.gate.deciding import decide
+
+        verdict: dict[str, Any] = decide(bodies[0], self._snapshot, datetime.now(UTC)).to_json()
+        return verdict
+
+
+def decider_for(args: argparse.Namespace) -> Decider:
+    """Who decides, by the options; nothing is opened before it is asked."""
+    if args.server:
+        return ServerDecider(args.server, args.token, args.timeout)
+    targets: Decider
+    if args.target_server:
+        targets = ServerDecider(args.target_server, args.token, args.timeout)
+    elif args.bundle:
+        targets = BundleDecider(args.bundle)
+    else:
+        targets = DatabaseDecider(args.database, args.facts)
+    return FactsDecider(args.facts, targets)

@@ -1,0 +1,110 @@
+"""The options of ``compatgate check``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.cli.formats import FORMATS
+
+if TYPE_CHECKING:
+    import argparse
+
+_EXAMPLES = """\
+exit status:
+  0  allowed      1  denied      2  bad input or usage      3  no decision
+
+examples:
+  a described pool; needs no server and no database
+    compatgate check --pool driver=535.104.05,gpu=A100-SXM4-80GB \\
+                     --stack torch=2.4.1+cu121,cudnn=9.1.0
+  a target of the blessed matrix, in CI
+    compatgate check --target prod-a100 --server https://gate.example --format github \\
+                     --stack cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90
+  what if the driver were newer?
+    compatgate check --target prod-a100 --stack cuda=12.8 --set driver=570.124.06
+  the GPUs of another host
+    ssh node17 nvidia-smi -q | compatgate check --nvidia-smi - --stack cuda=12.4
+  many questions, one JSON line each
+    compatgate check --batch questions.jsonl > verdicts.jsonl
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: where, what, who decides, and the form of the answer."""
+    parser.epilog = _EXAMPLES
+    _where(parser.add_argument_group("where it is to run"))
+    _what(parser.add_argument_group("what is to run"))
+    _who(parser.add_argument_group("who decides (default: the facts; for --target the database)"))
+    answer = parser.add_argument_group("the answer")
+    answer.add_argument("--format", choices=tuple(FORMATS), default="text", help="default: text")
+    answer.add_argument(
+        "--fail-open",
+        action="store_true",
+        help="exit with 0 instead of 3 when there is no decision, with a loud warning",
+    )
+    answer.add_argument(
+        "--batch",
+        metavar="FILE.jsonl",
+        help='answer a file ("-": standard input) of request bodies as in POST /api/v1/gate, one'
+        " JSON verdict a line, in order",
+    )
+
+
+def _where(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--target", metavar="NAME", help="a target of the blessed matrix")
+    group.add_argument(
+        "--pool",
+        metavar="driver=V,gpu=G[,os=O]",
+        action="append",
+        default=[],
+        help="a described pool (gpu: product or compute capability; os: linux, windows or wsl);"
+        " with --probe or --nvidia-smi it overrides or chooses what they say",
+    )
+    group.add_argument(
+        "--nvidia-smi",
+        metavar="FILE",
+        help='GPUs and driver from what nvidia-smi printed ("-": standard input)',
+    )
+    group.add_argument(
+        "--probe",
+        metavar="FILE",
+        help='GPUs, driver and stack from what compatgate probe wrote ("-": standard input)',
+    )
+
+
+def _what(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--stack",
+        metavar="NAME=VERSION,...",
+        action="append",
+        default=[],
+        help="components, and GPU code as arch=sm_80+sm_90+compute_90; may be repeated",
+    )
+    group.add_argument(
+        "--set",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
+        help="what if: a component or a property of the pool set to another value; an empty value"
+        " removes a component; may be repeated",
+    )
+
+
+def _who(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER, for targets)"
+    )
+    group.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+    group.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=10.0, help="for a server (default: 10)"
+    )
+    group.add_argument("--bundle", metavar="FILE", help="decide from a bundle")
+    group.add_argument(
+        "--database", metavar="URL", help="decide from this database ($COMPATGATE_DATABASE)"
+    )
+    group.add_argument(
+        "--facts",
+        metavar="DIR",
+        action="append",
+        help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
+    )

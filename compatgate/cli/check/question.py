@@ -1,0 +1,152 @@
+"""From the options of the command line to the bodies of one question to the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from compatgate.core.components import resolve_component
+from compatgate.core.request import POOL_CHANGES
+from compatgate.core.stack import parse_stack_text
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.facts import Facts
+
+_PROPERTIES = ("arch", "cuda-compat", "require", "disable-require")
+
+
+class Question(Struct, frozen=True):
+    """One stack on one target, or on one or more pools.
+
+    Attributes:
+        bodies: requests to the gate; they differ in their pool only.
+        notes: what could not be told of the host that was observed.
+    """
+
+    bodies: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Question:
+    """Join what the options, the probe and nvidia-smi say; the options win.
+
+    Args:
+        args: of ``compatgate check``.
+        facts: gives the facts; asked for only when a host was observed.
+
+    Raises:
+        BadInput: nothing to check, nowhere to run it, or a malformed option.
+    """
+    stack = read_stack(args.stack)
+    changes = read_changes(args.set)
+    notes: tuple[str, ...] = ()
+    pools = [read_pool(text) for text in args.pool]
+    if args.probe or args.nvidia_smi:
+        from compatgate.cli.check.observed import read_observed
+
+        observed = read_observed(args, facts())
+        notes = observed.notes
+        stated = set(map(_key, stack))
+        stack = {**{k: v for k, v in observed.stack.items() if _key(k) not in stated}, **stack}
+        if not args.target:
+            pools = observed.choose(pools)
+        elif args.nvidia_smi:
+            changes = {**observed.as_changes(), **changes}
+    if args.target and args.pool:
+        raise BadInput("--target and --pool exclude each other", hint="--set changes a target's")
+    if not args.target and not pools:
+        raise BadInput(
+            "say where it is to run", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
+        )
+    if not stack and not args.stack:
+        raise BadInput("say what is to run", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
+    common: dict[str, Any] = {"stack": stack, **({"set": changes} if changes else {})}
+    where = [{"target": args.target}] if args.target else [{"pool": pool} for pool in named(pools)]
+    return Question(tuple({**place, **common} for place in where), notes)
+
+
+def read_stack(texts: Iterable[str]) -> dict[str, Any]:
+    """Merge the values of ``--stack``.
+
+    Raises:
+        BadInput: malformed, or a component in two of them.
+    """
+    stack: dict[str, Any] = {}
+    for text in texts:
+        for name, value in _at("stack", text).items():
+            if _key(name) in map(_key, stack):
+                problem = f"{_key(name)} is stated twice"
+                raise BadInput(problem, field=f"stack.{name}", hint="name each component once")
+            stack[name] = value
+    return stack
+
+
+def read_changes(texts: Iterable[str]) -> dict[str, Any]:
+    """Merge the values of ``--set``; an empty value becomes None, which removes.
+
+    Raises:
+        BadInput: an item that is not ``name=value``.
+    """
+    changes: dict[str, Any] = {}
+    for text in texts:
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        removed = {item[:-1].strip(): None for item in items if item.endswith("=")}
+        stated = _at("set", ",".join(item for item in items if not item.endswith("=")))
+        for name, value in {**stated, **removed}.items():
+            if value is None and name in POOL_CHANGES:
+                raise BadInput("a property of the pool cannot be removed", field=f"set.{name}")
+            if name in changes:
+                raise BadInput(f"{name} is stated twice", field=f"set.{name}")
+            changes[name] = value
+    return changes
+
+
+def read_pool(text: str) -> dict[str, Any]:
+    """Read ``driver=535.104.05,gpu=A100-SXM4-80GB,os=linux`` into the form of requests.
+
+    Raises:
+        BadInput: an item that is not ``name=value``, or an empty pool.
+    """
+    pool = _at("pool", text)
+    if not pool:
+        raise BadInput("is empty", field="pool", hint="like driver=535.104.05,gpu=A100-SXM4-80GB")
+    if isinstance(pool.get("count"), str) and pool["count"].isdecimal():
+        pool["count"] = int(pool["count"])
+    return pool
+
+
+def _at(field: str, text: str) -> dict[str, Any]:
+    try:
+        return parse_stack_text(text)
+    except BadInput as error:
+        if field == "pool":
+            error.hint = "like driver=535.104.05,gpu=A100-SXM4-80GB"
+        raise error.at(field) from None
+
+
+def _key(name: str) -> str:
+    """One name for all spellings of a component."""
+    clean = name.strip().lower().replace("_", "-")
+    if clean in _PROPERTIES:
+        return clean
+    try:
+        return resolve_component(name).component.name
+    except BadInput:
+        return clean
+
+
+def named(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    """Pools with names that tell them apart."""
+    if len(pools) < 2:
+        return list(pools)
+    named: list[Mapping[str, Any]] = []
+    for number, pool in enumerate(pools, 1):
+        taken = {other["name"] for other in named}
+        name = str(pool.get("name") or pool.get("gpu") or "pool").lower()
+        named.append({**pool, "name": f"{name}-{number}" if name in taken else name})
+    return named

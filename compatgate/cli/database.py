@@ -1,0 +1,120 @@
+"""What commands that work on a database share: options, opening it, output."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from compatgate.gate.service import Gate
+    from compatgate.store.paging import Page
+
+_PAGE = 1000
+
+
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """The option that names the database."""
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="postgresql://user@host/name, or the path of an SQLite file"
+        " (COMPATGATE_DATABASE; else a file in the user's data folder)",
+    )
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """The option that chooses between people and programs."""
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def add_authorship(parser: argparse.ArgumentParser) -> None:
+    """Who changes the matrix, and why."""
+    parser.add_argument("--reason", help="why; kept with the revision")
+    parser.add_argument("--author", default=_user(), help="who (the user's name)")
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """How many items a list shows."""
+    parser.add_argument("--limit", type=int, metavar="N", help="at most N (everything)")
+
+
+@contextmanager
+def opened(args: argparse.Namespace) -> Iterator[Gate]:
+    """The gate on the database that the arguments name.
+
+    Raises:
+        Unavailable: it does not answer, or has another schema.
+    """
+    from compatgate.gate.service import Gate
+
+    gate = Gate.open(args.database)
+    try:
+        yield gate
+    finally:
+        gate.close()
+
+
+def collect(fetch: Callable[..., Page[Any]], limit: int | None = None, **filters: Any) -> list[Any]:
+    """The items of all pages of a list, or the first ``limit``."""
+    items: list[Any] = []
+    cursor = None
+    while limit is None or len(items) < limit:
+        wanted = _PAGE if limit is None else min(_PAGE, limit - len(items))
+        page = fetch(cursor=cursor, limit=wanted, **filters)
+        items += page.items
+        cursor = page.next
+        if cursor is None:
+            break
+    return items
+
+
+def moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:
+    """A time that an option names.
+
+    Raises:
+        BadInput: not a time.
+    """
+    from compatgate.store.clock import parse_moment
+
+    return parse_moment(text, field=option, end_of_day=end_of_day) if text else None
+
+
+def print_json(value: Any) -> None:
+    """One JSON value, for programs."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Columns for people; the last one is as wide as it needs to be."""
+    cells = [[*map(_cell, row)] for row in rows]
+    if not cells:
+        print(empty)
+        return
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    for row in ([name.upper() for name in head], *cells):
+        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: object) -> str:
+    text = "-" if value in (None, "") else str(value)
+    return " ".join(text.split())
+
+
+def seconds(moment: datetime | None) -> str | None:
+    """A time to the second, ``2026-11-03 09:30:00Z``."""
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"uid {os.getuid()}"

@@ -1,0 +1,116 @@
+"""``compatgate env``: variables for builders that have no GPU."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.core.buildenv import MEANINGS, build_environment
+from compatgate.core.request import parse_pool
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.facts import Facts
+    from compatgate.core.target import Pool
+
+HELP = "print variables for builders that have no GPU"
+
+_EXAMPLES = """\
+examples:
+  eval "$(compatgate env --pool driver=535.104.05,gpu=A100-SXM4-80GB)"
+  compatgate env --target prod-a100 --format github >> "$GITHUB_ENV"
+  compatgate env --pool driver=550.54.15,gpu=L4 --pool driver=570.124.06,gpu=H100 --format json
+
+Several pools: versions are the lowest of all, GPU code is that of all; what cannot suit every pool
+is left out and explained on standard error.
+
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: pools or a target, and the form of the lines."""
+    width = max(map(len, MEANINGS))
+    lines = [f"  {name:<{width}}  {meaning}" for name, meaning in MEANINGS.items()]
+    parser.epilog = _EXAMPLES + "variables:\n" + "\n".join(lines)
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument(
+        "--target",
+        metavar="NAME",
+        help="a target; its pools are those of --server or of the database",
+    )
+    place.add_argument(
+        "--pool",
+        metavar="driver=V,gpu=G[,os=O]",
+        action="append",
+        default=[],
+        help="a described pool; may be repeated",
+    )
+    parser.add_argument("--format", choices=tuple(_WRITERS), default="export")
+    parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
+    parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+    parser.add_argument("--database", metavar="URL", help="($COMPATGATE_DATABASE)")
+    parser.add_argument("--bundle", metavar="FILE", help="read the target from a bundle")
+    parser.add_argument(
+        "--facts", metavar="DIR", action="append", help="lay these fact files over the shipped ones"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the variables; 0, or 2 when not one of them has a value.
+
+    Raises:
+        BadInput: a pool is malformed.
+        NotFound: there is no such target.
+    """
+    from compatgate.catalog import load_facts
+
+    facts = load_facts(args.facts)
+    pools = _target_pools(args, facts) if args.target else _stated_pools(args.pool, facts)
+    result = build_environment(pools, facts)
+    for conflict in result.conflicts:
+        print(f"note: {conflict}", file=sys.stderr)
+    if not result.variables:
+        raise BadInput("nothing is known of the pools", hint="state driver and gpu")
+    print(_WRITERS[args.format](result.variables))
+    return 0
+
+
+def _export(variables: dict[str, str]) -> str:
+    return "\n".join(f"export {name}={_quoted(value)}" for name, value in variables.items())
+
+
+def _dotenv(variables: dict[str, str]) -> str:
+    return "\n".join(f'{name}="{value}"' for name, value in variables.items())
+
+
+def _github(variables: dict[str, str]) -> str:
+    """For ``>> "$GITHUB_ENV"`` or ``>> "$GITHUB_OUTPUT"``: the value is the rest of the line."""
+    return "\n".join(f"{name}={value}" for name, value in variables.items())
+
+
+def _json(variables: dict[str, str]) -> str:
+    return msgspec.json.format(msgspec.json.encode(variables), indent=2).decode()
+
+
+def _quoted(value: str) -> str:
+    return value if value.replace(".", "").isalnum() else f"'{value}'"
+
+
+_WRITERS = {"export": _export, "dotenv": _dotenv, "json": _json, "github": _github}
+
+
+def _stated_pools(texts: list[str], facts: Facts) -> list[Pool]:
+    from compatgate.cli.check.question import named, read_pool
+
+    return [parse_pool(body, facts.gpus) for body in named([read_pool(text) for text in texts])]
+
+
+def _target_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
+    from compatgate.cli.target_pools import pools_of
+
+    bodies: list[dict[str, Any]] = pools_of(args)
+    return [parse_pool(body, facts.gpus) for body in bodies]

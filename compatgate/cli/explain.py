@@ -1,0 +1,129 @@
+"""``compatgate explain``: what a rule checks, why, and how to fix it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.core.rules import RULES
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.rules.base import Rule
+
+HELP = "show what a rule checks, why, and how to fix it"
+
+_EXAMPLES = """\
+examples:
+  compatgate explain                    every rule in one line
+  compatgate explain CG101              or: compatgate explain driver-too-old
+  compatgate explain --format markdown  every rule, as a page
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: a rule, and the form."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="id or name; none: all rules")
+    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the documentation.
+
+    Raises:
+        BadInput: there is no such rule; names the nearest.
+    """
+    rules = RULES if args.rule is None else (find_rule(args.rule),)
+    if args.format == "json":
+        documents = [_document(rule) for rule in rules]
+        encoded = msgspec.json.encode(documents if args.rule is None else documents[0])
+        print(msgspec.json.format(encoded, indent=2).decode())
+    elif args.format == "markdown":
+        print("\n\n".join(_markdown(rule) for rule in rules))
+    elif args.rule is None:
+        print("\n".join(_listed()))
+    else:
+        print(_text(rules[0], width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return 0
+
+
+def find_rule(text: str) -> Rule:
+    """The rule of this id or name, in any case.
+
+    Raises:
+        BadInput: there is none; names the nearest.
+    """
+    wanted = text.strip().lower().replace("_", "-")
+    for rule in RULES:
+        if wanted in (rule.id.lower(), rule.name):
+            return rule
+    from difflib import get_close_matches
+
+    names = {rule.id.lower(): rule.id for rule in RULES} | {rule.name: rule.name for rule in RULES}
+    near = [names[match] for match in get_close_matches(wanted, names, n=3)]
+    hint = f"did you mean {' or '.join(near)}?" if near else "compatgate explain lists all"
+    raise BadInput(f"there is no rule '{text}'", field="rule", value=text, hint=hint)
+
+
+def _listed() -> list[str]:
+    width = max(len(rule.name) for rule in RULES)
+    return [f"{rule.id}  {rule.name:<{width}}  {_summary(rule)}" for rule in RULES]
+
+
+def _summary(rule: Rule) -> str:
+    return rule.documentation.partition("\n")[0]
+
+
+def _paragraphs(rule: Rule) -> list[str]:
+    """The documentation after its first paragraph."""
+    return [" ".join(p.split()) for p in rule.documentation.split("\n\n")]
+
+
+def _text(rule: Rule, width: int, *, colour: bool) -> str:
+    lines = [paint(f"{rule.id} {rule.name}", "bold", colour=colour)]
+    for paragraph in _paragraphs(rule):
+        label, colon, rest = paragraph.partition(": ")
+        marked = colon and label in ("Example", "Fix", "Source")
+        wrapped = wrap(f"{label}: {rest}" if marked else paragraph, min(width, 100) - 2)
+        lines.append("")
+        for number, line in enumerate(wrapped):
+            if marked and number == 0:
+                line = paint(f"{label}:", "bold", colour=colour) + line.removeprefix(f"{label}:")
+            lines.append(f"  {line.replace('``', '')}")
+    return "\n".join(lines)
+
+
+def _markdown(rule: Rule) -> str:
+    parts = [f"## {rule.id} {rule.name}"]
+    for paragraph in _paragraphs(rule):
+        text = paragraph.replace("``", "`")
+        for label in ("Example", "Fix", "Source"):
+            if text.startswith(f"{label}: "):
+                text = f"**{label}:** {text.removeprefix(f'{label}: ')}"
+        parts.append(text)
+    return "\n\n".join(parts)
+
+
+def _document(rule: Rule) -> dict[str, object]:
+    sections = {"example": None, "fix": None, "source": None}
+    body = []
+    for paragraph in _paragraphs(rule):
+        label, _, rest = paragraph.partition(": ")
+        if label.lower() in sections and rest:
+            sections[label.lower()] = rest  # type: ignore[assignment]
+        else:
+            body.append(paragraph)
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "summary": _summary(rule),
+        "about_facts": rule.about_facts,
+        "description": "\n\n".join(body),
+        **sections,
+    }

@@ -1,0 +1,191 @@
+"""The ``compatgate`` command: finds the sub-command, runs it, and turns errors into exit statuses.
+
+Nothing but the chosen sub-command's module is imported, so that ``compatgate check`` stays cheap
+enough for a commit hook.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from compatgate.errors import CompatgateError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from compatgate.cli.parser import Parser
+
+PROG = "compatgate"
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("compatgate.cli.check", "decide whether a stack may run on a target or pool"),
+    "probe": ("compatgate.cli.probe", "find driver, GPUs and stack of this machine"),
+    "explain": ("compatgate.cli.explain", "show what a rule checks, why, and how to fix it"),
+    "env": ("compatgate.cli.env", "print variables for builders that have no GPU"),
+    "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
+    "facts": ("compatgate.cli.facts", "show and verify the vendors' facts"),
+    "target": ("compatgate.cli.target", "list, show and change targets"),
+    "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
+    "serve": ("compatgate.cli.serve", "run the gate as a service"),
+    "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
+    "token": ("compatgate.cli.token", "create, list and revoke access tokens"),
+    "audit": ("compatgate.cli.audit", "read and verify the audit log"),
+    "db": ("compatgate.cli.db", "create and migrate the database"),
+}
+"""Name to module and help; the help is here so that listing imports no module."""
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+_EXAMPLES = """\
+examples:
+  compatgate check --pool driver=535.104.05,gpu=A100-SXM4-80GB --stack cuda=12.4,arch=sm_80
+  nvidia-smi -q | compatgate check --nvidia-smi - --stack torch=2.4.1+cu121
+  compatgate explain CG101
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: arguments without the program's name; None: those of the process.
+
+    Returns:
+        The exit status. 0 success or allowed, 1 denied, 2 bad input or usage, 3 no decision;
+        130 interrupted, 141 output closed.
+    """
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else EXIT_USAGE
+    except CompatgateError as error:
+        return _report(error)
+    except BrokenPipeError:
+        # Python would complain when it flushes at exit; there is nobody left to read it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        return _unexpected(error)
+    return status
+
+
+def _run(argv: list[str]) -> int:
+    if not argv:
+        print(_overview(), file=sys.stderr)
+        return EXIT_USAGE
+    name, rest = argv[0], argv[1:]
+    if name in ("-h", "--help", "help"):
+        if rest and rest[0] in COMMANDS:
+            return _run([rest[0], "--help"])
+        print(_overview())
+        return 0
+    if name in ("-V", "--version"):
+        from compatgate import __version__
+
+        print(f"{PROG} {__version__}")
+        return 0
+    if name not in COMMANDS:
+        return _usage(name)
+    if name == "check":
+        _import_msgspec()
+    module = import_module(COMMANDS[name][0])
+    status: int = module.run(_parser(name, module).parse_args(rest))
+    return status
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, which costs more than all of msgspec.
+
+    It asks there for names that typing has since Python 3.11, and falls back to typing.
+    """
+    hide = "typing_extensions" not in sys.modules
+    if hide:
+        sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        import_module("msgspec")
+    finally:
+        if hide:
+            del sys.modules["typing_extensions"]
+
+
+def _parser(name: str, module: ModuleType) -> Parser:
+    from compatgate.cli.parser import Parser
+
+    parser = Parser(prog=f"{PROG} {name}", description=_sentence(module.HELP))
+    module.add_arguments(parser)
+    return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"usage: {PROG} COMMAND [options]",
+            "",
+            "Decides whether a GPU stack may run on a target, with reasons and fixes.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            f"'{PROG} COMMAND --help' explains a command; '{PROG} --version' shows the version.",
+            "",
+            _EXAMPLES.rstrip(),
+        ]
+    )
+
+
+def _usage(name: str) -> int:
+    from difflib import get_close_matches
+
+    kind = "option" if name.startswith("-") else "command"
+    near = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(COMMANDS)}"
+    print(f"error: unknown {kind} '{name}' ({hint})", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _report(error: CompatgateError) -> int:
+    if _debug():
+        raise error
+    print(f"error: {_printable(error.detail)}", file=sys.stderr)
+    return error.exit_code
+
+
+def _printable(text: str) -> str:
+    from compatgate.cli.terminal import printable
+
+    return printable(text)
+
+
+def _unexpected(error: Exception) -> int:
+    if _debug():
+        raise error
+    text = " ".join(str(error).split()) or "no message"
+    print(
+        f"error: unexpected {type(error).__name__}: {_printable(text)} "
+        "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)",
+        file=sys.stderr,
+    )
+    return EXIT_USAGE
+
+
+def _debug() -> bool:
+    return os.environ.get("COMPATGATE_DEBUG", "") not in ("", "0")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""``compatgate matrix``: import, export, compare and look at the blessed matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.cli.database import (
+    add_authorship,
+    add_database,
+    add_format,
+    add_limit,
+    opened,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "import, export and compare the blessed matrix"
+
+_FILES = 'YAML or JSON files, folders of them, or "-" for standard input'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, help_text, describe in (
+        ("import", "create and change every document of some files, or none", _import_arguments),
+        ("export", "write every document, now or as it was", _export_arguments),
+        ("diff", "what some files, or a later revision, would change", _diff_arguments),
+        ("list", "list entries, targets or waivers", _list_arguments),
+        ("show", "print a document", _show_arguments),
+        ("log", "list revisions, or show what one changed", _log_arguments),
+    ):
+        action = actions.add_parser(name, help=help_text, description=help_text)
+        describe(action)
+        add_database(action)
+
+
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE|DIR|-", help=_FILES)
+    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    add_authorship(parser)
+    add_format(parser)
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="(standard output)")
+    parser.add_argument("--at", metavar="REVISION|TIME", help="as it was then (now)")
+    parser.add_argument("--format", choices=("yaml", "json"), default="yaml")
+
+
+def _diff_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help=f"{_FILES}; or --from")
+    parser.add_argument("--from", dest="older", metavar="REVISION|TIME", help="older side")
+    parser.add_argument("--to", dest="newer", metavar="REVISION|TIME", help="newer side (now)")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 on differences")
+    add_format(parser)
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", nargs="?", choices=("entries", "targets", "waivers"),
+                        default="entries", help="(entries)")  # fmt: skip
+    parser.add_argument("--target", help="that entries or waivers concern")
+    parser.add_argument("--status", choices=("candidate", "blessed", "deprecated", "revoked"))
+    parser.add_argument("--component", help="that entries constrain")
+    parser.add_argument("--owner", help="of waivers")
+    parser.add_argument("--search", metavar="TEXT", help="part of the name")
+    add_limit(parser)
+    add_format(parser)
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name")
+    parser.add_argument("--kind", choices=("entry", "waiver", "target"), help="(any)")
+    add_format(parser)
+
+
+def _log_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("revision", nargs="?", type=int, help="show this one in full")
+    parser.add_argument("--name", help="those that changed this document")
+    parser.add_argument("--since", metavar="TIME")
+    parser.add_argument("--until", metavar="TIME")
+    add_limit(parser)
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        ManyProblems: every mistake in the files; nothing was changed.
+        NotFound: there is no such document or revision.
+    """
+    from compatgate.cli import matrix_files, matrix_views
+
+    action = {
+        "import": matrix_files.import_files,
+        "export": matrix_files.export,
+        "diff": matrix_files.diff,
+        "list": matrix_views.show_list,
+        "show": matrix_views.show,
+        "log": matrix_views.log,
+    }[args.action]
+    with opened(args) as gate:
+        return action(args, gate)

@@ -1,0 +1,58 @@
+"""Reading arguments: as argparse does, with errors on one line that name the near option."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from compatgate.cli.terminal import width_of
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the form of examples; told its width, argparse need not import shutil for it."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=width_of(sys.stdout) - 2)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose options are contracts: no abbreviations; examples keep their form."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", _Formatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Read arguments; an unknown option is named with the nearest known one."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown argument '{unknown[0]}'{self._near(unknown[0])}")
+        return parsed
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line and exit with status 2."""
+        print(f"error: {message} (see '{self.prog} --help')", file=sys.stderr)
+        self.exit(2)
+
+    def _near(self, argument: str) -> str:
+        from difflib import get_close_matches
+
+        option = argument.partition("=")[0]
+        known = [name for name in _options(self) if name.startswith("--")]
+        near = get_close_matches(option, known, n=1)
+        return f", did you mean '{near[0]}'?" if near else ""
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Every option of a parser and of its sub-parsers."""
+    found = list(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                found += _options(child)
+    return found

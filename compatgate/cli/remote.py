@@ -1,0 +1,92 @@
+"""Asking a gate over HTTP, with nothing but the standard library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from compatgate.errors import BadInput, Unavailable
+
+LARGEST_ANSWER = 16 * 1024 * 1024
+_NO_DECISION = (408, 425, 429)
+"""Client errors that say "not now" rather than "wrong question"."""
+
+
+class Server:
+    """A gate's REST interface.
+
+    Args:
+        url: of the gate, with or without ``/api/v1``.
+        token: sent as bearer token.
+        timeout_s: seconds to wait for the connection and for each part of the answer.
+    """
+
+    def __init__(self, url: str, token: str | None = None, timeout_s: float = 10.0) -> None:
+        if not url.startswith(("http://", "https://")) or not url.isprintable() or " " in url:
+            raise BadInput(
+                f"'{url}' is not a URL", field="--server", hint="like https://gate.example"
+            )
+        self._base = url.rstrip("/").removesuffix("/api/v1")
+        self._token = token
+        self._timeout_s = timeout_s
+
+    def post(self, path: str, body: Any) -> dict[str, Any]:
+        """POST to ``/api/v1/<path>``.
+
+        Raises:
+            BadInput: the gate refuses the request (4xx), with its explanation.
+            Unavailable: the gate does not answer, or answers 5xx, or with something else.
+        """
+        return self._ask(path, msgspec.json.encode(body))
+
+    def get(self, path: str) -> dict[str, Any]:
+        """GET ``/api/v1/<path>``; raises as `post`."""
+        return self._ask(path, None)
+
+    def _ask(self, path: str, data: bytes | None) -> dict[str, Any]:
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        request = Request(f"{self._base}/api/v1/{path}", data=data, headers=headers)  # noqa: S310
+        try:
+            with urlopen(request, timeout=self._timeout_s) as response:  # noqa: S310 - checked above
+                answer = response.read(LARGEST_ANSWER)
+        except HTTPError as error:
+            raise self._refused(error.code, error.read(LARGEST_ANSWER)) from None
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise self._unavailable(f"does not answer: {reason}") from None
+        try:
+            document = msgspec.json.decode(answer)
+        except msgspec.DecodeError:
+            document = None
+        if not isinstance(document, dict):
+            raise self._unavailable("answered with something else than JSON; is it a gate?")
+        return document
+
+    def _refused(self, status: int, answer: bytes) -> BadInput | Unavailable:
+        try:
+            problem = msgspec.json.decode(answer)
+        except msgspec.DecodeError:
+            problem = None
+        detail = (
+            problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None
+        )
+        if status >= 500 or status in _NO_DECISION:
+            return self._unavailable(f"answered {status}{f': {detail}' if detail else ''}")
+        hint = "give an access token with --token or COMPATGATE_TOKEN" if status == 401 else ""
+        return BadInput(
+            f"{detail or f'the request was refused with status {status}'}",
+            field=f"{self._base}",
+            hint=hint,
+        )
+
+    def _unavailable(self, problem: str) -> Unavailable:
+        return Unavailable(
+            f"the gate {problem}", field=self._base, hint="--fail-open lets a build pass unchecked"
+        )

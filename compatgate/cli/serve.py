@@ -1,0 +1,166 @@
+"""``compatgate serve``: the gate as a service."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from argparse import ArgumentTypeError
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput, Unavailable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from compatgate.web.start import Prepared
+
+HELP = "run the gate as a service"
+
+_LOOPBACK_SCOPES = "read,gate"
+_NOBODY = ("", "none")
+_LEVELS = ("debug", "info", "warning", "error")
+_LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_MOST = 1024
+_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+_HEADER = " -H 'Authorization: Bearer TOKEN'"
+_TRY = """\
+try:
+  curl -s {url}/api/v1/gate -H 'Content-Type: application/json'{token} -d '
+    {{"pool": {{"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}},
+     "stack": {{"cuda": "12.4", "arch": ["sm_80", "compute_80"]}}}}'"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    add("--port", type=_port, default=8080, help="port to listen on; 0 picks a free one (8080)")
+    add("--workers", type=_count, default=1, metavar="N", help="processes (1)")
+    add("--threads", type=_count, default=16, metavar="N", help="threads of each process (16)")
+    add(
+        "--database",
+        metavar="URL",
+        help="SQLite file or postgresql:// URL (COMPATGATE_DATABASE, or a file of the user's own)",
+    )
+    add(
+        "--matrix",
+        action="append",
+        default=[],
+        metavar="FILE|DIR",
+        help="import at start, when the stored matrix is empty; may be repeated",
+    )
+    add(
+        "--anonymous",
+        metavar="SCOPES",
+        help=f"what needs no token, or none ({_LOOPBACK_SCOPES} on a loopback address, else none)",
+    )
+    add(
+        "--max-request-size",
+        type=_size,
+        default=1024**2,
+        metavar="BYTES",
+        help="largest body of a request, like 512k or 8m (1m)",
+    )
+    add("--facts", action="append", metavar="DIR", help="fact files to lay over the shipped ones")
+    add("--log-level", choices=_LEVELS, default="warning", help="what is logged (warning)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal ends it: 0; 2 when it cannot start.
+
+    Raises:
+        CompatgateError: the address, the database or the matrix cannot be used.
+    """
+    figures = _share_figures(args.workers)
+    try:
+        return _serve(args)
+    except Unavailable as error:
+        error.exit_code = BadInput.exit_code
+        raise
+    finally:
+        if figures:
+            shutil.rmtree(figures, ignore_errors=True)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from compatgate.web.app import create_app
+    from compatgate.web.server import ServerOptions, serve
+    from compatgate.web.settings import Settings
+    from compatgate.web.start import is_loopback, listen, prepare, url_of
+
+    given = _scopes(args.anonymous)
+    listener = listen(args.host, args.port)
+    nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
+    overlays = None if args.facts is None else tuple(args.facts)
+    settings = Settings(nobody or frozenset(), args.max_request_size, overlays=overlays)
+    url = url_of(listener, args.host)
+    prepared = prepare(args.database, args.matrix, overlays)
+    _report(prepared, args.matrix)
+
+    def announce() -> None:
+        token = "" if settings.anonymous & {"gate", "admin"} else _HEADER
+        print(f"compatgate is serving on {url}")
+        print(_TRY.format(url=url, token=token), flush=True)
+
+    logging.basicConfig(level=args.log_level.upper(), format=_LOG)
+    sys.stdout.flush()
+    options = ServerOptions(listener, args.workers, args.threads, args.log_level)
+    status = serve(options, prepared.open_gate, lambda gate: create_app(gate, settings), announce)
+    return BadInput.exit_code if status else 0
+
+
+def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
+    """What a start did, on standard error: standard output begins with the URL."""
+    if prepared.imported is not None:
+        count, revision = len(prepared.imported.changes), prepared.imported.revision
+        print(f"imported {count} documents as revision {revision}", file=sys.stderr)
+    elif matrix:
+        text = f"--matrix not imported: the stored matrix is at revision {prepared.revision}"
+        print(text, file=sys.stderr)
+    if prepared.admin is not None:
+        text = f"admin token, shown only this once: {prepared.admin.secret}"
+        print(text, file=sys.stderr, flush=True)
+
+
+def _share_figures(workers: int) -> str | None:
+    """A folder through which worker processes add up their counters; before the first import."""
+    if workers == 1 or os.environ.get(_FIGURES):
+        return None
+    os.environ[_FIGURES] = tempfile.mkdtemp(prefix="compatgate-metrics-")
+    return os.environ[_FIGURES]
+
+
+def _scopes(text: str | None) -> frozenset[str] | None:
+    from compatgate.gate.auth import parse_scopes
+
+    if text is None:
+        return None
+    try:
+        return frozenset() if text in _NOBODY else parse_scopes(text)
+    except BadInput as error:
+        error.field = "--anonymous"
+        raise
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
+        raise ArgumentTypeError(f"'{text}' is not a number from 1 to {_MOST}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise ArgumentTypeError(f"'{text}' is not a port, 0 to 65535")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    number, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
+    if not number.isdecimal() or unit not in _UNITS or int(number) < 1:
+        raise ArgumentTypeError(f"'{text}' is not a size in bytes, like 1048576, 512k or 8m")
+    return int(number) * _UNITS[unit]

@@ -1,0 +1,112 @@
+"""``compatgate target``: the places to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.cli.database import (
+    add_authorship,
+    add_database,
+    add_format,
+    add_limit,
+    collect,
+    opened,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.gate.service import Gate
+    from compatgate.store.rows import Stored
+
+HELP = "list, show and change targets"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    shown = actions.add_parser("list", help="list targets")
+    shown.add_argument("--label", metavar="KEY=VALUE")
+    shown.add_argument("--gpu", help="that some pool has, as its target spells it")
+    shown.add_argument("--driver", help="that some pool has")
+    shown.add_argument("--search", metavar="TEXT", help="part of the name")
+    add_limit(shown)
+    show = actions.add_parser("show", help="print a target as a document")
+    show.add_argument("name")
+    delete = actions.add_parser("delete", help="delete a target that nothing names any more")
+    delete.add_argument("name")
+    add_authorship(delete)
+    for action in (shown, show, delete):
+        add_database(action)
+        add_format(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        NotFound: there is no such target.
+        Conflict: entries or waivers name the target that is to be deleted.
+    """
+    action = {"list": _list, "show": _show, "delete": _delete}[args.action]
+    with opened(args) as gate:
+        return action(args, gate)
+
+
+def _list(args: argparse.Namespace, gate: Gate) -> int:
+    found = collect(
+        gate.matrix.list_targets,
+        args.limit,
+        label=args.label,
+        gpu=args.gpu,
+        driver=args.driver,
+        search=args.search,
+    )
+    if args.format == "json":
+        print_json([target.to_json() for target in found])
+        return 0
+    rows = [row for target in found for row in _rows(target)]
+    head = ("target", "mode", "pool", "gpu", "driver", "nodes", "revision")
+    print_table(head, rows, empty="no targets")
+    return 0
+
+
+def _rows(target: Stored) -> list[tuple[object, ...]]:
+    spec = target.document["spec"]
+    return [
+        (
+            target.name,
+            spec["policy"]["mode"],
+            pool["name"],
+            pool["gpu"],
+            pool["driver"],
+            pool["count"],
+            target.revision,
+        )
+        for pool in spec["pools"]
+    ]
+
+
+def _show(args: argparse.Namespace, gate: Gate) -> int:
+    from compatgate.documents.write import to_yaml
+
+    target = gate.matrix.get("Target", args.name)
+    if args.format == "json":
+        print_json(target.to_json())
+    else:
+        print(to_yaml([target.document]), end="")
+    return 0
+
+
+def _delete(args: argparse.Namespace, gate: Gate) -> int:
+    from compatgate.gate.matrix import By
+
+    by = By(args.author, args.reason or f"target delete {args.name}")
+    revision = gate.matrix.delete("Target", args.name, by)
+    if args.format == "json":
+        print_json({"name": args.name, "deleted": True, "revision": revision})
+    else:
+        print(f"{args.name} is deleted (revision {revision})")
+    return 0

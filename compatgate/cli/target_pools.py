@@ -1,0 +1,65 @@
+"""The pools of a target, from whoever knows it: a server, a bundle or the database."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import Unavailable
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.target import Target
+
+
+def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The pools of ``args.target`` as bodies of requests.
+
+    Raises:
+        NotFound: there is no such target.
+        Unavailable: the server or the database does not answer.
+    """
+    server = args.server
+    if not server and not args.bundle and not args.database:
+        server = os.environ.get("COMPATGATE_SERVER")
+    if server:
+        return _from_server(server, args)
+    if args.bundle:
+        from compatgate.gate.bundle import load_bundle
+
+        return _bodies(load_bundle(args.bundle).snapshot().target(args.target))
+    from compatgate.gate.service import Gate
+
+    gate = Gate.open(args.database, overlays=args.facts)
+    try:
+        return _bodies(gate.snapshot().target(args.target))
+    finally:
+        gate.close()
+
+
+def _from_server(url: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    from urllib.parse import quote
+
+    from compatgate.cli.remote import Server
+
+    token = args.token or os.environ.get("COMPATGATE_TOKEN")
+    document = Server(url, token).get(f"targets/{quote(args.target, safe='')}")
+    pools = (document.get("spec") or {}).get("pools")
+    if not isinstance(pools, list):
+        raise Unavailable("the gate answered with something else than a target", field=url)
+    keys = ("name", "driver", "gpu", "os", "cpu")
+    return [{key: pool[key] for key in keys if pool.get(key)} for pool in pools]
+
+
+def _bodies(target: Target) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": pool.name,
+            "gpu": pool.gpu.sku if pool.gpu else None,
+            "driver": pool.driver.text if pool.driver else None,
+            "os": pool.os,
+            "cpu": pool.cpu,
+        }
+        for pool in target.pools
+    ]

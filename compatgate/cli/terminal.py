@@ -1,0 +1,60 @@
+"""Colour, width and wrapping of text for people; no library, it must load in no time."""
+
+from __future__ import annotations
+
+import os
+from typing import TextIO
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_DEFAULT_WIDTH = 100
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to colour what goes to a stream.
+
+    ``NO_COLOR`` (not empty) forbids, ``FORCE_COLOR`` (not empty, not 0) demands; otherwise a
+    terminal gets colour. Source: no-color.org, force-color.org.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width_of(stream: TextIO) -> int:
+    """Columns of the terminal behind a stream; ``COLUMNS`` wins, 100 where there is none."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(int(columns), 40)
+    try:
+        return max(os.get_terminal_size(stream.fileno()).columns, 40)
+    except (OSError, ValueError):
+        return _DEFAULT_WIDTH
+
+
+def paint(text: str, *styles: str, colour: bool) -> str:
+    """The text in the styles (``bold``, ``red``, ...), or as it is without colour."""
+    if not colour or not text:
+        return text
+    return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def printable(text: str) -> str:
+    """The text without characters that a terminal would obey; line breaks stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` characters, broken at blanks; a longer word stays whole."""
+    lines: list[str] = []
+    line = ""
+    for word in printable(" ".join(text.split())).split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line] if line else lines or [""]

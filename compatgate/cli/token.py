@@ -1,0 +1,104 @@
+"""``compatgate token``: make, list and end access tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.cli.database import (
+    add_database,
+    add_format,
+    add_limit,
+    collect,
+    opened,
+    print_json,
+    print_table,
+    seconds,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.gate.service import Gate
+
+HELP = "create, list and revoke access tokens"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="make a token; its secret is printed once")
+    create.add_argument("--name", required=True, help="who or what it is for; logs show it")
+    create.add_argument(
+        "--scope",
+        required=True,
+        metavar="SCOPES",
+        help="separated by commas: read, gate, operate, bless, admin",
+    )
+    create.add_argument("--expires", metavar="DURATION", help="such as 90d or 12h (never)")
+    shown = actions.add_parser("list", help="list tokens")
+    shown.add_argument("--all", action="store_true", help="also those revoked or expired")
+    add_limit(shown)
+    revoke = actions.add_parser("revoke", help="end a token at once")
+    revoke.add_argument("token", metavar="NAME|ID")
+    for action in (create, shown, revoke):
+        add_database(action)
+        add_format(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        BadInput: a malformed name, scope or duration.
+        Conflict: the name is taken.
+        NotFound: there is no such token.
+    """
+    action = {"create": _create, "list": _list, "revoke": _revoke}[args.action]
+    with opened(args) as gate:
+        return action(args, gate)
+
+
+def _create(args: argparse.Namespace, gate: Gate) -> int:
+    from compatgate.documents.durations import parse_duration
+    from compatgate.gate.auth import parse_scopes
+    from compatgate.store.clock import now
+
+    scopes = parse_scopes(args.scope)
+    expires = now() + parse_duration(args.expires, field="--expires") if args.expires else None
+    made = gate.tokens.create(args.name, scopes, by="command line", expires_at=expires)
+    if args.format == "json":
+        print_json({"secret": made.secret, **made.token.to_json()})
+    else:
+        print(made.secret)
+    return 0
+
+
+def _list(args: argparse.Namespace, gate: Gate) -> int:
+    found = collect(gate.tokens.list, args.limit, active=None if args.all else True)
+    if args.format == "json":
+        print_json([token.to_json() for token in found])
+        return 0
+    rows = [
+        (
+            token.name,
+            token.id,
+            ",".join(token.scopes),
+            seconds(token.created_at),
+            seconds(token.expires_at) or "never",
+            seconds(token.last_used_at) or "never",
+            "active" if token.is_active else "revoked" if token.revoked_at else "expired",
+        )
+        for token in found
+    ]
+    head = ("name", "id", "scopes", "created", "expires", "last used", "state")
+    print_table(head, rows, empty="no tokens")
+    return 0
+
+
+def _revoke(args: argparse.Namespace, gate: Gate) -> int:
+    token = gate.tokens.revoke(args.token, by="command line")
+    if args.format == "json":
+        print_json(token.to_json())
+    else:
+        print(f"{token.name} ({token.id}) is revoked since {seconds(token.revoked_at)}")
+    return 0

@@ -1,0 +1,139 @@
+"""CUDA libraries that this machine would load: their versions, from file names and version files.
+
+Order of the witnesses is the dynamic linker's: ``LD_LIBRARY_PATH``, then its cache; the toolkit's
+own version file comes last, since a program need not load that toolkit's libraries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from compatgate.discovery.observed import Observation
+
+_COMPONENTS = {
+    "libcudart": "cuda",
+    "libcudnn": "cudnn",
+    "libnccl": "nccl",
+    "libcublas": "cublas",
+    "libnvinfer": "tensorrt",
+}
+_FILE = re.compile(r"(?P<stem>libcudart|libcudnn|libnccl|libcublas|libnvinfer)\.so\.(?P<v>[\d.]+)")
+_COMPAT = re.compile(r"cuda-?(?P<cuda>\d{1,2}\.\d{1,2})[^/]*/compat/(?:.*/)?libcuda\.so\.\d")
+_CACHED = re.compile(r"^\s*(?P<soname>lib\S+)\s+\(.*\)\s+=>\s+(?P<path>\S+)", re.MULTILINE)
+_TEXT = re.compile(r"CUDA Version\s+(\d{1,2}\.\d{1,2}(?:\.\d+)?)")
+_TIMEOUT_S = 10
+
+
+def library_observation(path: str) -> Observation | None:
+    """What the real file name of a library says; None when it names no version.
+
+    ``libcudart.so.12.4.127`` is CUDA 12.4; a file that is called ``libcudart.so.12`` or
+    ``libcudart.so.11.0`` (the soname of all of CUDA 11) tells only the major.
+    """
+    if match := _COMPAT.search(path):
+        return Observation("cuda-compat", match["cuda"], path, "metadata")
+    match = _FILE.fullmatch(os.path.basename(path))
+    if match is None or match["v"].count(".") < 2:
+        return None
+    return Observation(_COMPONENTS[match["stem"]], match["v"], path, "metadata")
+
+
+def parse_ldconfig(text: str) -> list[str]:
+    """Paths of the CUDA libraries in the output of ``ldconfig -p``."""
+    return [
+        match["path"]
+        for match in _CACHED.finditer(text)
+        if match["soname"].partition(".so")[0] in _COMPONENTS
+    ]
+
+
+def parse_version_file(text: str, path: str) -> Observation | None:
+    """Read a toolkit's ``version.json``, or the ``version.txt`` of CUDA 10 and before."""
+    version: object = None
+    if path.endswith(".json"):
+        try:
+            document = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return None
+        toolkit = document.get("cuda") if isinstance(document, dict) else None
+        version = toolkit.get("version") if isinstance(toolkit, dict) else None
+    elif match := _TEXT.search(text):
+        version = match[1]
+    if not isinstance(version, str):
+        return None
+    return Observation("cuda", version, path, "metadata")
+
+
+def find_libraries(
+    environment: Mapping[str, str] | None = None, *, prefix: str = "/usr/local"
+) -> list[Observation]:
+    """Every CUDA library and toolkit that is found, in the order in which they would be loaded.
+
+    Args:
+        environment: for ``LD_LIBRARY_PATH``; None: this process's.
+        prefix: where toolkits are installed.
+    """
+    environment = os.environ if environment is None else environment
+    searched = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    paths = [path for folder in searched for path in _libraries_in(folder)]
+    paths += parse_ldconfig(_ldconfig())
+    found = [library_observation(os.path.realpath(path)) for path in paths]
+    found += [_toolkit(folder) for folder in _toolkits(prefix)]
+    found += [
+        library_observation(os.path.realpath(path))
+        for folder in _toolkits(prefix)
+        for path in _compat_in(os.path.join(folder, "compat"))
+    ]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _libraries_in(folder: str) -> Iterator[str]:
+    for name in _names_in(folder):
+        if name.partition(".so")[0] in _COMPONENTS and ".so." in name:
+            yield os.path.join(folder, name)
+
+
+def _compat_in(folder: str) -> Iterator[str]:
+    return (os.path.join(folder, n) for n in _names_in(folder) if n.startswith("libcuda.so.1"))
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder)) if folder else []
+    except OSError:
+        return []
+
+
+def _toolkits(prefix: str) -> Iterable[str]:
+    """Toolkit folders; the one that ``cuda`` points to comes first, each once."""
+    names = [name for name in _names_in(prefix) if re.fullmatch(r"cuda(-\d+(\.\d+)?)?", name)]
+    return dict.fromkeys(os.path.realpath(os.path.join(prefix, name)) for name in names)
+
+
+def _toolkit(folder: str) -> Observation | None:
+    for name in ("version.json", "version.txt"):
+        path = os.path.join(folder, name)
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return parse_version_file(file.read(65536), path)
+        except OSError:
+            continue
+    return None
+
+
+def _ldconfig() -> str:
+    for command in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
+        if os.path.exists(command):
+            try:
+                result = subprocess.run(  # noqa: S603 - a fixed path and argument
+                    [command, "-p"], capture_output=True, timeout=_TIMEOUT_S, check=False
+                )
+            except (OSError, subprocess.TimeoutExpired):
+                return ""
+            return result.stdout.decode("utf-8", "replace")
+    return ""

@@ -1,0 +1,116 @@
+"""What one output of ``nvidia-smi`` says, whatever its form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+_ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "[not supported]", "none", "unknown"})
+
+
+class Slice(Struct, frozen=True):
+    """A MIG device.
+
+    Attributes:
+        profile: ``1g.10gb`` where the output names it (only ``-L`` does).
+        memory_mib: its memory, in MiB.
+        engines: its copy engines; on Ampere and Hopper as many as its compute slices.
+    """
+
+    profile: str | None = None
+    memory_mib: int | None = None
+    engines: int | None = None
+
+
+class Device(Struct, frozen=True):
+    """A GPU as reported.
+
+    Attributes:
+        name: product name as printed; the table cuts it off (``NVIDIA A100 80G...``).
+        bus: PCI address or index, to join outputs of the same host.
+        memory_mib: total memory, in MiB.
+        capability: compute capability where asked for (``compute_cap``).
+        mig: MIG mode is on now.
+    """
+
+    name: str
+    bus: str = ""
+    memory_mib: int | None = None
+    capability: str | None = None
+    mig: bool = False
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the table had no room for the whole name."""
+        return self.name.endswith("...")
+
+
+class Report(Struct, frozen=True):
+    """One output of ``nvidia-smi``.
+
+    Attributes:
+        form: ``table``, ``-q``, ``-q -x``, ``csv`` or ``-L``; joined with ``+``.
+        driver: kernel driver.
+        cuda: CUDA version that the loaded user-mode driver reports.
+        tool: version of nvidia-smi itself; under WSL it differs from the driver.
+        os: ``linux``, ``windows`` or ``wsl``.
+        attached: GPUs that the host has, where the output counts them.
+    """
+
+    form: str
+    driver: str | None = None
+    cuda: str | None = None
+    tool: str | None = None
+    os: str = "linux"
+    attached: int | None = None
+    devices: tuple[Device, ...] = ()
+
+    @staticmethod
+    def joined(reports: Sequence[Report]) -> Report:
+        """Several outputs of one host as one; earlier ones are the better witnesses."""
+        best = next(report for report in reports if report.devices)
+        others = [report for report in reports if report is not best]
+        devices = best.devices
+        for other in others:
+            if len(other.devices) == len(devices):
+                devices = tuple(map(_completed, devices, other.devices))
+        return replace(
+            best,
+            form=" + ".join(report.form for report in reports),
+            driver=_first(report.driver for report in reports),
+            cuda=_first(report.cuda for report in reports),
+            tool=_first(report.tool for report in reports),
+            os=_first(r.os for r in reports if r.os != "linux") or "linux",
+            devices=devices,
+        )
+
+
+def _completed(device: Device, other: Device) -> Device:
+    """A device with what another output of the same host says in addition."""
+    return replace(
+        device,
+        name=other.name if device.cut_off and not other.cut_off else device.name,
+        memory_mib=device.memory_mib or other.memory_mib,
+        capability=device.capability or other.capability,
+        mig=device.mig or other.mig,
+        slices=device.slices or other.slices,
+    )
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value), None)
+
+
+def stated(text: str | None) -> str | None:
+    """A value as printed, None where nvidia-smi prints that it has none."""
+    clean = (text or "").strip()
+    return None if clean.lower() in _ABSENT else clean
+
+
+def mib(text: str | None) -> int | None:
+    """``40960MiB`` or ``40960 MiB`` in MiB."""
+    digits = (text or "").strip().removesuffix("MiB").strip()
+    return int(digits) if digits.isdecimal() else None

@@ -1,0 +1,187 @@
+"""The probe document: everything that is known of a host and its stack, in one file.
+
+``compatgate probe -o node.json`` writes it on the host, ``compatgate check --probe node.json``
+reads it anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.facts import Facts
+from compatgate.discovery.driver import KernelDriver, read_kernel_driver
+from compatgate.discovery.libraries import find_libraries
+from compatgate.discovery.nvidia_smi import Report, parse_nvidia_smi
+from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
+from compatgate.discovery.nvml import read_nvml
+from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation, ObservedPool
+from compatgate.discovery.python_env import ask_python
+from compatgate.discovery.settle import settle
+from compatgate.errors import BadInput
+
+SCHEMA = "probe/v1"
+_TIMEOUT_S = 60
+_PATHS = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi")
+
+
+class Probe(Struct, frozen=True):
+    """What was found on a host.
+
+    Attributes:
+        pools: one per kind of GPU; empty without GPU.
+        stack: components in the form of a request's stack.
+        host: ``os``, ``cpu``, ``driver``, ``kernel_modules``, ``gpus`` and ``notes``.
+    """
+
+    pools: tuple[ObservedPool, ...] = ()
+    stack: dict[str, Any] = {}
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    host: dict[str, Any] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The document; `read_probe` reads it back."""
+        return {
+            "compatgate": SCHEMA,
+            "pools": [pool.to_body() for pool in self.pools],
+            "stack": self.stack,
+            "observations": [observation.to_json() for observation in self.observations],
+            "conflicts": [conflict.to_json() for conflict in self.conflicts],
+            "host": self.host,
+        }
+
+
+def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
+    """Look at this machine.
+
+    Args:
+        facts: to complete product names and to compare versions.
+        python: an interpreter whose frameworks are asked as well.
+
+    Raises:
+        BadInput: the interpreter cannot be asked.
+    """
+    notes: list[str] = []
+    report = read_nvml() or _run_nvidia_smi(notes)
+    kernel = read_kernel_driver()
+    environment = ask_python(python) if python else None
+    observations = [
+        *_driver_observations(report, kernel),
+        *(environment.observations if environment else ()),
+        *find_libraries(),
+    ]
+    stack, conflicts = settle(observations, environment.arch if environment else None)
+    pools: tuple[ObservedPool, ...] = ()
+    if report:
+        report = replace(report, os=_system(report), driver=_driver(report, kernel))
+        found = observed_pools(report, facts.gpus)
+        pools = tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
+        notes += found.notes
+        conflicts += disagreements(report, facts)
+    notes += environment.notes if environment else ()
+    return Probe(pools, stack, tuple(observations), conflicts, _host(pools, kernel, report, notes))
+
+
+def _run_nvidia_smi(notes: list[str]) -> Report | None:
+    """The XML report, and the list, which names MIG profiles."""
+    outputs = []
+    for arguments in (["-q", "-x"], ["-L"]):
+        for command in _PATHS:
+            try:
+                result = subprocess.run(  # noqa: S603 - fixed names and arguments
+                    [command, *arguments], capture_output=True, timeout=_TIMEOUT_S, check=False
+                )
+            except FileNotFoundError:
+                continue
+            except (OSError, subprocess.TimeoutExpired) as error:
+                notes.append(f"{command} did not answer: {error}")
+                return None
+            outputs.append((result.stdout + result.stderr).decode("utf-8", "replace"))
+            break
+    if not outputs:
+        notes.append("nvidia-smi is not installed")
+        return None
+    try:
+        return parse_nvidia_smi("\n".join(outputs))
+    except BadInput as error:
+        notes.append(error.problem)
+        return None
+
+
+def _driver_observations(report: Report | None, kernel: KernelDriver | None) -> list[Observation]:
+    found = []
+    if kernel:
+        found.append(Observation("driver", kernel.version, kernel.origin))
+    if report and report.driver:
+        found.append(Observation("driver", report.driver, f"nvidia-smi ({report.form})"))
+    if report and report.cuda:
+        found.append(Observation(DRIVER_CUDA, report.cuda, f"nvidia-smi ({report.form})"))
+    return found
+
+
+def _driver(report: Report, kernel: KernelDriver | None) -> str | None:
+    return kernel.version if kernel else report.driver
+
+
+def _system(report: Report) -> str:
+    try:
+        with open("/proc/version", encoding="utf-8", errors="replace") as file:
+            return "wsl" if "microsoft" in file.read().lower() else report.os
+    except OSError:
+        return "windows" if os.name == "nt" else report.os
+
+
+def _cpu() -> str:
+    machine = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+
+
+def _host(
+    pools: tuple[ObservedPool, ...],
+    kernel: KernelDriver | None,
+    report: Report | None,
+    notes: list[str],
+) -> dict[str, Any]:
+    modules = None if kernel is None or kernel.open is None else kernel.open
+    return {
+        "os": report.os if report else platform.system().lower(),
+        "cpu": _cpu(),
+        "driver": kernel.version if kernel else (report.driver if report else None),
+        "kernel_modules": {None: None, True: "open", False: "proprietary"}[modules],
+        "gpus": [{"product": pool.gpu, "devices": pool.devices} for pool in pools],
+        "notes": list(dict.fromkeys(notes)),
+    }
+
+
+def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
+    """Read a probe document.
+
+    Returns:
+        The document; ``pools`` (bodies of pools) and ``stack`` are there and of their type.
+
+    Raises:
+        BadInput: it is empty, not JSON, or not a probe.
+    """
+    if not text.strip():
+        raise BadInput("is empty", field=origin, hint="write it with compatgate probe -o FILE")
+    try:
+        document = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"is not JSON: {error}", field=origin) from None
+    hint = "write it with compatgate probe --format json"
+    if not isinstance(document, Mapping) or document.get("compatgate") != SCHEMA:
+        raise BadInput(f"is not a probe document ({SCHEMA})", field=origin, hint=hint)
+    pools, stack = document.get("pools"), document.get("stack")
+    if not isinstance(pools, list) or not all(isinstance(pool, dict) for pool in pools):
+        raise BadInput("must be a list of pools", field=f"{origin}.pools", hint=hint)
+    if not isinstance(stack, dict):
+        raise BadInput("must be an object", field=f"{origin}.stack", hint=hint)
+    return dict(document)

@@ -1,0 +1,165 @@
+"""The frameworks of another Python environment, asked in that environment itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from threading import Timer
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.components import resolve_component
+from compatgate.discovery import python_script
+from compatgate.discovery.observed import Observation
+from compatgate.errors import BadInput
+
+TIMEOUT_S = 120.0
+LARGEST_ANSWER = 4 * 1024 * 1024
+"""Bytes of the largest answer that is read; a thousand packages are 50 kB."""
+
+_SKIPPED = frozenset(
+    {"onnxruntime", "jaxlib", "ort", "tf", "pytorch", "python3", "cudart", "tensorflow-gpu"}
+)
+"""Packages that are another thing than the component of that name, or only its second half."""
+
+
+class Environment(Struct, frozen=True):
+    """What an interpreter answered.
+
+    Attributes:
+        observations: loaded versions first, then what package metadata says.
+        arch: GPU code of its PyTorch; None without one.
+        notes: what could not be asked, and why.
+    """
+
+    observations: tuple[Observation, ...]
+    arch: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def ask_python(python: str, *, timeout_s: float = TIMEOUT_S) -> Environment:
+    """Run an interpreter and ask for its frameworks.
+
+    Args:
+        python: path of the interpreter, of its environment's folder, or a name on ``PATH``.
+        timeout_s: seconds that it may take; importing torch takes several.
+
+    Raises:
+        BadInput: it cannot be run, fails, takes too long or answers with something else.
+    """
+    answer = _run(_interpreter(python), timeout_s)
+    try:
+        document = msgspec.json.decode(
+            answer[answer.rfind(python_script.MARK) :].partition(b"\n")[2]
+        )
+    except msgspec.DecodeError:
+        document = None
+    if python_script.MARK not in answer or not isinstance(document, dict):
+        raise _bad(python, "did not answer as a Python interpreter would")
+    return read_answer(document, python)
+
+
+def read_answer(document: dict[str, Any], python: str) -> Environment:
+    """Observations from the answer of `python_script`."""
+    origin = f"{python}: torch"
+    torch: dict[str, Any] = document.get("torch") or {}
+    measured = [
+        Observation(component, str(torch[key]), f"{origin}.{attribute}")
+        for component, key, attribute in (
+            ("torch", "version", "__version__"),
+            ("cuda", "cuda", "version.cuda"),
+            ("cudnn", "cudnn", "backends.cudnn.version()"),
+            ("nccl", "nccl", "cuda.nccl.version()"),
+        )
+        if torch.get(key)
+    ]
+    measured.append(Observation("python", str(document.get("python")), python))
+    packages: dict[str, str] = document.get("packages") or {}
+    stated = [_package(name, version, packages, python) for name, version in packages.items()]
+    arch = torch.get("arch")
+    return Environment(
+        (*measured, *filter(None, stated)),
+        arch=tuple(arch) if arch else None,
+        notes=tuple(f"{python}: {note}" for note in document.get("notes") or ()),
+    )
+
+
+def _package(name: str, version: str, packages: dict[str, str], python: str) -> Observation | None:
+    """A component from a package's metadata; the CUDA of its build becomes a version label."""
+    if name in _SKIPPED:
+        return None
+    try:
+        resolved = resolve_component(name)
+    except BadInput:
+        return None
+    if resolved.component.kind in ("driver", "runtime"):
+        return None
+    if resolved.cuda and "+" not in version and resolved.component.name in ("cudnn", "nccl"):
+        version = f"{version}+cu{''.join(map(str, resolved.cuda))}"
+    if name == "jax":
+        majors = [p[8:10] for p in packages if p.startswith("jax-cuda") and p[8:10].isdecimal()]
+        version = f"{version}+cuda{majors[0]}" if majors and "+" not in version else version
+    return Observation(resolved.component.name, version, f"{python}: package {name}", "metadata")
+
+
+def _interpreter(python: str) -> str:
+    for path in (os.path.join(python, "bin", "python"), python):
+        if os.path.isfile(path):
+            return os.path.abspath(path)
+    found = shutil.which(python)
+    if not found:
+        raise _bad(
+            python, "there is no such interpreter", "name its path, like /opt/env/bin/python"
+        )
+    return found
+
+
+def _run(interpreter: str, timeout_s: float) -> bytes:
+    """The program's output, cut at a limit; its whole process group ends at the time limit."""
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the user named the interpreter
+                [interpreter, "-c", python_script.source()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=os.sep,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _bad(interpreter, f"cannot be run: {error.strerror}") from None
+        timer = Timer(timeout_s, _end, [process])
+        timer.start()
+        try:
+            assert process.stdout is not None  # noqa: S101 - piped above
+            answer = process.stdout.read(LARGEST_ANSWER)
+            process.stdout.close()
+            status = process.wait()
+        finally:
+            late = not timer.is_alive()
+            timer.cancel()
+            _end(process)
+        if late:
+            raise _bad(interpreter, f"did not answer within {timeout_s:g} seconds")
+        if status:
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2000))
+            last = errors.read().decode("utf-8", "replace").strip().splitlines()
+            raise _bad(interpreter, f"failed: {last[-1] if last else f'exit status {status}'}")
+    return answer
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process and everything it started; it leads a group of its own."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _bad(python: str, problem: str, hint: str = "") -> BadInput:
+    return BadInput(f"'{python}' {problem}", field="python", value=python, hint=hint)

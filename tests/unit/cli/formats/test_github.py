@@ -1,0 +1,42 @@
+"""GitHub workflow commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compatgate.cli.formats import render
+
+Json = dict[str, Any]
+
+
+def test_failures_are_errors_and_warnings_warnings(denied: Json) -> None:
+    lines = render("github", denied).splitlines()
+    assert lines[0].startswith("::error title=CG101 driver-too-old::message of CG101%0A")
+    assert lines[1].startswith("::warning title=CG104 driver-branch-eol::")
+    assert lines[2].startswith("DENIED: ")
+    assert "fix: raise the driver (--set driver=525.60.13)" in lines[0]
+
+
+def test_what_was_not_checked_is_no_annotation(denied: Json) -> None:
+    assert "CG301" not in render("github", denied)
+
+
+def test_no_decision_is_an_error(unknown: Json) -> None:
+    assert render("github", unknown).startswith("::error title=CG901")
+
+
+def test_a_failure_that_the_mode_lets_pass_is_a_warning(denied: Json) -> None:
+    shown = {**denied, "allowed": True, "mode": "warn"}
+    assert render("github", shown).startswith("::warning title=CG101")
+
+
+def test_a_waived_finding_is_a_notice_that_names_its_pools(on_target: Json) -> None:
+    line = render("github", on_target).splitlines()[0]
+    assert line.startswith("::notice title=CG803")
+    assert "pools: a, b" in line
+
+
+def test_no_text_can_make_a_command_of_its_own(hostile: Json) -> None:
+    lines = render("github", hostile).splitlines()
+    assert sum(line.startswith("::") for line in lines) == 1
+    assert lines[0].startswith("::error title=CG101 a%3Ab%2Cc::::error::x%250A%0A")

@@ -1,0 +1,166 @@
+"""From options to the bodies of a question."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatgate.catalog import load_facts
+from compatgate.cli.check.question import Question, read_changes, read_question, read_stack
+from compatgate.core.facts import Facts
+from compatgate.errors import BadInput
+
+SMI = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
+
+
+def ask(**options: Any) -> Question:
+    """A question as the command line would ask it."""
+    base: dict[str, Any] = {
+        "target": None,
+        "pool": [],
+        "nvidia_smi": None,
+        "probe": None,
+        "stack": ["cuda=12.4"],
+        "set": [],
+    }
+    return read_question(Namespace(**{**base, **options}), facts)
+
+
+def facts() -> Facts:
+    return load_facts([])
+
+
+def probe(folder: Path, pools: str = "", stack: str = '"torch": "2.4.1", "cuda": "12.1"') -> str:
+    path = folder / "node.json"
+    path.write_text(f'{{"compatgate": "probe/v1", "pools": [{pools}], "stack": {{{stack}}}}}')
+    return str(path)
+
+
+A100 = '{"name": "a", "gpu": "A100-SXM4-80GB", "driver": "535.104.05", "os": "linux"}'
+L4 = '{"name": "l", "gpu": "L4", "driver": "535.104.05", "os": "linux"}'
+
+
+def test_a_pool_and_a_stack_are_one_body() -> None:
+    question = ask(pool=["driver=535.104.05,gpu=L4"], set=["driver=550.54.15"])
+    assert question.bodies == (
+        {
+            "pool": {"driver": "535.104.05", "gpu": "L4"},
+            "stack": {"cuda": "12.4"},
+            "set": {"driver": "550.54.15"},
+        },
+    )
+
+
+def test_a_target_is_named() -> None:
+    assert ask(target="prod").bodies == ({"target": "prod", "stack": {"cuda": "12.4"}},)
+
+
+def test_several_pools_get_names_that_tell_them_apart() -> None:
+    question = ask(pool=["gpu=L4", "gpu=L4", "gpu=H100,name=big"])
+    assert [body["pool"]["name"] for body in question.bodies] == ["l4", "l4-2", "big"]
+
+
+def test_stacks_are_merged() -> None:
+    assert read_stack(["cuda=12.4,cudnn=9.1.0", "arch=sm_80"]) == {
+        "cuda": "12.4",
+        "cudnn": "9.1.0",
+        "arch": "sm_80",
+    }
+
+
+def test_a_component_in_two_stacks_is_refused_under_any_alias() -> None:
+    with pytest.raises(BadInput, match="torch is stated twice"):
+        read_stack(["pytorch=2.4.1", "torch=2.5.0"])
+
+
+def test_an_empty_value_of_set_removes() -> None:
+    assert read_changes(["cudnn=9.1.0,cuda-compat=", "arch=sm_80+sm_90"]) == {
+        "cudnn": "9.1.0",
+        "cuda-compat": None,
+        "arch": "sm_80+sm_90",
+    }
+
+
+@pytest.mark.parametrize("text", ["driver=", "gpu="])
+def test_a_property_of_the_pool_cannot_be_removed(text: str) -> None:
+    with pytest.raises(BadInput, match="cannot be removed"):
+        read_changes([text])
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "say where it is to run"),
+        ({"pool": ["gpu=L4"], "stack": []}, "say what is to run"),
+        ({"pool": ["gpu=L4"], "target": "prod"}, "exclude each other"),
+        ({"pool": [""]}, "is empty"),
+        ({"pool": ["L4"]}, "is not name=version"),
+        ({"pool": ["gpu=L4"], "stack": ["cuda"]}, "is not name=version"),
+        ({"pool": ["gpu=L4"], "set": ["cuda=1,cuda=2"]}, "stated twice"),
+    ],
+)
+def test_a_question_that_lacks_or_repeats_something_is_refused(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(BadInput, match=problem):
+        ask(**options)
+
+
+def test_a_probe_gives_pool_and_stack(tmp_path: Path) -> None:
+    body = ask(probe=probe(tmp_path, A100), stack=[]).bodies[0]
+    assert body["pool"]["gpu"] == "A100-SXM4-80GB"
+    assert body["stack"] == {"torch": "2.4.1", "cuda": "12.1"}
+
+
+def test_what_is_stated_overrides_the_probe_under_any_alias(tmp_path: Path) -> None:
+    question = ask(probe=probe(tmp_path, A100), stack=["pytorch=2.5.0"], pool=["driver=550.54.15"])
+    assert question.bodies[0]["stack"] == {"cuda": "12.1", "pytorch": "2.5.0"}
+    assert question.bodies[0]["pool"]["driver"] == "550.54.15"
+    assert question.bodies[0]["pool"]["gpu"] == "A100-SXM4-80GB"
+
+
+def test_every_kind_of_gpu_of_a_host_is_asked_about(tmp_path: Path) -> None:
+    question = ask(probe=probe(tmp_path, f"{A100}, {L4}"))
+    assert [body["pool"]["name"] for body in question.bodies] == ["a", "l"]
+
+
+def test_a_stated_gpu_chooses_among_those_of_the_host(tmp_path: Path) -> None:
+    question = ask(probe=probe(tmp_path, f"{A100}, {L4}"), pool=["gpu=NVIDIA L4"])
+    assert [body["pool"]["name"] for body in question.bodies] == ["l"]
+
+
+def test_a_probe_without_gpu_asks_for_the_pool(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="found no GPU"):
+        ask(probe=probe(tmp_path))
+    body = ask(probe=probe(tmp_path), pool=["driver=535.104.05,gpu=L4"]).bodies[0]
+    assert body["pool"] == {"driver": "535.104.05", "gpu": "L4"}
+
+
+def test_with_a_target_a_probe_gives_the_stack_alone(tmp_path: Path) -> None:
+    body = ask(probe=probe(tmp_path, A100), target="prod", stack=[]).bodies[0]
+    assert body == {"target": "prod", "stack": {"torch": "2.4.1", "cuda": "12.1"}}
+
+
+def test_with_a_target_nvidia_smi_shows_one_of_its_nodes() -> None:
+    body = ask(nvidia_smi=str(SMI / "csv-with-header.csv"), target="prod").bodies[0]
+    assert body["set"] == {"gpu": "NVIDIA L40S", "driver": "580.173.02", "os": "linux"}
+
+
+def test_what_nvidia_smi_does_not_show_is_noted() -> None:
+    question = ask(nvidia_smi=str(SMI / "table-r535-forward-compat.txt"))
+    assert "the driver version decides" in question.notes[0]
+
+
+def test_a_file_of_another_encoding_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "smi.txt"
+    path.write_text((SMI / "table-r551-windows.txt").read_text(), encoding="utf-16")
+    assert ask(nvidia_smi=str(path)).bodies[0]["pool"]["os"] == "windows"
+
+
+@pytest.mark.parametrize("option", ["probe", "nvidia_smi"])
+def test_a_file_that_cannot_be_read_is_named(option: str) -> None:
+    with pytest.raises(BadInput, match="cannot read '/nowhere'"):
+        ask(**{option: "/nowhere"})

@@ -1,0 +1,77 @@
+"""Colour, width and wrapping."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compatgate.cli.terminal import paint, printable, wants_colour, width_of, wrap
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def test_a_terminal_gets_colour_and_a_file_none() -> None:
+    assert wants_colour(Terminal())
+    assert not wants_colour(io.StringIO())
+
+
+def test_no_color_forbids_and_force_color_demands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert wants_colour(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_colour(Terminal())
+
+
+@pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("NO_COLOR", "yes")])
+def test_a_terminal_without_colour_gets_none(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert not wants_colour(Terminal())
+
+
+def test_an_empty_or_zero_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "")
+    monkeypatch.setenv("FORCE_COLOR", "0")
+    assert wants_colour(Terminal())
+    assert not wants_colour(io.StringIO())
+
+
+@pytest.mark.parametrize(("columns", "width"), [("72", 72), ("10", 40), ("", 100), ("x", 100)])
+def test_the_width_is_that_of_columns_or_a_default(
+    monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert width_of(io.StringIO()) == width
+
+
+def test_paint_adds_codes_only_with_colour() -> None:
+    assert paint("x", "bold", "red", colour=True) == "\x1b[1;31mx\x1b[0m"
+    assert paint("x", "bold", "red", colour=False) == "x"
+    assert paint("", "bold", colour=True) == ""
+
+
+@given(st.text(), st.integers(1, 60))
+def test_wrapping_keeps_every_word_in_order(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert " ".join(lines).split() == printable(" ".join(text.split())).split()
+    assert lines
+    assert all(len(line) <= width or " " not in line for line in lines)
+
+
+def test_characters_that_a_terminal_would_obey_are_replaced() -> None:
+    assert printable("\x1b[2Jgone\x07\n") == "\ufffd[2Jgone\ufffd\n"
+    assert printable("plain — text") == "plain — text"

@@ -1,0 +1,96 @@
+"""CUDA libraries of a machine, from file names and version files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatgate.discovery import libraries
+from compatgate.discovery.libraries import (
+    find_libraries,
+    library_observation,
+    parse_ldconfig,
+    parse_version_file,
+)
+
+LDCONFIG = """\
+3 libs found in cache `/etc/ld.so.cache'
+\tlibnccl.so.2 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnccl.so.2
+\tlibcudnn.so.9 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcudnn.so.9
+\tlibcudnn_ops.so.9 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcudnn_ops.so.9
+\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "component", "version"),
+    [
+        ("/usr/lib/libcudnn.so.8.9.7", "cudnn", "8.9.7"),
+        ("/usr/lib/libnccl.so.2.21.5", "nccl", "2.21.5"),
+        ("/opt/libcudart.so.12.4.127", "cuda", "12.4.127"),
+        ("/opt/libcublas.so.12.4.5.8", "cublas", "12.4.5.8"),
+        ("/opt/libnvinfer.so.10.3.0", "tensorrt", "10.3.0"),
+        ("/usr/local/cuda-12.4/compat/libcuda.so.550.54.15", "cuda-compat", "12.4"),
+    ],
+)
+def test_a_real_file_name_tells_the_version(path: str, component: str, version: str) -> None:
+    found = library_observation(path)
+    assert found is not None
+    assert (found.component, found.version, found.origin) == (component, version, path)
+
+
+@pytest.mark.parametrize("name", ["libcudart.so.12", "libcudart.so.11.0", "libc.so.6", "x"])
+def test_a_name_that_tells_only_the_major_tells_nothing(name: str) -> None:
+    assert library_observation(f"/usr/lib/{name}") is None
+
+
+def test_the_linkers_cache_names_the_libraries_that_matter() -> None:
+    assert parse_ldconfig(LDCONFIG) == [
+        "/lib/x86_64-linux-gnu/libnccl.so.2",
+        "/lib/x86_64-linux-gnu/libcudnn.so.9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "version"),
+    [
+        ("version.json", '{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}', "12.4.1"),
+        ("version.txt", "CUDA Version 10.1.243\n", "10.1.243"),
+        ("version.json", "{", None),
+        ("version.json", "[]", None),
+        ("version.json", '{"cuda": 12}', None),
+        ("version.txt", "something", None),
+    ],
+)
+def test_a_toolkits_version_file_is_read(name: str, text: str, version: str | None) -> None:
+    found = parse_version_file(text, f"/usr/local/cuda/{name}")
+    assert (found.version if found else None) == version
+
+
+def test_a_machine_is_searched_in_the_order_of_the_linker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, cached = tmp_path / "first", tmp_path / "cached"
+    toolkit = tmp_path / "local" / "cuda-12.4"
+    for folder in (first, cached, toolkit / "compat"):
+        folder.mkdir(parents=True)
+    (first / "libcudnn.so.9.1.0").touch()
+    (cached / "libcudnn.so.8.9.7").touch()
+    (cached / "libcudnn.so.8").symlink_to("libcudnn.so.8.9.7")
+    (toolkit / "version.json").write_text('{"cuda": {"version": "12.4.1"}}')
+    (toolkit / "compat" / "libcuda.so.550.54.15").touch()
+    (toolkit / "compat" / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
+    (tmp_path / "local" / "cuda").symlink_to(toolkit)
+    line = f"\tlibcudnn.so.8 (libc6,x86-64) => {cached / 'libcudnn.so.8'}\n"
+    monkeypatch.setattr(libraries, "_ldconfig", lambda: line)
+
+    found = find_libraries({"LD_LIBRARY_PATH": str(first)}, prefix=str(tmp_path / "local"))
+
+    assert [(o.component, o.version) for o in found] == [
+        ("cudnn", "9.1.0"),
+        ("cudnn", "8.9.7"),
+        ("cuda", "12.4.1"),
+        ("cuda-compat", "12.4"),
+    ]
+    assert {o.confidence for o in found} == {"metadata"}

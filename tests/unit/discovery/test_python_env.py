@@ -1,0 +1,103 @@
+"""Asking another interpreter for its frameworks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from compatgate.core.stack import parse_stack
+from compatgate.discovery.python_env import ask_python, read_answer
+from compatgate.discovery.settle import settle
+from compatgate.errors import BadInput
+
+ANSWER = {
+    "python": "3.11.7",
+    "packages": {
+        "torch": "2.4.1",
+        "nvidia-cudnn-cu12": "9.1.0.70",
+        "nvidia-nccl-cu12": "2.20.5",
+        "nvidia-cuda-runtime-cu12": "12.1.105",
+        "jax": "0.4.30",
+        "jax-cuda12-plugin": "0.4.30",
+        "onnxruntime": "1.18.0",
+        "numpy": "1.26.4",
+        "driver": "1.0",
+    },
+    "torch": {
+        "version": "2.4.1+cu121",
+        "cuda": "12.1",
+        "cudnn": 90100,
+        "nccl": "2.20.5",
+        "arch": ["sm_80", "sm_90"],
+    },
+    "notes": ["NCCL cannot be asked: no"],
+}
+
+
+def interpreter(folder: Path, body: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!{sys.executable}\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_answer_becomes_a_stack_that_the_gate_reads() -> None:
+    environment = read_answer(ANSWER, "/env")
+    stack, conflicts = settle(environment.observations, environment.arch)
+    assert stack == {
+        "torch": "2.4.1+cu121",
+        "cuda": "12.1",
+        "cudnn": "90100",
+        "nccl": "2.20.5",
+        "python": "3.11.7",
+        "jax": "0.4.30+cuda12",
+        "arch": ["sm_80", "sm_90"],
+    }
+    assert conflicts == ()
+    assert parse_stack(stack).components["torch"].cuda == (12, 1)
+    assert environment.notes == ("/env: NCCL cannot be asked: no",)
+
+
+def test_a_package_for_a_cuda_carries_it_in_its_label() -> None:
+    environment = read_answer({**ANSWER, "torch": None}, "/env")
+    stack, _ = settle(environment.observations)
+    assert stack["cudnn"] == "9.1.0.70+cu12"
+
+
+def test_the_cpu_build_of_onnx_runtime_is_not_taken_for_the_gpu_build() -> None:
+    names = {o.component for o in read_answer(ANSWER, "/env").observations}
+    assert "onnxruntime-gpu" not in names
+
+
+def test_this_interpreter_answers() -> None:
+    environment = ask_python(sys.executable)
+    assert environment.observations[0].component == "python"
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert environment.observations[0].version.removesuffix("t") == version
+
+
+def test_an_interpreter_that_does_not_exist_is_named() -> None:
+    with pytest.raises(BadInput, match="no such interpreter"):
+        ask_python("/nowhere/python")
+
+
+def test_an_interpreter_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="it broke"):
+        ask_python(interpreter(tmp_path, "raise SystemExit('it broke')"))
+
+
+def test_a_program_that_is_no_interpreter_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="as a Python interpreter would"):
+        ask_python(interpreter(tmp_path, "print('hello')"))
+
+
+def test_an_interpreter_that_hangs_is_stopped(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="did not answer within"):
+        ask_python(interpreter(tmp_path, "import time; time.sleep(60)"), timeout_s=0.5)
+
+
+def test_endless_output_is_cut(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        ask_python(interpreter(tmp_path, "while True: print('x' * 65536)"), timeout_s=20)
