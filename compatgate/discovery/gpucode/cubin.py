@@ -1,8 +1,8 @@
 """Cubins: ELF files with machine code for one architecture.
 
 Sources: LLVM ``llvm/include/llvm/BinaryFormat/ELF.h`` (``EM_CUDA`` and the ``EF_CUDA_*`` flags,
-whose place changed with ABI version 8), and cubins of nvcc 13.5: ``.note.nv.tkinfo`` holds the tool,
-its release (``Cuda compilation tools, release 13.5, V13.5.37``) and its command line
+whose place changed with ABI version 8), and cubins of nvcc 13.5: ``.note.nv.tkinfo`` holds the
+tool, its release (``Cuda compilation tools, release 13.5, V13.5.37``) and its command line
 (``-arch sm_90a``), which alone tells family-specific code from other code.
 """
 
@@ -45,9 +45,10 @@ def read_cubin(source: Source) -> Entry:
     start = source.position
     head = source.peek(LARGEST)
     flags, sections = struct.unpack_from("<I", head, 48)[0], struct.unpack_from("<Q", head, 40)[0]
-    if sections > source.left:
-        what = f"section headers should begin at byte {sections}"
-        raise damaged(source.name, start + source.left, what)
+    left = source.left if len(head) == LARGEST else len(head)
+    if sections > left:
+        what = f"section headers should begin at byte {start + sections}"
+        raise damaged(source.name, start + left, what)
     match = _ARCH.search(head)
     arch = parse_arch(match[1].decode())[0] if match else _arch_of(flags, abi=head[8])
     if not 10 <= 10 * arch.capability[0] + arch.capability[1] <= 999:

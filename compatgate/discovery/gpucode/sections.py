@@ -32,6 +32,15 @@ class Section(Struct, frozen=True):
     end: int
 
 
+class _Header(Struct, frozen=True):
+    """A section header; ``name`` is an offset in the table of names."""
+
+    type: str | int
+    name: int
+    offset: int
+    size: int
+
+
 class SectionView(RawIOBase):
     """An ELF file within a source, as a file that pyelftools can read.
 
@@ -119,16 +128,20 @@ def _sections(source: Source, view: SectionView, base: int, size: int) -> Iterat
         raise damaged(source.name, base + table, what)
     headers = [_asked(source, view, base, _header, elf, table + i * step) for i in range(count)]
     index = _asked(source, view, base, elf.get_shstrndx)
-    names = headers[index]["sh_offset"] if 0 < index < count else None
+    if not 0 < index < count:
+        raise _NoSections
+    if headers[0].type != "SHT_NULL" or headers[index].type != "SHT_STRTAB":
+        raise damaged(source.name, base + table, "what should be section headers are none")
+    names = headers[index].offset
     for header in headers:
-        if header["sh_type"] in _WITHOUT_BYTES:
+        if header.type in _WITHOUT_BYTES:
             continue
-        start, end = header["sh_offset"], header["sh_offset"] + header["sh_size"]
-        name = _name(view, names + header["sh_name"]) if names is not None else None
-        if end > size and name in (CODE, RELOCATABLE, None):
+        end = header.offset + header.size
+        name = _name(view, names + header.name)
+        if end > size and name in (CODE, RELOCATABLE):
             what = f"section {name} should reach to byte {base + end}"
             raise damaged(source.name, base + size, what)
-        yield Section(name, base + start, base + end)
+        yield Section(name, base + header.offset, base + end)
 
 
 def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
@@ -152,10 +165,11 @@ def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
         raise damaged(name, base, f"its ELF header cannot be read ({error})") from None
 
 
-def _header(elf: ELFFile, offset: int) -> Any:
+def _header(elf: ELFFile, offset: int) -> _Header:
     from elftools.common.utils import struct_parse
 
-    return struct_parse(elf.structs.Elf_Shdr, elf.stream, offset)
+    header = struct_parse(elf.structs.Elf_Shdr, elf.stream, offset)
+    return _Header(header["sh_type"], header["sh_name"], header["sh_offset"], header["sh_size"])
 
 
 def _asked(source: Source, view: SectionView, base: int, function: Any, *arguments: Any) -> Any:
