@@ -6,13 +6,13 @@ Source: Python packaging user guide, "Binary distribution format" (``*.dist-info
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.parser import BytesHeaderParser
 from lzma import LZMAError
-from typing import IO
 
 from packaging.utils import canonicalize_name
 
@@ -25,7 +25,18 @@ LARGEST_TOTAL = 64 * 1024**3
 """Bytes of shared libraries, decompressed, in the largest wheel that is read."""
 LARGEST_METADATA = 4 * 1024 * 1024
 
-_DAMAGE = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+"""What the standard library raises for damaged, encrypted or unusual zip files."""
 
 
 def is_wheel(path: str) -> bool:
@@ -91,23 +102,11 @@ def _read_library(
 ) -> None:
     found.add_library(origin)
     with wheel.open(member) as file:
-        stream = _Stream(file)
-        if stream.elf:
-            code = read_gpu_code(stream, size=member.file_size, name=origin)
-            found.add_code(origin, code, owner)
-
-
-class _Stream:
-    """A member, read once: to seek in it would be to decompress it again."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._first = file.read(4)
-        self.elf = self._first == b"\x7fELF"
-
-    def read(self, size: int, /) -> bytes:
-        first, self._first = self._first, b""
-        return first or self._file.read(size)
+        if file.read(4) != b"\x7fELF":
+            return
+    with wheel.open(member) as file:
+        code = read_gpu_code(file, size=member.file_size, name=origin, stream=True)
+        found.add_code(origin, code, owner)
 
 
 @contextmanager

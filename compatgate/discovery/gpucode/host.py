@@ -7,6 +7,7 @@ fatbinaries too (those of a compiler's library, say), and they are not this prog
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -72,7 +73,9 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
     if size is not None and source.position < base + size:
         raise damaged(source.name, source.position, f"the file should have {base + size} bytes")
     sections = read_sections(source, base, source.position - base, head)
-    return _numbered(met.regions() if sections is None else _held(source, sections, met))
+    return _numbered(
+        met.regions() if sections is None else _held(source, sections, source.position - base, met)
+    )
 
 
 def search(source: Source, end: int | None) -> _Search:
@@ -103,9 +106,7 @@ def _numbered(held: Iterable[Held]) -> list[Entry]:
 
 
 def _by_sections(source: Source, sections: list[Section], base: int, end: int) -> list[Held]:
-    chosen = _chosen(sections)
-    if sum(section.end - section.start for section in chosen) > end - base:
-        raise damaged(source.name, end, "sections of GPU code overlap")
+    chosen = _chosen(source, sections, end - base)
     if not chosen and any(section.name == WRAPPERS for section in sections):
         # The code is in a section of another name, which only the wrappers point to.
         source.seek(base)
@@ -131,29 +132,36 @@ def _tiled(source: Source, section: Section) -> Iterator[Region]:
         yield read_region(source, section.end)
 
 
-def _chosen(sections: list[Section]) -> list[Section]:
-    return [s for s in sections if s.name in (CODE, RELOCATABLE) and s.end > s.start]
+def _chosen(source: Source, sections: list[Section], size: int) -> list[Section]:
+    chosen = [s for s in sections if s.name in (CODE, RELOCATABLE) and s.end > s.start]
+    if sum(section.end - section.start for section in chosen) > size:
+        raise damaged(source.name, chosen[0].start, "sections of GPU code overlap")
+    return chosen
 
 
-def _held(source: Source, sections: list[Section], met: _Search) -> list[Held]:
+def _held(source: Source, sections: list[Section], size: int, met: _Search) -> list[Held]:
     """Of what a search met, what is in the sections of GPU code; they must hold nothing else."""
     if all(section.name is None for section in sections):
         return met.regions()
-    chosen = _chosen(sections)
+    chosen = _chosen(source, sections, size)
     if not chosen and any(section.name == WRAPPERS for section in sections):
         return met.regions()
-    held: list[Held] = []
-    for section in chosen:
-        for start, error in met.broken:
-            if section.start <= start < section.end:
-                raise error
-        place = section.start
-        for region, passed in met.found:
-            if section.start <= region.start < section.end:
-                if region.start - place >= _PADDING and (passed or place == section.start):
-                    raise damaged(source.name, place, "no fatbinary begins here")
-                held.append((region, section.name == RELOCATABLE))
-                place = region.end
-        if section.end - place >= _PADDING:
+    return [held for section in chosen for held in _within(source, section, met)]
+
+
+def _within(source: Source, section: Section, met: _Search) -> Iterator[Held]:
+    wrong = bisect_left(met.broken, section.start, key=lambda broken: broken[0])
+    if wrong < len(met.broken) and met.broken[wrong][0] < section.end:
+        raise met.broken[wrong][1]
+    place = section.start
+    first = bisect_left(met.found, section.start, key=lambda found: found[0].start)
+    for index in range(first, len(met.found)):
+        region, passed = met.found[index]
+        if region.start >= section.end:
+            break
+        if region.start - place >= _PADDING and (passed or place == section.start):
             raise damaged(source.name, place, "no fatbinary begins here")
-    return held
+        yield region, section.name == RELOCATABLE
+        place = region.end
+    if section.end - place >= _PADDING:
+        raise damaged(source.name, place, "no fatbinary begins here")

@@ -31,6 +31,7 @@ def read_gpu_code(
     *,
     size: int | None = None,
     name: str | None = None,
+    stream: bool = False,
 ) -> GpuCode:
     """List the GPU code of an ELF file, static library, fatbinary, cubin or PTX file.
 
@@ -42,6 +43,8 @@ def read_gpu_code(
         file: a path, or an object with ``read``.
         size: bytes that a stream has; a stream that ends before is then truncated.
         name: for messages and origins; the path where there is one.
+        stream: read it once even if it says that it can seek, as members of compressed archives
+            and of tar streams do, at a price or wrongly.
 
     Raises:
         BadInput: it is none of these, or damaged or truncated; ``value`` is the offset in bytes.
@@ -57,12 +60,12 @@ def read_gpu_code(
             raise NotFound("there is no such file", field=path) from None
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", field=path) from None
-    return GpuCode(tuple(_read(_source(file, size, name or "the file"), "")))
+    return GpuCode(tuple(_read(_source(file, size, name or "the file", stream))))
 
 
-def _source(file: BinaryIO | Readable, size: int | None, name: str) -> Source:
+def _source(file: BinaryIO | Readable, size: int | None, name: str, stream: bool) -> Source:
     seekable = getattr(file, "seekable", None)
-    if seekable is None or not seekable():
+    if stream or seekable is None or not seekable():
         return Source(file, name, size=size)
     base = file.tell()  # type: ignore[union-attr]
     there = file.seek(0, SEEK_END) - base  # type: ignore[union-attr]
@@ -71,7 +74,7 @@ def _source(file: BinaryIO | Readable, size: int | None, name: str) -> Source:
     return Source(file, name, size=there if size is None else size, seekable=True, base=base)
 
 
-def _read(source: Source, member: str) -> list[Entry]:
+def _read(source: Source) -> list[Entry]:
     head = source.peek(_HEAD)
     if head.startswith(archive.MAGIC):
         return _read_archive(source)

@@ -133,6 +133,9 @@ def _sections(source: Source, view: SectionView, base: int, size: int) -> Iterat
     if headers[0].type != "SHT_NULL" or headers[index].type != "SHT_STRTAB":
         raise damaged(source.name, base + table, "what should be section headers are none")
     names = headers[index].offset
+    view.seek(names)
+    if names + headers[index].size > size or view.read(1) not in (b"\0", b""):
+        raise damaged(source.name, base + names, "what should be the names of sections are none")
     for header in headers:
         if header.type in _WITHOUT_BYTES:
             continue

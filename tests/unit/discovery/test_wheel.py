@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import zipfile
+from contextlib import suppress
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from compatgate.discovery.local import inspect_path
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, CompatgateError
 
 _METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n\nText: not a header\n"
 
@@ -81,6 +84,27 @@ def test_a_zip_file_without_metadata_is_no_wheel(tmp_path):
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("x.py", "x = 1")
     with pytest.raises(BadInput, match="no wheel"):
+        inspect_path(str(path))
+
+
+@given(damage=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=6))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_wheel_gives_an_answer_or_an_error_that_explains_itself(make, library, damage):
+    path = make(xDOTso=library(80))
+    data = bytearray(path.read_bytes())
+    for place, value in damage:
+        data[place % len(data)] = value
+    path.write_bytes(data)
+    with suppress(CompatgateError):
+        assert inspect_path(str(path)).stack
+
+
+def test_a_name_that_is_no_text_is_damage(make):
+    path = make()
+    data = path.read_bytes().replace(b"METADATA", b"M\xff\xffADATA")
+    flags = data.rindex(b"PK\x01\x02") + 8
+    path.write_bytes(data[:flags] + b"\x00\x08" + data[flags + 2 :])
+    with pytest.raises(BadInput, match="damaged"):
         inspect_path(str(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import tracemalloc
 from contextlib import suppress
 
@@ -14,6 +15,7 @@ from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.errors import BadInput, CompatgateError
 
 MIB = 1024 * 1024
+_FILLER = b"\x5a" * MIB
 
 
 class _Long:
@@ -28,7 +30,7 @@ class _Long:
             if isinstance(part, int):
                 taken = min(part, size)
                 self.parts[0] = part - taken
-                data = b"\x5a" * taken
+                data = _FILLER[:taken]
             else:
                 data = part.read(size)
             if data:
@@ -46,29 +48,52 @@ def _peak(function) -> tuple[object, float]:
         tracemalloc.stop()
 
 
-def test_a_large_stream_is_read_in_a_few_mebibytes(elf, fatbin, entry):
-    payload = 192 * MIB
-    whole = elf(DOTnv_fatbin=fatbin(entry("sass", 90, payload=bytes(payload))))
-    cut = 4096
-    stream = _Long(whole[:cut], payload - 8192, whole[cut + payload - 8192 :])
-    size = len(whole)
-    del whole
-    code, peak = _peak(lambda: read_gpu_code(stream, size=size, name="large"))
-    assert [a.name for a in code.arch] == ["sm_90"]
-    assert peak < 12
+@pytest.fixture(scope="module")
+def large(elf, fatbin, entry) -> tuple[bytes, int, bytes]:
+    """A library of 3 GiB: its beginning, the length of its middle, and its end."""
+    kept, more = 4096, 3 * 1024 * MIB
+    whole = bytearray(elf(DOTtext=b"\xc3" * 99, DOTnv_fatbin=fatbin(entry(payload=bytes(kept)))))
+    fat = whole.index(b"\x50\xed\x55\xba")
+    (table,) = struct.unpack_from("<Q", whole, 40)
+    _grow(whole, more, 40, fat + 8, fat + 16 + 8, table + 2 * 64 + 32, table + 3 * 64 + 24)
+    return bytes(whole[: fat + 80 + kept]), more, bytes(whole[fat + 80 + kept :])
 
 
-def test_a_file_of_several_gigabytes_is_skipped_through(tmp_path, fatbin, entry):
-    size = 5 * 1024**3
-    path = tmp_path / "large.fatbin"
-    first = fatbin(entry("sass", 80, payload=b"", size=size), size=size + 64)
+def _grow(data: bytearray, more: int, *places: int) -> None:
+    for place in places:
+        struct.pack_into("<Q", data, place, struct.unpack_from("<Q", data, place)[0] + more)
+
+
+def test_a_library_of_3_gib_is_skipped_through(large, tmp_path):
+    head, more, tail = large
+    path = tmp_path / "large.so"
     with path.open("wb") as file:
-        file.write(first)
-        file.seek(size, io.SEEK_CUR)
-        file.write(fatbin(entry("ptx", 90)))
+        file.write(head)
+        file.seek(more, io.SEEK_CUR)
+        file.write(tail)
     code, peak = _peak(lambda: read_gpu_code(path))
-    assert [a.name for a in code.arch] == ["sm_80", "compute_90"]
+    assert [a.name for a in code.arch] == ["sm_80"]
     assert peak < 4
+
+
+def test_a_stream_of_3_gib_is_read_in_a_few_mebibytes(large):
+    head, more, tail = large
+    size = len(head) + more + len(tail)
+    code, peak = _peak(lambda: read_gpu_code(_Long(head, more, tail), size=size, name="large"))
+    assert [a.name for a in code.arch] == ["sm_80"]
+    assert peak < 8
+
+
+def test_a_stream_of_much_else_is_searched_in_a_few_mebibytes(elf, fatbin, entry):
+    whole = elf(DOTtext=b"\x5a" * 4096, DOTnv_fatbin=fatbin(entry("sass", 90)))
+    more = 256 * MIB
+    data = bytearray(whole)
+    (table,) = struct.unpack_from("<Q", data, 40)
+    _grow(data, more, 40, table + 64 + 32, table + 2 * 64 + 24, table + 3 * 64 + 24)
+    stream = _Long(bytes(data[:128]), more, bytes(data[128:]))
+    code, peak = _peak(lambda: read_gpu_code(stream, size=len(data) + more, name="large"))
+    assert [a.name for a in code.arch] == ["sm_90"]
+    assert peak < 8
 
 
 def test_millions_of_empty_fatbinaries_are_refused_early(fatbin):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tarfile
 from collections.abc import Callable
 
 import pytest
@@ -145,3 +146,21 @@ def test_a_file_object_is_read_from_its_position(elf, fatbin, entry):
     file = io.BytesIO(b"other" + elf(DOTnv_fatbin=fatbin(entry("sass", 80))))
     file.seek(5)
     assert _names(read_gpu_code(file)) == ["sm_80"]
+
+
+@pytest.mark.parametrize("mode", ["w|", "w|gz"])
+def test_members_of_a_tar_stream_are_read_as_they_pass(mode, elf, fatbin, entry):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=mode) as tar:
+        for arch in (80, 90):
+            data = elf(DOTtext=bytes(99_999), DOTnv_fatbin=fatbin(entry("sass", arch)))
+            member = tarfile.TarInfo(f"{arch}.so")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    packed.seek(0)
+    found = []
+    with tarfile.open(fileobj=packed, mode="r|*") as tar:
+        for member in tar:
+            file = tar.extractfile(member)
+            found += _names(read_gpu_code(file, size=member.size, stream=True))
+    assert found == ["sm_80", "sm_90"]
