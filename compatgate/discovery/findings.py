@@ -140,7 +140,7 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
         (
             *conflicts,
             *_other_majors(stack, found.majors),
-            *_newer_code(stack, compiled),
+            *_newer_ptx(stack, _toolkits([f for f in found.files if f.code.ptx_isa], facts)),
             *disagreements,
             *found.unread,
         ),
@@ -221,7 +221,8 @@ def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[
     ]
 
 
-def _newer_code(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
+def _newer_ptx(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
+    """PTX of a newer toolkit than the stack's, which an older driver cannot compile."""
     cuda = stack.get("cuda")
     return [
         Conflict("cuda", f"the stack has CUDA {cuda}, {o.origin}, of CUDA {o.version}", cuda)

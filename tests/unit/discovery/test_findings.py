@@ -100,7 +100,13 @@ def test_the_isa_version_of_ptx_names_the_toolkit_that_first_had_it(found, facts
     assert (cuda.version, cuda.confidence) == ("12.4", "derived")
 
 
-def test_code_newer_than_the_stacks_cuda_is_a_conflict_and_does_not_decide(found, facts):
+def test_machine_code_of_a_newer_toolkit_is_no_conflict(found, facts):
+    found.add_packages({"nvidia-cuda-runtime-cu12": "12.4.127"}, "site-packages")
+    found.add_code("x.so", _code("sm_80", cuda="12.9"))
+    assert conclude(found, facts.arch).conflicts == ()
+
+
+def test_ptx_newer_than_the_stacks_cuda_is_a_conflict_and_does_not_decide(found, facts):
     found.add_packages({"nvidia-cuda-runtime-cu12": "12.4.127"}, "site-packages")
     found.add_code("x.so", _code("compute_80", isa="8.8"))
     inspection = conclude(found, facts.arch)
