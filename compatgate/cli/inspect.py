@@ -101,4 +101,5 @@ def _text(what: str, inspection: Inspection) -> str:
     if inspection.conflicts:
         lines += ["", paint("conflicts", "bold", "yellow", colour=colour)]
     lines += (f"  {c.component:<12} {c.message}" for c in inspection.conflicts)
-    return "\n".join(lines)
+    # Names of files need not be text.
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 
 import pytest
 
@@ -56,6 +57,12 @@ def test_text_names_each_component_with_its_origin(run, ptx):
     text = run(ptx)
     assert "arch         compute_90a\n" in text
     assert f"12.4  {ptx}: has PTX ISA 8.4 (derived)" in text
+
+
+def test_a_file_name_that_is_no_text_is_shown_escaped(run, ptx, tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff.ptx"
+    os.rename(ptx, path)
+    assert "udcff.ptx" in run(os.fsdecode(path))
 
 
 def test_nothing_found_is_said(run, tmp_path):
