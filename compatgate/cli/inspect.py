@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatgate.cli.terminal import paint, wants_colour
-
 from compatgate.errors import NotFound
 
 if TYPE_CHECKING:
