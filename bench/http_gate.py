@@ -83,10 +83,14 @@ def serve(workers: int, threads: int) -> None:
     def make_app(gate: Gate) -> Any:
         product = create_app(gate, Settings(anonymous=frozenset({"gate"})))
 
-        def dispatch(environ: dict[str, Any], start_response: Any) -> Any:
-            return (bare if environ["PATH_INFO"] == EMPTY else product)(environ, start_response)
+        class Both:
+            extensions = product.extensions
 
-        return dispatch
+            def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+                app = bare if environ["PATH_INFO"] == EMPTY else product
+                return app(environ, start_response)
+
+        return Both()
 
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

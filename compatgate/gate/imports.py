@@ -102,12 +102,14 @@ def _check_targets(session: Session, imported: Iterable[Document]) -> None:
 
 def export(session: Session, revision: int | None) -> list[dict[str, Any]]:
     """Every document now, or as it was: targets, entries, waivers, each by name."""
-    return [to_body(document) for document in _sorted(_all(session, revision))]
+    with many_objects():
+        return [to_body(document) for document in _sorted(_all(session, revision))]
 
 
 def diff(session: Session, older: int, newer: int | None) -> list[Change]:
     """What changed between two revisions."""
-    return compare(_all(session, older), _all(session, newer))
+    with many_objects():
+        return compare(_all(session, older), _all(session, newer))
 
 
 def diff_files(session: Session, imported: Sequence[Document]) -> list[Change]:

@@ -14,8 +14,9 @@ from compatgate.gate.auth import anonymous
 from compatgate.web import health, problems
 from compatgate.web.api import ROUTES, TAGS
 from compatgate.web.call import Reply, Service
+from compatgate.web.express import Express
 from compatgate.web.headers import Envelope
-from compatgate.web.lane import GateLane
+from compatgate.web.lane import EXTENSION, GateLane
 from compatgate.web.metrics import Metrics
 from compatgate.web.openapi.document import describe
 from compatgate.web.route import PREFIX
@@ -58,7 +59,9 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         _add(app, route.method, PREFIX + route.flask_rule, route.name, make_view(route, service))
     _add(app, "GET", "/", "index", _index)
     app.after_request(_counting(service.metrics))
-    app.wsgi_app = Envelope(GateLane(app.wsgi_app, service))  # type: ignore[method-assign]
+    lane = GateLane(app.wsgi_app, service)
+    app.wsgi_app = Envelope(lane)  # type: ignore[method-assign]
+    app.extensions[EXTENSION] = Express(lane, settings.max_request_size)
     return app
 
 

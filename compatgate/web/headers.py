@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 REQUEST_ID = "X-Request-Id"
+ENVIRON = "compatgate.request_id"
 CSP = "Content-Security-Policy"
 SECURITY = [
     ("X-Content-Type-Options", "nosniff"),
@@ -21,6 +22,7 @@ SECURITY = [
 NOTHING_ACTIVE = (CSP, "default-src 'none'; frame-ancestors 'none'")
 """For every answer that does not state a policy of its own."""
 _GIVEN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+Headers = list[tuple[str, str]]
 
 
 class Envelope:
@@ -31,19 +33,29 @@ class Envelope:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
-        number = _request_id(environ.get("HTTP_X_REQUEST_ID"))
-        environ["compatgate.request_id"] = number
+        number = request_id(environ.get("HTTP_X_REQUEST_ID", ""))
+        environ[ENVIRON] = number
 
         def start(
-            status: str, headers: list[tuple[str, str]], exc_info: Any = None, /
+            status: str, headers: Headers, exc_info: Any = None, /
         ) -> Callable[[bytes], object]:
-            headers.append((REQUEST_ID, number))
-            headers += SECURITY
-            if all(name != CSP for name, _ in headers):
-                headers.append(NOTHING_ACTIVE)
-            return start_response(status, headers, exc_info)
+            return start_response(status, complete(headers, number), exc_info)
 
         return self._inner(environ, start)
+
+
+def complete(headers: Headers, number: str) -> Headers:
+    """The headers of an answer, with those that every answer carries."""
+    headers.append((REQUEST_ID, number))
+    headers += SECURITY
+    if all(name != CSP for name, _ in headers):
+        headers.append(NOTHING_ACTIVE)
+    return headers
+
+
+def request_id(given: str) -> str:
+    """What the client calls the request, if that is harmless; else a number of our own."""
+    return given if given and _GIVEN.fullmatch(given) else f"{_prefix}-{next(_numbers):x}"
 
 
 _prefix = ""
@@ -57,8 +69,3 @@ def _new_process() -> None:
 
 _new_process()
 os.register_at_fork(after_in_child=_new_process)
-
-
-def _request_id(given: str | None) -> str:
-    """What the client calls the request, if that is harmless; else a number of our own."""
-    return given if given and _GIVEN.fullmatch(given) else f"{_prefix}-{next(_numbers):x}"

@@ -1,4 +1,4 @@
-"""The short way for ``POST /gate``: no framework between the socket and the answer.
+"""The short way for ``POST /gate``: no framework between the request and the answer.
 
 It takes the plain case (JSON with a length, no query) and leaves every other to the route, of which
 it is a copy: the same checks in the same order, the same answers, the same errors.
@@ -6,10 +6,10 @@ it is a copy: the same checks in the same order, the same answers, the same erro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import CompatgateError
 from compatgate.web import problems
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from compatgate.web.call import Service
 
 PATH = f"{PREFIX}/gate"
-_PHRASES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
+EXTENSION = "compatgate.lane"
+"""Under which the application carries its lane."""
+STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
+_OK = (("Content-Type", JSON), ("Cache-Control", "no-store"))
 
 
 class GateLane:
@@ -37,24 +40,34 @@ class GateLane:
         """Answer a request."""
         if environ["PATH_INFO"] != PATH or not _is_plain(environ):
             return self._inner(environ, start_response)
-        try:
-            status, body = 200, self._answer(environ)
-            headers = [("Content-Type", JSON), ("Cache-Control", "no-store")]
-        except CompatgateError as error:
-            status, headers, body = problems.answer(error, environ)
-        except Exception as error:
-            status, headers, body = problems.answer(problems.defect(error, environ), environ)
-        self._service.metrics.requested("POST", "ask", status)
-        headers.append(("Content-Length", str(len(body))))
-        start_response(_PHRASES[status], headers)
+        most = self._service.settings.max_request_size
+        status, headers, body = self.reply(environ, lambda: _read(environ, most))
+        start_response(STATUS_LINES[status], headers)
         return (body,)
 
-    def _answer(self, environ: WSGIEnvironment) -> bytes:
+    def reply(self, environ: dict[str, Any], read: Callable[[], bytes]) -> problems.Answer:
+        """The answer to a question.
+
+        Args:
+            environ: as WSGI's; only method, path and ``HTTP_AUTHORIZATION`` are looked at.
+            read: gives the body.
+        """
+        try:
+            reply = problems.Answer(200, [*_OK], self._decide(environ, read))
+        except CompatgateError as error:
+            reply = problems.answer(error, environ)
+        except Exception as error:
+            reply = problems.answer(problems.defect(error, environ), environ)
+        self._service.metrics.requested("POST", "ask", reply.status)
+        reply.headers.append(("Content-Length", str(len(reply.body))))
+        return reply
+
+    def _decide(self, environ: dict[str, Any], read: Callable[[], bytes]) -> bytes:
         service = self._service
         principal = authenticate(environ.get("HTTP_AUTHORIZATION"), service)
         authorize(principal, "gate")
         began = perf_counter()
-        question = _read(environ, service.settings.max_request_size)
+        question = read()
         check_depth(question, service.settings.max_depth)
         answer = service.gate.answer(question, asked_by=principal.name, source="rest")
         service.metrics.decided(answer.verdict, "rest", perf_counter() - began)

@@ -15,6 +15,7 @@ from werkzeug.routing import RequestRedirect
 
 from compatgate.documents.problems import DocumentProblem
 from compatgate.errors import CompatgateError, Forbidden, ManyProblems, Unauthorized
+from compatgate.web import headers
 from compatgate.web.errors import HttpError
 
 TYPE = "https://compatgate.dev/problems/"
@@ -40,23 +41,21 @@ def answer(error: CompatgateError, environ: Mapping[str, Any]) -> Answer:
         environ: the WSGI environment of the request, for the log and for who asked.
     """
     if error.status >= 500:
-        where = f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO')}"
-        _log.error("%s: %s", where, error.detail)
-    headers = [("Content-Type", MEDIA), ("Cache-Control", "no-store")]
+        _log.error("%s: %s", _request(environ), error.detail)
+    sent = [("Content-Type", MEDIA), ("Cache-Control", "no-store")]
     if isinstance(error, Unauthorized):
         invalid = ', error="invalid_token"' if "HTTP_AUTHORIZATION" in environ else ""
-        headers.append(("WWW-Authenticate", f'Bearer realm="compatgate"{invalid}'))
+        sent.append(("WWW-Authenticate", f'Bearer realm="compatgate"{invalid}'))
     elif isinstance(error, Forbidden):
         challenge = 'Bearer realm="compatgate", error="insufficient_scope"'
-        headers.append(("WWW-Authenticate", challenge))
-    return Answer(error.status, headers, msgspec.json.encode(to_problem(error)))
+        sent.append(("WWW-Authenticate", challenge))
+    return Answer(error.status, sent, msgspec.json.encode(to_problem(error)))
 
 
 def defect(error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
     """The error for what nobody foresaw: the client gets an id, the log the rest."""
     number = secrets.token_hex(6)
-    where = f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO')}"
-    _log.error("%s: defect %s", where, number, exc_info=error)
+    _log.error("%s: defect %s", _request(environ), number, exc_info=error)
     return HttpError(
         500,
         "internal-error",
@@ -77,6 +76,12 @@ def install(app: Flask) -> None:
     app.register_error_handler(CompatgateError, known)
     app.register_error_handler(HTTPException, _of_http)
     app.register_error_handler(Exception, unexpected)
+
+
+def _request(environ: Mapping[str, Any]) -> str:
+    """The request as the log names it."""
+    number = environ.get(headers.ENVIRON, "-")
+    return f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO')!r} (request {number})"
 
 
 def to_problem(error: CompatgateError) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from socket import SHUT_RD, SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
 from msgspec import Struct
+
+from compatgate.web.express import End
+from compatgate.web.lane import EXTENSION
 
 if TYPE_CHECKING:
     from socket import socket
@@ -158,19 +162,39 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._busy[conn] = time.monotonic()
             try:
                 result = super().handle(conn)
+                if result is not True or not self.alive:
+                    return result
+                end = self._go_on(conn)
+            except OSError:
+                return False
             finally:
                 self._busy.pop(conn, None)
-            if result is not True or not self.alive or not self._has_more(conn):
-                return result
+            if end is not End.OTHER:
+                return end is End.IDLE
 
-    def _has_more(self, conn: Any) -> bool:
-        if self.tpool._work_queue.qsize():
+    def _go_on(self, conn: Any) -> End:
+        """Answer plain questions; everything else is left to gunicorn."""
+        unreader = conn.parser.unreader
+        if unreader.buf.getvalue():
+            return End.OTHER
+        express = getattr(self.wsgi, "extensions", {}).get(EXTENSION)
+        ready = partial(self._is_ready, conn)
+        if express is None:
+            return End.OTHER if ready() else End.IDLE
+        end: End = express.serve(conn.sock, ready, unreader.unread)
+        return end
+
+    def _is_ready(self, conn: Any) -> bool:
+        """Wait a moment for the next request, unless others are waiting for this thread."""
+        self._busy.pop(conn, None)
+        if self.tpool._work_queue.qsize() or not self.alive:
             return False
-        if conn.parser.unreader.buf.getvalue():
-            return True
         poll = select.poll()
         poll.register(conn.sock, select.POLLIN)
-        return bool(poll.poll(_LINGER_MILLISECONDS))
+        if not poll.poll(_LINGER_MILLISECONDS):
+            return False
+        self._busy[conn] = time.monotonic()
+        return True
 
     def notify(self) -> None:
         """Called every second at least: ends what took too long."""

@@ -109,7 +109,10 @@ def check(description: dict[str, Any], method: str, path: str, response: TestRes
     media = described["content"]
     assert response.mimetype in media, response.mimetype
     if response.is_json or response.mimetype.endswith("+json"):
-        whole = {**media[response.mimetype].get("schema", {}), "components": description["components"]}
+        whole = {
+            **media[response.mimetype].get("schema", {}),
+            "components": description["components"],
+        }
         errors = list(Draft202012Validator(whole).iter_errors(response.get_json(force=True)))
         assert not errors, f"{method} {path}: {errors[0].message} at {errors[0].json_path}"
 
