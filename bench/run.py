@@ -1,4 +1,4 @@
-"""Runs the benches and writes ``bench/RESULTS.md``: ``make bench``, on an otherwise idle machine."""
+"""Runs the benches and writes ``bench/RESULTS.md`` (``make bench``), on an idle machine."""
 
 from __future__ import annotations
 
