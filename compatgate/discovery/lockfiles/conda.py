@@ -131,7 +131,7 @@ def from_spec(spec: str, origin: str) -> Package | None:
     text = spec.strip()
     keys: dict[str, str] = {}
     if match := _BRACKET.search(text):
-        keys = {key: value for key, value in _KEY.findall(match["body"])}
+        keys = dict(_KEY.findall(match["body"]))
         text = text[: match.start()].strip()
     match = _SPEC.fullmatch(text)
     if not match:

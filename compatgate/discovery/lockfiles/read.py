@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from compatgate.core.components import COMPONENTS
-from compatgate.core.versions import parse_version, show
 from compatgate.discovery.lockfiles import conda, pypi, wheels
+from compatgate.discovery.lockfiles.cuda_builds import two_cudas, without_cuda
 from compatgate.discovery.lockfiles.formats import FORMATS
 from compatgate.discovery.lockfiles.interface import (
     Contents,
@@ -20,7 +20,7 @@ from compatgate.discovery.lockfiles.interface import (
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import decode, refuse_template
-from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput, Inconclusive
 
 _MOST_OPEN = 50
@@ -100,12 +100,12 @@ def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
     left = [*contents.open, *left, *conda_found.open, *python.open, *_undecided(chosen)]
     if not observations and not left:
         left += _only_selected(contents.packages, file)
-    left += _no_cuda(observations, file)
+    left += without_cuda(observations, file)
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
         format_name,
         observations,
-        (*conflicts, *_two_cudas(observations)),
+        (*conflicts, *two_cudas(observations)),
         tuple(dict.fromkeys(left))[:_MOST_OPEN],
         arch,
     )
@@ -175,42 +175,3 @@ def _variants(
 def _shown(package: Package, label: str) -> str:
     properties = package.variants.get(label, ())
     return f"{label} ({', '.join(properties)})" if properties else label
-
-
-def _no_cuda(observations: Sequence[Observation], file: str) -> list[str]:
-    """Frameworks of which nothing says for which CUDA they were built."""
-    if any(observation.component == "cuda" for observation in observations):
-        return []
-    frameworks = []
-    for observation in observations:
-        if COMPONENTS[observation.component].kind != "framework":
-            continue
-        version = parse_version(observation.component, observation.version)
-        if version.local.startswith(("cpu", "rocm", "xpu")):
-            continue
-        if version.cuda and len(version.cuda) > 1:
-            return []
-        frameworks.append(f"{observation.component} {observation.version}")
-    if not frameworks:
-        return []
-    return [f"cuda: {file} does not say which CUDA {', '.join(frameworks)} is built for"]
-
-
-def _two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
-    """Builds for another CUDA than the runtime that is locked beside them."""
-    runtime = next((o for o in observations if o.component == "cuda"), None)
-    if runtime is None:
-        return []
-    have = parse_version("cuda", runtime.version)
-    found = []
-    for observation in observations:
-        if observation is runtime or observation.component == "cuda":
-            continue
-        built = parse_version(observation.component, observation.version).cuda
-        if built and built != have.parts[: len(built)]:
-            message = (
-                f"{observation.origin} is {observation.component} {observation.version}, built for "
-                f"CUDA {show(built)}; {runtime.origin} locks CUDA {runtime.version}"
-            )
-            found.append(Conflict("cuda", message, runtime.version))
-    return found

@@ -24,15 +24,15 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
-def decode(data: bytes, name: str) -> str:
+def decode(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     """The text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16.
 
     Raises:
         BadInput: too large, or not text.
         Inconclusive: nothing in it.
     """
-    if len(data) > LARGEST_FILE:
-        raise BadInput(f"is larger than {LARGEST_FILE >> 20} MiB", field=name)
+    if len(data) > largest:
+        raise BadInput(f"is larger than {largest >> 20} MiB", field=name)
     encoding = next((code for bom, code in _BOMS if data.startswith(bom)), "utf-8")
     try:
         text = data.decode(encoding)
@@ -41,7 +41,7 @@ def decode(data: bytes, name: str) -> str:
     if "\0" in text:
         raise BadInput("is not text", field=name, hint="name a lockfile")
     if not text.strip():
-        raise Inconclusive("is empty", field=name, hint="lock the project first")
+        raise Inconclusive("is empty", field=name, hint="have its tool write it again")
     return text
 
 

@@ -25,8 +25,18 @@ INDEX = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 _REQUIREMENTS = ("-r", "--requirement")
 _CONSTRAINTS = ("-c", "--constraint")
 _IGNORED = frozenset(
-    ("--no-index", "--pre", "--prefer-binary", "--require-hashes", "--no-binary", "--only-binary")
-    + ("--trusted-host", "--use-feature", "--no-build-isolation", "--no-deps")
+    (
+        "--no-index",
+        "--pre",
+        "--prefer-binary",
+        "--require-hashes",
+        "--no-binary",
+        "--only-binary",
+        "--trusted-host",
+        "--use-feature",
+        "--no-build-isolation",
+        "--no-deps",
+    )
 )
 
 

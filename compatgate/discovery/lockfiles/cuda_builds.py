@@ -1,0 +1,49 @@
+"""Whether what was found agrees on one CUDA, and says one at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compatgate.core.components import COMPONENTS
+from compatgate.core.versions import parse_version, show
+from compatgate.discovery.observed import Conflict, Observation
+
+
+def without_cuda(observations: Sequence[Observation], file: str) -> list[str]:
+    """Frameworks of which nothing says for which CUDA they were built."""
+    if any(observation.component == "cuda" for observation in observations):
+        return []
+    frameworks = []
+    for observation in observations:
+        component = COMPONENTS.get(observation.component)
+        if component is None or component.kind != "framework":
+            continue
+        version = parse_version(observation.component, observation.version)
+        if version.local.startswith(("cpu", "rocm", "xpu")):
+            continue
+        if version.cuda and len(version.cuda) > 1:
+            return []
+        frameworks.append(f"{observation.component} {observation.version}")
+    if not frameworks:
+        return []
+    return [f"cuda: {file} does not say which CUDA {', '.join(frameworks)} is built for"]
+
+
+def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
+    """Builds for another CUDA than the runtime that is locked beside them."""
+    runtime = next((o for o in observations if o.component == "cuda"), None)
+    if runtime is None:
+        return []
+    have = parse_version("cuda", runtime.version)
+    found = []
+    for observation in observations:
+        if observation.component in ("cuda", "cuda-compat"):
+            continue
+        built = parse_version(observation.component, observation.version).cuda
+        if built and built != have.parts[: len(built)]:
+            message = (
+                f"{observation.origin} is {observation.component} {observation.version}, built for "
+                f"CUDA {show(built)}; {runtime.origin} locks CUDA {runtime.version}"
+            )
+            found.append(Conflict("cuda", message, runtime.version))
+    return found
