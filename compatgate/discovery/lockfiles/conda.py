@@ -39,7 +39,9 @@ _SPEC = re.compile(
 )
 _BRACKET = re.compile(r"\[(?P<body>[^\]]*)\]$")
 _KEY = re.compile(r"""(version|build|build_number|channel|subdir)\s*=\s*["']?([^"',\]]*)["']?""")
-_EXACT = re.compile(r"(?:={1,2})?\s*(?P<version>[A-Za-z0-9_.+!]+)(?:\s*=\s*|\s+)?(?P<build>\S+)?")
+_EXACT = re.compile(
+    r"(?:={1,2})?\s*(?P<version>[A-Za-z0-9_.+!]+)(?:(?:\s*=\s*|\s+)(?P<build>\S+))?"
+)
 
 
 def component_of(package: Package) -> Component | None:

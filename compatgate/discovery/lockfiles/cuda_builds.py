@@ -1,4 +1,4 @@
-"""Whether what was found agrees on one CUDA, and says one at all."""
+"""Whether what was found agrees on one version and one CUDA, and says one at all."""
 
 from __future__ import annotations
 
@@ -47,3 +47,23 @@ def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
             )
             found.append(Conflict("cuda", message, runtime.version))
     return found
+
+
+def several_versions(observations: Sequence[Observation], file: str) -> list[str]:
+    """Components in more than one version or build, of which nothing says which is used.
+
+    The toolkit's parts have version numbers of their own, so CUDA is left to `settle`.
+    """
+    versions: dict[str, dict[tuple[object, ...], str]] = {}
+    for observation in observations:
+        component = observation.component
+        if component in ("cuda", "cuda-compat", "cublas") or observation.confidence != "metadata":
+            continue
+        version = parse_version(component, observation.version)
+        seen = versions.setdefault(component, {})
+        seen.setdefault((version.key, version.local), observation.version)
+    return [
+        f"{component}: {file} has {' and '.join(texts.values())}"
+        for component, texts in versions.items()
+        if len(texts) > 1
+    ]

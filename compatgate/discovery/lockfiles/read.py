@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compatgate.core.components import COMPONENTS
 from compatgate.discovery.lockfiles import conda, pypi, wheels
-from compatgate.discovery.lockfiles.cuda_builds import two_cudas, without_cuda
+from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
 from compatgate.discovery.lockfiles.formats import FORMATS
 from compatgate.discovery.lockfiles.interface import (
     Contents,
@@ -100,7 +100,7 @@ def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
     left = [*contents.open, *left, *conda_found.open, *python.open, *_undecided(chosen)]
     if not observations and not left:
         left += _only_selected(contents.packages, file)
-    left += without_cuda(observations, file)
+    left += [*without_cuda(observations, file), *several_versions(observations, file)]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
         format_name,

@@ -16,7 +16,9 @@ from compatgate.errors import BadInput
 
 _XML = re.compile(r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S)
 _JSON = re.compile(r'"bomFormat"\s*:\s*"CycloneDX"')
-_KEPT = ("type", "bom-ref", "group", "name", "version", "purl", "components")
+_MARKER = "uv:package:marker"
+"""uv exports a lock for every platform, and says so in a property."""
+_KEPT = ("type", "bom-ref", "group", "name", "version", "purl", "components", "properties")
 """What is read of a component; licences and hashes need not hold for it to be read."""
 
 
@@ -96,4 +98,5 @@ def _parts(bom: Any) -> Iterator[Part]:
             component.name,
             component.version or "",
             purl.to_string() if purl else "",
+            next((p.value or "" for p in component.properties if p.name == _MARKER), ""),
         )

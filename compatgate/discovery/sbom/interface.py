@@ -16,12 +16,14 @@ class Part(Struct, frozen=True):
         ref: its bom-ref or SPDXID.
         name: as the document writes it.
         purl: its package URL; empty without one.
+        marker: the environment marker under which it is installed, where the document says.
     """
 
     ref: str
     name: str
     version: str = ""
     purl: str = ""
+    marker: str = ""
 
 
 class Bill(Struct, frozen=True):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from compatgate.discovery.lockfiles.cuda_builds import two_cudas, without_cuda
+from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
+from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode
 from compatgate.discovery.sbom.bounds import LARGEST_FILE
 from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
-from compatgate.discovery.sbom.interface import Reader, SbomReading
+from compatgate.discovery.sbom.interface import Part, Reader, SbomReading
 from compatgate.discovery.sbom.purl import observe
 from compatgate.discovery.sbom.spdx import SpdxJson, SpdxTagValue, SpdxXml, SpdxYaml
 from compatgate.errors import BadInput, Inconclusive
@@ -24,12 +25,16 @@ READERS: tuple[Reader, ...] = (
 """Every standard and notation."""
 
 
-def read_sbom(path_or_name: str | os.PathLike[str], data: bytes) -> SbomReading:
+def read_sbom(
+    path_or_name: str | os.PathLike[str], data: bytes, *, platform: Platform | None = None
+) -> SbomReading:
     """Read a bill of materials.
 
     Args:
         path_or_name: for messages; nothing but ``data`` is read.
         data: a CycloneDX document (JSON, XML) or an SPDX 2.x one (JSON, YAML, XML, tag-value).
+        platform: decides the markers that uv writes beside its components; without it a component
+            counts whatever its marker says.
 
     Raises:
         BadInput: neither, malformed, too large, or the ``sbom`` extra is not installed.
@@ -45,10 +50,20 @@ def read_sbom(path_or_name: str | os.PathLike[str], data: bytes) -> SbomReading:
     if not bill.parts:
         hint = "point the generator at the image or environment"
         raise Inconclusive("lists no components", field=name, hint=hint)
-    found = observe(bill.parts, name)
+    found = observe(_for_platform(bill.parts, platform, name), name)
     left = list(found.open)
     if not found.observations and not left:
         left.append(f"{name} holds no component of a GPU stack")
     left += without_cuda(found.observations, name)
+    left += several_versions(found.observations, name)
     conflicts = (*found.conflicts, *two_cudas(found.observations))
     return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]))
+
+
+def _for_platform(
+    parts: tuple[Part, ...], platform: Platform | None, file: str
+) -> tuple[Part, ...]:
+    if platform is None or not any(part.marker for part in parts):
+        return parts
+    markers = Markers(platform, file=file)
+    return tuple(part for part in parts if markers.decide(part.marker) is not False)

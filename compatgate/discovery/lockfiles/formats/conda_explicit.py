@@ -34,8 +34,8 @@ class CondaExplicit:
         pip: list[str] = []
         for number, raw in enumerate(file.text.splitlines(), 1):
             line = refuse_variable(raw.strip(), f"{file.name}:{number}")
-            if line.startswith(_PIP):
-                pip.append(line.removeprefix(_PIP).partition(" --hash")[0])
+            is_pip = line.startswith(_PIP)
+            pip.append(line.removeprefix(_PIP).partition(" --hash")[0] if is_pip else "")
             if not line or line.startswith("#") or line == "@EXPLICIT":
                 continue
             package = conda.from_url(line, f"{file.name}:{number}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
+from compatgate.discovery.lockfiles.build_label import without_variant
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.python_fit import python_conflict
@@ -57,13 +58,39 @@ class PylockToml:
 
 def _validate(document: dict[str, Any], file: str) -> None:
     try:
-        Pylock.from_dict(document)
+        Pylock.from_dict(_without_labels(document))
     except PylockUnsupportedVersionError as error:
         raise BadInput(f"has a version that is not read: {error}", field=file) from None
     except PylockValidationError as error:
         raise BadInput(f"is not a pylock file: {str(error)[:300]}", field=file) from None
     except Exception as error:  # the library lets some wrong types through
         raise BadInput(f"is not a pylock file: {str(error)[:300]}", field=file) from None
+
+
+def _without_labels(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with variant wheels under the names that the library knows."""
+    packages = document.get("packages")
+    if not isinstance(packages, list):
+        return document
+    return {**document, "packages": [_plain(package) for package in packages]}
+
+
+def _plain(package: Any) -> Any:
+    wheels = package.get("wheels") if isinstance(package, dict) else None
+    if not isinstance(wheels, list):
+        return package
+    return {**package, "wheels": [_plain_wheel(wheel) for wheel in wheels]}
+
+
+def _plain_wheel(wheel: Any) -> Any:
+    if not isinstance(wheel, dict):
+        return wheel
+    changed = dict(wheel)
+    for key in ("url", "path", "name"):
+        if isinstance(value := wheel.get(key), str):
+            folder, slash, name = value.rpartition("/")
+            changed[key] = folder + slash + without_variant(name)[0]
+    return changed
 
 
 def _package(
