@@ -12,6 +12,7 @@ from typing import Any
 
 from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
 from compatgate.discovery.sbom.interface import Bill, Part
+from compatgate.discovery.sbom.relevant import may_be_component
 from compatgate.errors import BadInput
 
 _XML = re.compile(r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S)
@@ -32,15 +33,18 @@ class CycloneDxJson:
     def read(self, text: str, name: str) -> Bill:
         """Every component, nested ones and the described one included."""
         document = read_json(text, name)
-        described = document.get("metadata")
-        described = described.get("component") if isinstance(described, dict) else None
-        parts = _kept(document.get("components"), name)
-        bom: dict[str, Any] = {"bomFormat": "CycloneDX", "components": parts}
-        if described is not None:
-            bom["metadata"] = {"component": _kept([described], name)[0]}
+        metadata = document.get("metadata")
+        described = metadata.get("component") if isinstance(metadata, dict) else None
+        bom: dict[str, Any] = {
+            "bomFormat": "CycloneDX",
+            "components": _kept(document.get("components"), name),
+        }
+        if described is not None and (kept := _kept([described], name)):
+            bom["metadata"] = {"component": kept[0]}
         version = document.get("specVersion")
         bom["specVersion"] = version if isinstance(version, str) else "1.6"
-        return _bill(f"CycloneDX {version}", lambda b: b.from_json(bom), name)
+        listed = bool(document.get("components") or described)
+        return _bill(f"CycloneDX {version}", lambda b: b.from_json(bom), name, listed=listed)
 
 
 class CycloneDxXml:
@@ -59,7 +63,7 @@ class CycloneDxXml:
 
 
 def _kept(value: Any, name: str) -> list[dict[str, Any]]:
-    """Components with the properties that are read."""
+    """Components that may matter, or hold one that may, with the properties that are read."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -68,10 +72,12 @@ def _kept(value: Any, name: str) -> list[dict[str, Any]]:
     for item in kept:
         if "components" in item:
             item["components"] = _kept(item["components"], name)
-    return kept
+    return [
+        i for i in kept if i.get("components") or may_be_component(i.get("name"), i.get("purl"))
+    ]
 
 
-def _bill(title: str, deserialise: Any, name: str) -> Bill:
+def _bill(title: str, deserialise: Any, name: str, *, listed: bool | None = None) -> Bill:
     bom_class = library("cyclonedx.model.bom").Bom
     try:
         bom = deserialise(bom_class)
@@ -83,7 +89,7 @@ def _bill(title: str, deserialise: Any, name: str) -> Bill:
         raise BadInput(problem, field=name) from None
     if len(parts) > MOST_PARTS:
         raise BadInput(f"has more than {MOST_PARTS} components", field=name)
-    return Bill(title, parts)
+    return Bill(title, parts, bool(parts) if listed is None else listed)
 
 
 def _parts(bom: Any) -> Iterator[Part]:

@@ -31,10 +31,13 @@ class Bill(Struct, frozen=True):
 
     Attributes:
         format: ``CycloneDX 1.6``, ``SPDX 2.3``.
+        parts: those that may be components; others may have been left out.
+        listed: whether the document lists anything at all.
     """
 
     format: str
     parts: tuple[Part, ...]
+    listed: bool = True
 
 
 class Reader(Protocol):

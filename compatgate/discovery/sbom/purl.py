@@ -16,6 +16,7 @@ from compatgate.discovery.observed import Observation
 from compatgate.discovery.sbom import distribution
 from compatgate.discovery.sbom.bounds import library
 from compatgate.discovery.sbom.interface import Part
+from compatgate.discovery.sbom.relevant import may_be_component
 from compatgate.errors import BadInput
 
 _SOURCES = ("download_url", "repository_url", "vcs_url", "index_url")
@@ -88,7 +89,7 @@ def _by_name(
 ) -> list[Observation]:
     """A part that only its name identifies: NVIDIA's archives, and parts without package URL."""
     text = name.rsplit("/", 1)[-1].lower()
-    if len(text) > 60 or text in _COMMON_WORDS:
+    if len(text) > 60 or text in _COMMON_WORDS or not may_be_component(text):
         return []
     try:
         resolved = resolve_component(text)

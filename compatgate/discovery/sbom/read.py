@@ -47,7 +47,7 @@ def read_sbom(
         hint = "CycloneDX (JSON, XML) and SPDX 2.x (JSON, YAML, XML, tag-value) are read"
         raise BadInput("is not a bill of materials that is read", field=name, hint=hint)
     bill = reader.read(text, name)
-    if not bill.parts:
+    if not bill.listed:
         hint = "point the generator at the image or environment"
         raise Inconclusive("lists no components", field=name, hint=hint)
     found = observe(_for_platform(bill.parts, platform, name), name)

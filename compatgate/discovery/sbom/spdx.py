@@ -14,6 +14,7 @@ from typing import Any
 from compatgate.discovery.lockfiles.text import read_yaml
 from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
 from compatgate.discovery.sbom.interface import Bill, Part
+from compatgate.discovery.sbom.relevant import may_be_component
 from compatgate.errors import BadInput
 
 _JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
@@ -95,8 +96,13 @@ def _from_dict(document: dict[str, Any], name: str) -> Bill:
     if not isinstance(packages, list) or not all(isinstance(item, dict) for item in packages):
         raise BadInput("must be a list of packages", field=f"{name}: packages")
     kept = {key: document[key] for key in _ABOUT if key in document}
-    kept["packages"] = [{key: p[key] for key in _KEPT if key in p} for p in packages]
-    return _bill(lambda: parser.JsonLikeDictParser().parse(kept), name)
+    kept["packages"] = [
+        {key: package[key] for key in _KEPT if key in package}
+        for package in packages
+        if may_be_component(package.get("name"), str(package.get("externalRefs")))
+    ]
+    bill = _bill(lambda: parser.JsonLikeDictParser().parse(kept), name)
+    return Bill(bill.format, bill.parts, bool(packages))
 
 
 def _bill(parse: Callable[[], Any], name: str) -> Bill:
@@ -114,7 +120,7 @@ def _bill(parse: Callable[[], Any], name: str) -> Bill:
         raise BadInput(problem, field=name) from None
     if len(parts) > MOST_PARTS:
         raise BadInput(f"has more than {MOST_PARTS} packages", field=name)
-    return Bill(version, parts)
+    return Bill(version, parts, bool(parts))
 
 
 def _part(package: Any) -> Part:
