@@ -104,7 +104,7 @@ def _selection(
     entry: dict[str, Any], groups: set[str], wanted: set[str], marker: str, selection: Selection
 ) -> str:
     if not groups & wanted:
-        return f"group {sorted(groups)[0]}"
+        return f"group {min(groups, default=_DEFAULT_GROUP)}"
     if entry.get("optional") is True and "extra" not in marker and not selection.extras:
         return "an extra"
     return ""

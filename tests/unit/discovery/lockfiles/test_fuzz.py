@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,35 @@ def _mutated(text: str, data: st.DataObject) -> str:
 @given(data=st.data())
 def test_a_damaged_lockfile_gives_an_answer_or_an_error_that_explains_itself(path, data):
     text = path.read_text()
-    mutated = _mutated(text[:30_000], data)
+    mutated = _mutated(text, data)
     platform = data.draw(st.sampled_from(PLATFORMS))
     with contextlib.suppress(CompatgateError):
         reading = read_lockfile(path.name, mutated.encode("utf-8", "replace"), platform=platform)
+        assert reading.observations or reading.open
+
+
+VALUES = (
+    '""', "0", "true", "[]", "{}", '["x"]', '[{}]', '{ name = "torch" }', '"*"', '"${X}"', '"2.4"',
+    '"https://["', '"a and b"', "1979-05-27", '"\\u0000"', "null", "- x", '"os_name == 1"',
+)  # fmt: skip
+_VALUE = re.compile(r"(?m)^(\s*(?:- )?[\w\-]+(?: = |: )).*$")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}-{p.name}")
+@given(data=st.data())
+def test_values_of_any_type_give_an_answer_or_an_error_that_explains_itself(path, data):
+    text = path.read_text()
+    places = [match.span() for match in _VALUE.finditer(text)] or [(0, 0)]
+    for start, end in sorted(
+        data.draw(st.sets(st.sampled_from(places), min_size=1, max_size=4)), reverse=True
+    ):
+        match = _VALUE.match(text, start)
+        value = data.draw(st.sampled_from(VALUES))
+        text = text[:start] + (match[1] if match else "") + value + text[end:]
+    with contextlib.suppress(CompatgateError):
+        reading = read_lockfile(
+            path.name, text.encode(), platform=data.draw(st.sampled_from(PLATFORMS))
+        )
         assert reading.observations or reading.open
 
 

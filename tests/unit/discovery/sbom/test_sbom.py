@@ -179,7 +179,7 @@ def test_a_document_that_lists_nothing_is_inconclusive(read):
         ("sbom.json", "{}"),
         ("sbom.json", '{"bomFormat": "CycloneDX", "components": 3}'),
         ("sbom.json", '{"bomFormat": "CycloneDX", '),
-        ("sbom.json", _bom({"type": "no-such-type", "name": "x"})),
+        ("sbom.json", _bom({"type": "no-such-type", "name": "torch"})),
         ("sbom.json", '{"spdxVersion": "SPDX-2.3", "packages": [{"name": "x"}]}'),
         ("sbom.json", '{"spdxVersion": "SPDX-2.3", "packages": 3}'),
         ("sbom.spdx", "SPDXVersion: SPDX-2.3\nnonsense\n"),
