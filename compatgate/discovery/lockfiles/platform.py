@@ -22,6 +22,7 @@ _TRUE, _FALSE = "os_name != ''", "os_name == ''"
 _EXTRA = re.compile(r"""\bextra\s*(==|!=)\s*(["'])([^"']*)\2""")
 _EXTRA_RIGHT = re.compile(r"""(["'])([^"']*)\1\s*(==|!=)\s*extra\b(?!s)""")
 _LONGEST_MARKER = 20_000
+_MOST_SELECTIONS = 100
 
 Subdir = Literal["linux-64", "linux-aarch64", "win-64", "win-arm64"]
 
@@ -104,13 +105,15 @@ class Markers:
         groups: Iterable[str] = (),
     ) -> None:
         self._file = file
-        self._extras = frozenset(extras)
+        self._made_for = (platform, requires_python)
+        self._extras, self._groups = frozenset(extras), frozenset(groups)
+        self._others: dict[tuple[str, str], Markers] = {}
         self._known: dict[str, bool | None] = {}
         possible = platform.pythons()
         allowed = _allowed(possible, requires_python, file)
         self.python_fits = bool(allowed)
         """Whether the platform's Python is one that the lock is for."""
-        sets = {"extras": self._extras, "dependency_groups": frozenset(groups)}
+        sets = {"extras": self._extras, "dependency_groups": self._groups}
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
     def decide(self, marker: str) -> bool | None:
@@ -125,6 +128,29 @@ class Markers:
         if text not in self._known:
             self._known[text] = self._evaluate(text)
         return self._known[text]
+
+    def selected_by(self, marker: str, extras: Iterable[str], groups: Iterable[str] = ()) -> str:
+        """``extra gpu`` when asking for that makes a marker hold that does not; else nothing."""
+        if "extra" not in marker and "dependency_groups" not in marker:
+            return ""
+        wanted = [("extra", name) for name in extras] + [("group", name) for name in groups]
+        for kind, name in wanted[:_MOST_SELECTIONS]:
+            if self._with(kind, name).decide(marker) is not False:
+                return f"{kind} {name}"
+        return ""
+
+    def _with(self, kind: str, name: str) -> Markers:
+        """These markers, with one more extra or group asked for."""
+        if (kind, name) not in self._others:
+            platform, requires = self._made_for
+            self._others[kind, name] = Markers(
+                platform,
+                file=self._file,
+                requires_python=requires,
+                extras=self._extras | ({name} if kind == "extra" else set()),
+                groups=self._groups | ({name} if kind == "group" else set()),
+            )
+        return self._others[kind, name]
 
     def _evaluate(self, text: str) -> bool | None:
         if "variant_" in text:

@@ -40,9 +40,10 @@ class PoetryLock:
         )
         entries = tables(document.get("package"), "package", file.name)
         edges = _edges(entries)
+        extras = list(table) if isinstance(table := document.get("extras"), dict) else []
         packages = []
         for entry in entries:
-            package = _package(entry, file.name, markers, selection, edges)
+            package = _package(entry, file.name, markers, selection, edges, extras)
             if package:
                 packages.append(package)
         conflicts = python_conflict(markers, file.name, platform, requires)
@@ -62,15 +63,17 @@ def _package(
     markers: Markers,
     selection: Selection,
     edges: dict[str, list[str]],
+    extras: list[str],
 ) -> Package | None:
     name = text_of(entry, "name", file)
     groups = entry.get("groups", [_DEFAULT_GROUP])
     names = {str(g) for g in groups} if isinstance(groups, list) else {_DEFAULT_GROUP}
     wanted = {_DEFAULT_GROUP, *selection.groups}
     marker, holds = _decided(entry, names & wanted or names, markers)
-    if holds is False:
+    by_extra = markers.selected_by(marker, extras) if holds is False else ""
+    if holds is False and not by_extra:
         return None
-    when = "" if holds else marker
+    when = marker if holds is None else ""
     if not when and "markers" not in entry and "groups" not in entry:
         when = _undecided_edge(edges.get(name, []), markers)
     source = entry.get("source")
@@ -85,7 +88,7 @@ def _package(
         version=text_of(entry, "version", file) or None,
         sources=tuple(urls),
         when=when,
-        selection=_selection(entry, names, wanted, marker, selection),
+        selection=by_extra or _selection(entry, names, wanted, marker, selection),
     )
 
 

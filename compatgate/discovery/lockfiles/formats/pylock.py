@@ -48,7 +48,7 @@ class PylockToml:
         )
         packages = []
         for entry in tables(document.get("packages"), "packages", file.name):
-            package = _package(entry, file.name, markers, platform)
+            package = _package(entry, file.name, markers, platform, document)
             if package:
                 packages.append(package)
         conflicts = python_conflict(markers, file.name, platform, requires)
@@ -94,12 +94,20 @@ def _plain_wheel(wheel: Any) -> Any:
 
 
 def _package(
-    entry: dict[str, Any], file: str, markers: Markers, platform: Platform
+    entry: dict[str, Any],
+    file: str,
+    markers: Markers,
+    platform: Platform,
+    document: dict[str, Any],
 ) -> Package | None:
     marker = text_of(entry, "marker", file)
     holds = markers.decide(marker)
+    selection = ""
     if holds is False:
-        return None
+        optional = (_names(document, "extras"), _names(document, "dependency-groups"))
+        selection = markers.selected_by(marker, *optional)
+        if not selection:
+            return None
     name = text_of(entry, "name", file)
     wheels = fitting_wheels(entry.get("wheels"), platform)
     archive = entry.get("archive")
@@ -113,10 +121,16 @@ def _package(
         version=text_of(entry, "version", file) or None,
         specifier="" if "version" in entry else "its own source",
         sources=tuple(([index] if index else []) + [wheel.url for wheel in wheels]),
-        when=no_wheel(entry, wheels, platform) if holds else marker,
+        when=marker if holds is None else no_wheel(entry, wheels, platform),
+        selection=selection,
         labels=labels,
         variants=variants,
     )
+
+
+def _names(document: dict[str, Any], key: str) -> list[str]:
+    value = document.get(key)
+    return [str(name) for name in value] if isinstance(value, list) else []
 
 
 def _environments(

@@ -78,12 +78,14 @@ class _Graph:
     def walk(self) -> dict[int, Reached]:
         """Every package that the platform gets, and then those that only a selection brings."""
         extras, groups = self._selection.extras, self._selection.groups
-        found = self._walk(extras, groups, Reached())
+        roots = self._roots()
+        found = self._walk(extras, groups, Reached(), roots)
         for kind, name in self._others():
             more = self._walk(
                 extras | {name} if kind == "extra" else extras,
                 groups | {name} if kind == "group" else groups,
                 Reached(selection=f"{kind} {name}"),
+                self._by_name[name] if kind == "member" else roots,
             )
             for node, how in more.items():
                 found.setdefault(node, how)
@@ -110,13 +112,13 @@ class _Graph:
         )
 
     def _walk(
-        self, extras: frozenset[str], groups: frozenset[str], how: Reached
+        self, extras: frozenset[str], groups: frozenset[str], how: Reached, roots: list[int]
     ) -> dict[int, Reached]:
         markers = self._markers(extras, groups)
         found: dict[int, Reached] = {}
         seen: dict[tuple[int, str], str] = {}
         queue: deque[tuple[int, str, str]] = deque()
-        for edge in self._root_edges(extras, groups):
+        for edge in self._root_edges(extras, groups, roots):
             self._follow(edge, "", markers, queue)
         while queue:
             node, extra, when = queue.popleft()
@@ -170,9 +172,10 @@ class _Graph:
         values = optional.get(extra) if isinstance(optional, dict) else None
         return tables(values, "optional-dependencies", self._file)
 
-    def _root_edges(self, extras: frozenset[str], groups: frozenset[str]) -> list[dict[str, Any]]:
+    def _root_edges(
+        self, extras: frozenset[str], groups: frozenset[str], roots: list[int]
+    ) -> list[dict[str, Any]]:
         """What the project itself asks for; a script's manifest, or everything without either."""
-        roots = self._roots()
         edges = tables(self._manifest.get("requirements"), "manifest", self._file)
         edges = [{k: v for k, v in e.items() if k in ("name", "marker", "extra")} for e in edges]
         for node in roots:
@@ -188,21 +191,26 @@ class _Graph:
         return edges
 
     def _roots(self) -> list[int]:
-        members = self._manifest.get("members")
-        names = members if isinstance(members, list) else []
-        return [
-            node
-            for node, package in enumerate(self.packages)
-            if package.get("name") in names or self._is_root(package.get("source"))
-        ]
+        """The project at the lock's folder and the members asked for; without it all members."""
+        members = self._members()
+        asked = [node for node in members if self._name(node) in self._selection.groups]
+        own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
+        return [*own, *(node for node in asked if node not in own)] if own else asked or members
 
-    def _is_root(self, source: object) -> bool:
-        return isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)
+    def _members(self) -> list[int]:
+        """The projects of a workspace."""
+        members = self._manifest.get("members")
+        names = set(map(str, members)) if isinstance(members, list) else set()
+        return [node for node in range(len(self.packages)) if self._name(node) in names]
+
+    def _name(self, node: int) -> str:
+        return text_of(self.packages[node], "name", self._file)
 
     def _others(self) -> list[tuple[str, str]]:
-        """Extras and groups of the project that were not asked for."""
+        """Extras, groups and members of the workspace that were not asked for."""
         found: dict[tuple[str, str], None] = {}
-        for node in self._roots():
+        roots = self._roots()
+        for node in roots:
             for key, kind, asked in (
                 ("optional-dependencies", "extra", self._selection.extras),
                 ("dev-dependencies", "group", self._selection.groups),
@@ -210,11 +218,12 @@ class _Graph:
                 table = self.packages[node].get(key)
                 if isinstance(table, dict):
                     found.update({(kind, name): None for name in table if name not in asked})
+        found.update({("member", self._name(n)): None for n in self._members() if n not in roots})
         return list(found)[:_MOST_SELECTIONS]
 
     def _markers(self, extras: frozenset[str], groups: frozenset[str]) -> Markers:
         """uv writes an extra of a conflict as ``extra-7-trainer-cu124``, with the name's length."""
-        names = [str(self.packages[n].get("name")) for n in self._roots()]
+        names = [self._name(node) for node in self._roots()]
         encoded = {f"extra-{len(name)}-{name}-{extra}" for name in names for extra in extras}
         encoded |= {f"group-{len(name)}-{name}-{group}" for name in names for group in groups}
         return Markers(
@@ -224,3 +233,7 @@ class _Graph:
             extras=encoded | extras,
             groups=groups,
         )
+
+
+def _is_root(source: object) -> bool:
+    return isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)
