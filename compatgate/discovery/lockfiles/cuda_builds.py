@@ -30,7 +30,12 @@ def without_cuda(observations: Sequence[Observation], file: str) -> list[str]:
 
 
 def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
-    """Builds for another CUDA than the runtime that is locked beside them."""
+    """Builds that the runtime beside them cannot serve.
+
+    A build for another major never fits; a framework built for a newer minor than the runtime's
+    misses functions, while an older build runs on the newer libraries of its major. Libraries are
+    built once for a major.
+    """
     runtime = next((o for o in observations if o.component == "cuda"), None)
     if runtime is None:
         return []
@@ -40,7 +45,8 @@ def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
         if observation.component in ("cuda", "cuda-compat"):
             continue
         built = parse_version(observation.component, observation.version).cuda
-        if built and built != have.parts[: len(built)]:
+        is_framework = COMPONENTS[observation.component].kind == "framework"
+        if built and (built[0] != have.major or (is_framework and built > have.parts)):
             message = (
                 f"{observation.origin} is {observation.component} {observation.version}, built for "
                 f"CUDA {show(built)}; {runtime.origin} locks CUDA {runtime.version}"

@@ -16,7 +16,7 @@ from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput
 
 _TOOLKIT = re.compile(
-    r"(?P<base>cuda-(?:cudart|runtime|toolkit)|libcublas)-(?P<major>\d{1,2})-(?P<minor>\d{1,2})"
+    r"(?P<base>cuda-(?:cudart|runtime|toolkit)|libcublas)-\d{1,2}-\d{1,2}|nvidia-cuda-toolkit"
 )
 _COMPAT = re.compile(r"cuda-compat-(?P<major>\d{1,2})-(?P<minor>\d{1,2})")
 _LIBRARY = re.compile(r"lib(?:cudnn|nccl|nvinfer|cudart|cublas)\d*(?:-cuda-\d{1,2})?")

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
 from compatgate.discovery.lockfiles.platform import Markers, Platform
+from compatgate.discovery.lockfiles.pypi import component_of
 from compatgate.discovery.lockfiles.python_fit import python_conflict
 from compatgate.discovery.lockfiles.text import read_toml, refuse_variable, tables, text_of
 from compatgate.discovery.lockfiles.wheels import fitting_wheels, no_wheel, variants_of
@@ -24,7 +25,7 @@ _NAME = re.compile(r"uv\.lock|.*\.py\.lock", re.IGNORECASE)
 _SHAPE = re.compile(r"^\[\[package\]\]$[^\[]*?^source = \{", re.MULTILINE)
 _ROOT_SOURCES = ("virtual", "editable", "directory")
 _NEWEST_VERSION = 1
-_MOST_SELECTIONS = 200
+_MOST_SELECTIONS = 30
 
 
 class Reached(Struct, frozen=True):
@@ -76,10 +77,12 @@ class _Graph:
         self.conflicts = python_conflict(markers, file, platform, self._requires)
 
     def walk(self) -> dict[int, Reached]:
-        """Every package that the platform gets, and then those that only a selection brings."""
+        """Every package that the platform gets; without a component those of each selection."""
         extras, groups = self._selection.extras, self._selection.groups
         roots = self._roots()
         found = self._walk(extras, groups, Reached(), roots)
+        if any(component_of(self._name(node)) for node in found):
+            return found
         for kind, name in self._others():
             more = self._walk(
                 extras | {name} if kind == "extra" else extras,

@@ -103,6 +103,21 @@ def test_a_runtime_for_another_cuda_than_torch_is_a_conflict(read):
     assert "12.4.127" in conflict.message
 
 
+@pytest.mark.parametrize(
+    ("framework", "runtime", "fits"),
+    [
+        ("torch==2.4.1+cu121", "12.4.127", True),
+        ("torch==2.4.1+cu124", "12.4.127", True),
+        ("torch==2.4.1+cu124", "12.1.105", False),
+        ("cupy-cuda12x==13.3.0", "12.1.105", True),
+        ("cupy-cuda11x==13.3.0", "12.1.105", False),
+    ],
+)
+def test_a_runtime_serves_older_builds_of_its_major(read, framework, runtime, fits):
+    reading = read("requirements.txt", f"{framework}\nnvidia-cuda-runtime-cu12=={runtime}\n")
+    assert (reading.conflicts == ()) is fits
+
+
 def test_packages_that_only_share_a_name_are_left_out(read):
     text = "onnxruntime==1.20.1\ncudnn==0.1\nnccl==1\ncuda==0.0.1\ntorchvision==0.19.1\n"
     reading = read("requirements.txt", text)

@@ -104,6 +104,7 @@ def _component(
         ("pkg:conda/cuda-version@12.4", "cuda", "12.4"),
         ("pkg:deb/ubuntu/libcudnn8@8.9.7.29-1%2Bcuda12.2?arch=amd64", "cudnn", "8.9.7.29+cuda12.2"),
         ("pkg:deb/ubuntu/cuda-cudart-12-4@12.4.127-1", "cuda", "12.4.127"),
+        ("pkg:deb/ubuntu/nvidia-cuda-toolkit@12.0.140~12.0.1-4build4", "cuda", "12.0.140"),
         ("pkg:deb/ubuntu/cuda-compat-12-8@570.124.06-0ubuntu1", "cuda-compat", "12.8"),
         ("pkg:rpm/rhel/libcudnn8@8.9.7.29-1.cuda12.2?arch=x86_64", "cudnn", "8.9.7.29+cuda12.2"),
         ("pkg:rpm/rocky/libcudnn9-cuda-12@9.1.0.70-1?arch=x86_64", "cudnn", "9.1.0.70+cu12"),
