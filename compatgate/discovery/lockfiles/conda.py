@@ -37,6 +37,7 @@ _SPEC = re.compile(
     r"(?:(?P<channel>[\w.\-/:]+)::)?(?P<name>[A-Za-z0-9_.\-]+)\s*"
     r"(?P<version>(?:[=<>!~]|\s+\d|\s+\*).*)?"
 )
+_LONGEST_SPEC = 1000
 _BRACKET = re.compile(r"\[(?P<body>[^\]]*)\]$")
 _KEY = re.compile(r"""(version|build|build_number|channel|subdir)\s*=\s*["']?([^"',\]]*)["']?""")
 _EXACT = re.compile(
@@ -131,6 +132,8 @@ def from_spec(spec: str, origin: str) -> Package | None:
     (``=2.4`` means 2.4.*), ``==`` exact.
     """
     text = spec.strip()
+    if len(text) > _LONGEST_SPEC:
+        return None
     keys: dict[str, str] = {}
     if match := _BRACKET.search(text):
         keys = dict(_KEY.findall(match["body"]))

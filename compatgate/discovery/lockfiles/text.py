@@ -18,8 +18,12 @@ _DEEPEST = 40
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Reads every scalar as text: ``python: 3.10`` must not become 3.1."""
 
-_TEMPLATE = re.compile(r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|<%.{0,200}?%>", re.DOTALL)
-_VARIABLE = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|%\([^)]*\)s|@[A-Z][A-Z0-9_]{2,}@|\{\{|\{%")
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}|\{%[^%]{0,200}%\}|<%[^%]{0,200}%>")
+_VARIABLE = re.compile(
+    r"\$\{[^}]{0,200}\}|\$\([^)]{0,200}\)|%\([^)]{0,200}\)s|@[A-Z][A-Z0-9_]{2,}@|\{\{|\{%"
+)
+_LONG_KEY = re.compile(r"""(?<![\w\-"'])(?:[\w\-"']+[ \t]*\.[ \t]*){60}""")
+"""Dotted keys cost `tomllib` the square of their length."""
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
@@ -79,6 +83,9 @@ def read_toml(text: str, name: str) -> dict[str, Any]:
     Raises:
         BadInput: not TOML; the field ends with the line.
     """
+    if match := _LONG_KEY.search(text):
+        line = text.count("\n", 0, match.start()) + 1
+        raise BadInput("has a key of too many parts", field=f"{name}:{line}")
     try:
         return tomllib.loads(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:

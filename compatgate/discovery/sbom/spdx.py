@@ -20,7 +20,7 @@ from compatgate.errors import BadInput
 _JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
 _SPDX3 = re.compile(r'"@context"\s*:[^,]*spdx\.org/rdf/3')
 _YAML = re.compile(r"""^["']?(?:spdxVersion|SPDXID)["']?\s*:""", re.MULTILINE)
-_XML = re.compile(r"<Document\b[\s\S]*<(?:spdxVersion|SPDXID)>")
+_XML = (re.compile(r"<Document\b"), re.compile(r"<(?:spdxVersion|SPDXID)>"))
 _TAG_VALUE = re.compile(r"^SPDXVersion:\s*SPDX-", re.MULTILINE)
 _ABOUT = ("spdxVersion", "SPDXID", "name", "dataLicense", "documentNamespace", "creationInfo")
 _KEPT = ("SPDXID", "name", "versionInfo", "downloadLocation", "externalRefs")
@@ -62,7 +62,7 @@ class SpdxXml:
 
     def recognises(self, text: str) -> bool:
         """A ``Document`` with SPDX's version or identifier."""
-        return text.lstrip()[:1] == "<" and bool(_XML.search(text))
+        return text.lstrip()[:1] == "<" and all(x.search(text) for x in _XML)
 
     def read(self, text: str, name: str) -> Bill:
         """Every package; the library reads files only."""

@@ -42,11 +42,12 @@ class CondaEnvironment:
             raise BadInput(f"has more than {MOST_PACKAGES} dependencies", field=file.name)
         packages: list[Package] = []
         pip: list[str] = []
+        lines = _lines(file.text)
         for item in stated:
             if isinstance(item, dict):
                 pip += _pip(item, file)
             else:
-                packages.append(_conda(item, file))
+                packages.append(_conda(item, file, lines))
         if not pip:
             return Contents(tuple(packages))
         inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
@@ -55,13 +56,13 @@ class CondaEnvironment:
         return Contents(tuple(packages), added.indexes, added.open)
 
 
-def _conda(item: Any, file: LockFile) -> Package:
+def _conda(item: Any, file: LockFile, lines: dict[str, int]) -> Package:
     if not isinstance(item, str):
         raise BadInput("a dependency must be text", field=file.name, value=item)
-    spec = refuse_variable(item, _where(file, item))
-    package = conda.from_spec(spec, _where(file, item))
+    where = f"{file.name}:{lines[item]}" if item in lines else file.name
+    package = conda.from_spec(refuse_variable(item, where), where)
     if package is None:
-        raise BadInput(f"{item[:100]!r} is not a conda dependency", field=_where(file, item))
+        raise BadInput(f"{item[:100]!r} is not a conda dependency", field=where)
     return package
 
 
@@ -87,9 +88,11 @@ def _at(package: Package, file: LockFile) -> Package:
     )
 
 
-def _where(file: LockFile, item: str) -> str:
-    """The line of an item, found again in the text."""
-    for number, line in enumerate(file.text.splitlines(), 1):
-        if item in line:
-            return f"{file.name}:{number}"
-    return file.name
+def _lines(text: str) -> dict[str, int]:
+    """The line of each item of a list, found again in the text."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        item = line.split(" #")[0].strip()
+        if item.startswith("-"):
+            found.setdefault(item[1:].strip().strip("\"'"), number)
+    return found

@@ -16,7 +16,7 @@ from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import read_yaml, tables, text_of
 from compatgate.errors import BadInput, Inconclusive
 
-_SHAPE = re.compile(r"^metadata:\s*$[\s\S]*^package:\s*$", re.MULTILINE)
+_SHAPE = (re.compile(r"^metadata:", re.MULTILINE), re.compile(r"^package:", re.MULTILINE))
 _NAME = re.compile(r".*conda-lock\.ya?ml", re.IGNORECASE)
 
 
@@ -28,7 +28,7 @@ class CondaLock:
     def recognises(self, file: LockFile) -> bool:
         """conda-lock's name, or its metadata and packages."""
         return bool(_NAME.fullmatch(file.name)) or (
-            file.name.endswith((".yml", ".yaml")) and bool(_SHAPE.search(file.text))
+            file.name.endswith((".yml", ".yaml")) and all(s.search(file.text) for s in _SHAPE)
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:

@@ -20,7 +20,7 @@ from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r"pylock\.([^.]+\.)?toml", re.IGNORECASE)
-_SHAPE = re.compile(r"^lock-version = .*$[\s\S]*^\[\[packages\]\]$", re.MULTILINE)
+_SHAPE = (re.compile(r"^lock-version = ", re.M), re.compile(r"^\[\[packages\]\]$", re.M))
 
 
 class PylockToml:
@@ -30,7 +30,7 @@ class PylockToml:
 
     def recognises(self, file: LockFile) -> bool:
         """The standard's names, or its version and packages."""
-        return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:200_000]))
+        return bool(_NAME.fullmatch(file.name)) or all(s.search(file.text) for s in _SHAPE)
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
         """Packages whose markers hold."""

@@ -17,6 +17,8 @@ from compatgate.discovery.lockfiles.text import MOST_PACKAGES, refuse_variable
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r".*(requirements|constraints|reqs).*\.(txt|in|pip|lock)", re.IGNORECASE)
+_LONGEST = 20_000
+"""Characters of a requirement without its hashes."""
 _PER_REQUIREMENT = re.compile(r"\s--(?:hash|config-settings?|global-option)(?:\s*=\s*|\s+)\S+")
 _LIKE = re.compile(r"\s*(?:[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~@;\\#(]|$)|#|--?\w|$)")
 _EGG = re.compile(r"#(?:.*&)?egg=([A-Za-z0-9_.\-]+)")
@@ -75,6 +77,8 @@ class RequirementsTxt:
 def _package(line: Line, markers: Markers) -> Package | None:
     """The package of a line; None when its marker does not hold, or it is a folder."""
     text = refuse_variable(_PER_REQUIREMENT.sub("", line.text).strip(), line.origin)
+    if len(text) > _LONGEST:
+        raise BadInput(f"is longer than {_LONGEST} characters", field=line.origin)
     asked = _asked(text, line)
     if asked is None:
         return None

@@ -97,6 +97,7 @@ def test_an_unknown_file_is_told_what_is_read():
     ("name", "text"),
     [
         ("uv.lock", "package = " + "[" * 5000 + "]" * 5000),
+        ("uv.lock", "a." * 1_000_000 + "a = 1"),
         ("pylock.toml", "a = " + "{ a = " * 3000 + "1" + " }" * 3000),
         ("environment.yml", "dependencies: " + "[" * 5000 + "]" * 5000),
         ("requirements.txt", "torch==2.4.1 ; " + "(" * 5000 + "os_name == ''" + ")" * 5000),
