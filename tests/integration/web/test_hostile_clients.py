@@ -20,7 +20,7 @@ def exchange(server: Any, sent: bytes, *, close: bool = True) -> bytes:
             if close:
                 client.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: client.recv(65536), b""))
-        except ConnectionError:
+        except OSError:  # closed or reset meanwhile
             return b""
 
 
