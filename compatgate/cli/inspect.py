@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from compatgate.discovery.findings import Inspection
 
-HELP = "show the stack found in a library, wheel or folder, and where each part was seen"
+HELP = "show the stack in a lockfile, wheel, library or folder"
 
 _EXAMPLES = """\
 examples:
@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="PATH",
-        help="shared library, object, static library, fatbinary, cubin, PTX file, wheel or folder",
+        help="lockfile, shared library, object, static library, fatbinary, cubin, PTX file, wheel"
+        " or folder",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
@@ -80,7 +81,31 @@ def _local(path: str) -> Inspection:
     return inspect_path(path, load_facts().arch)
 
 
-KINDS: tuple[Kind, ...] = (Kind("file, wheel or folder", os.path.exists, _local),)
+_LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
+
+
+def _is_lockfile(path: str) -> bool:
+    return os.path.isfile(path) and path.endswith(_LOCKFILES)
+
+
+def _lockfile(path: str) -> Inspection:
+    from pathlib import Path
+
+    from compatgate.discovery.findings import Inspection
+    from compatgate.discovery.lockfiles import Platform, read_lockfile
+    from compatgate.discovery.observed import Conflict
+    from compatgate.discovery.settle import settle
+
+    reading = read_lockfile(Path(path), Path(path).read_bytes(), platform=Platform())
+    stack, disagreements = settle(reading.observations, reading.arch)
+    left = tuple(Conflict("open", what) for what in reading.open)
+    return Inspection(stack, reading.observations, (*reading.conflicts, *disagreements, *left))
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("lockfile", _is_lockfile, _lockfile),
+    Kind("file, wheel or folder", os.path.exists, _local),
+)
 """In the order in which they are asked."""
 
 
