@@ -1,10 +1,10 @@
 """How many gate decisions a server answers, as a share of empty JSON answers of the same server.
 
-``python bench/http_gate.py [--workers 1] [--threads 16] [--rounds 9] [--seconds 1]``
+``python bench/http_gate.py [--workers 1,2] [--threads 32] [--rounds 9] [--seconds 1]``
 
 The empty endpoint is a bare Flask application (``return jsonify({})``) beside the product's, behind
-the same gunicorn, workers and threads. Rounds alternate, medians are compared, the decision log is
-on. Prints rows of a markdown table.
+the same gunicorn, workers and threads. Rounds alternate, ratios are taken round by round, and what
+is shown are medians. The decision log is on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,14 @@ from load import Figures, drive, post
 
 CONNECTIONS = 16
 EMPTY, GATE = "/empty", "/api/v1/gate"
+HEAD = f"""\
+`bench/http_gate.py`: requests a second over {CONNECTIONS} kept-alive connections, decision log on,
+against an empty JSON answer (bare Flask) of the same server, workers and threads. Goals: 0.8 x of
+empty, p99 under 10 ms. Repeated questions are found in memory; a new one is evaluated, its verdict
+stored. The load comes from one process on the same machine and takes a core of it.
+
+| questions | workers x threads | requests/s | x empty | p99 ms | failures |
+|---|---|---|---|---|---|"""
 MATRIX = """\
 apiVersion: compatgate.dev/v1
 kind: Target
@@ -63,6 +71,15 @@ def repeated(count: int) -> Iterator[bytes]:
 def new(start: int) -> Iterator[bytes]:
     """Questions that nobody asked before."""
     return (post(GATE, question(number)) for number in itertools.count(start))
+
+
+LOADS: dict[str, Callable[[int], Iterator[bytes]]] = {
+    "empty": lambda _: empty(),
+    "one question": lambda _: repeated(1),
+    "1,000 questions": lambda _: repeated(1000),
+    "new questions": lambda number: new(10**6 * (number + 1)),
+}
+"""What is sent, by name; given the number of the round."""
 
 
 def serve(workers: int, threads: int) -> None:
@@ -104,12 +121,7 @@ def serve(workers: int, threads: int) -> None:
 
 def measure(port: int, what: str, number: int, seconds: float) -> Figures:
     """One round; called in a process of its own."""
-    requests = {
-        "empty": empty,
-        "one question": lambda: repeated(1),
-        "1,000 questions": lambda: repeated(1000),
-        "new questions": lambda: new(10**6 * (number + 1)),
-    }[what]()
+    requests = LOADS[what](number)
     return drive(("127.0.0.1", port), requests, connections=CONNECTIONS, seconds=seconds)
 
 
@@ -134,36 +146,42 @@ def row(name: str, found: list[Figures], base: list[Figures], server: str) -> st
     return f"| {name} | {server} | {rate:,.0f} | {ratio:.2f} | {slow:.1f} | {failures} |"
 
 
-def main() -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.serve:
-        serve(args.workers, args.threads)
-        return 0
-    command = [sys.executable, __file__, "--serve", f"--workers={args.workers}"]
+def compare(workers: int, threads: int, count: int, seconds: float) -> list[str]:
+    """Rows for one shape of a server."""
+    options = ["--serve", f"--workers={workers}", f"--threads={threads}"]
     with subprocess.Popen(
-        [*command, f"--threads={args.threads}"], stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
-            names = ["empty", "one question", "1,000 questions", "new questions"]
-            found = rounds(port, names, args.rounds, args.seconds)
+            found = rounds(port, [*LOADS], count, seconds)
         finally:
             process.terminate()
-    shape = f"{args.workers} x {args.threads}"
-    print("| HTTP | workers x threads | requests/s | ratio to empty | p99 ms | failures |")
-    print("|---|---|---|---|---|---|")
-    for name in names:
-        print(row(name, found[name], found["empty"], shape))
-    return 0
+    shape = f"{workers} x {threads}"
+    return [row(name, found[name], found["empty"], shape) for name in LOADS]
+
+
+def main(arguments: Sequence[str] = ()) -> str:
+    """Measure; the text for the page of results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", default="1,2")
+    parser.add_argument("--threads", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args(arguments)
+    if args.serve:
+        serve(int(args.workers), args.threads)
+        return ""
+    shapes = [int(number) for number in args.workers.split(",")]
+    rows = [
+        line
+        for workers in shapes
+        for line in compare(workers, args.threads, args.rounds, args.seconds)
+    ]
+    return "\n".join([HEAD, *rows])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    print(main(sys.argv[1:]))

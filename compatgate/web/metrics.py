@@ -6,6 +6,7 @@ what is true of every worker alike (revision, facts) is told by the one that is 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -27,6 +28,21 @@ if TYPE_CHECKING:
     from compatgate.gate.service import Gate
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+_log = logging.getLogger("compatgate.web")
+
+
+class _NeverInTheWay:
+    """A figure that cannot be counted is no reason to withhold an answer."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
+        if isinstance(error, OSError):
+            _log.warning("a figure was not counted: %s", error)
+        return isinstance(error, OSError)
 
 
 class Metrics:
@@ -58,6 +74,15 @@ class Metrics:
 
     def decided(self, verdict: Verdict, source: str, seconds: float) -> None:
         """Count a decision."""
+        with _NeverInTheWay():
+            self._decided(verdict, source, seconds)
+
+    def requested(self, method: str, route: str, status: int) -> None:
+        """Count a request."""
+        with _NeverInTheWay():
+            self._requested(method, route, status)
+
+    def _decided(self, verdict: Verdict, source: str, seconds: float) -> None:
         key = (verdict.verdict, verdict.allowed, verdict.mode, source)
         counter = self._decision_counters.get(key)
         if counter is None:
@@ -67,8 +92,7 @@ class Metrics:
         counter.inc()
         self._seconds.observe(seconds)
 
-    def requested(self, method: str, route: str, status: int) -> None:
-        """Count a request."""
+    def _requested(self, method: str, route: str, status: int) -> None:
         key = (method, route, status)
         counter = self._request_counters.get(key)
         if counter is None:

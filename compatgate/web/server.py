@@ -72,10 +72,14 @@ def serve(
     server = _Server(options, make_gate, make_app, announce)
     gc.collect()
     gc.freeze()  # what is loaded now stays shared between the processes
+    parent = os.getpid()
     try:
         _Arbiter(server).run()
     except SystemExit as stop:
-        return int(stop.code or 0)
+        status = int(stop.code or 0)
+        if os.getpid() != parent:  # a worker ends here; what follows is its parent's to do
+            os._exit(status)
+        return status
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
 import time
 from typing import Any
@@ -58,3 +59,15 @@ def test_many_at_once_are_all_answered_and_logged(serve: Any) -> None:
     assert statuses == [200] * 600
     newest = server.ask("GET", "/api/v1/decisions?limit=1").json()["items"][0]
     assert newest["id"] == 600
+
+
+def test_figures_outlive_the_workers(serve: Any) -> None:
+    server = serve("--workers", "2")
+    for _ in range(10):
+        server.gate(STACK)
+    server.send(signal.SIGHUP)
+    time.sleep(3)
+    for _ in range(10):
+        assert server.gate(STACK).status == 200
+    text = server.ask("GET", "/metrics").body.decode()
+    assert "compatgate_decision_seconds_count 20.0" in text

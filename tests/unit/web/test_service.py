@@ -104,3 +104,15 @@ def test_a_head_is_a_get_without_a_body(client: FlaskClient) -> None:
     answer = client.head("/api/v1/targets/prod-a100")
     assert (answer.status_code, answer.data) == (200, b"")
     assert answer.headers["ETag"] == '"r1"'
+
+
+def test_a_figure_that_cannot_be_counted_withholds_no_answer(
+    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr("prometheus_client.Histogram.observe", full)
+    monkeypatch.setattr("prometheus_client.Counter.inc", full)
+    assert client.post("/api/v1/gate", json=QUESTION).status_code == 200
+    assert len(gate.history.list_decisions().items) == 1
