@@ -1,0 +1,263 @@
+"""Tar archives read from a stream, one header at a time, in bounded memory.
+
+The standard library's ``tarfile`` keeps every header that it has seen, and reads an extended
+header whole whatever size it claims; a hostile layer must not decide how much memory is used.
+
+Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Format"), GNU tar
+``src/tar.h`` (long names, base-256 numbers, sparse files).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from compatgate.discovery.image.registry import damaged
+
+BLOCK = 512
+LARGEST_EXTENSION = 1024 * 1024
+"""Bytes of an extended header; names have at most a few thousand."""
+
+_ZEROS = bytes(BLOCK)
+_RECORDS = {b"path": "path", b"size": "size", b"GNU.sparse.name": "path"}
+
+
+class Feed:
+    """Bytes from pieces, taken in the lengths that are needed.
+
+    Attributes:
+        position: of the next byte.
+    """
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.position = 0
+        self._pieces = iter(pieces)
+        self._piece = b""
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes, fewer at the end."""
+        end = self._at + count
+        if end <= len(self._piece):
+            data = self._piece[self._at : end]
+            self._at = end
+            self.position += count
+            return data
+        parts = []
+        while count and (part := self.some(count)):
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def some(self, most: int) -> bytes:
+        """At least one and at most ``most`` bytes, none at the end."""
+        if not self._more():
+            return b""
+        data = self._piece[self._at : self._at + most]
+        self._at += len(data)
+        self.position += len(data)
+        return data
+
+    def skip(self, count: int) -> int:
+        """Pass over bytes; returns how many were missing at the end."""
+        while count and self._more():
+            step = min(count, len(self._piece) - self._at)
+            self._at += step
+            self.position += step
+            count -= step
+        return count
+
+    def drain(self) -> None:
+        """Pass over everything that is left."""
+        while self._more():
+            self.position += len(self._piece) - self._at
+            self._at = len(self._piece)
+
+    def _more(self) -> bool:
+        while self._at >= len(self._piece):
+            piece = next(self._pieces, None)
+            if piece is None:
+                return False
+            self._piece, self._at = piece, 0
+        return True
+
+
+class Member(Struct):
+    """A file, directory or link.
+
+    Attributes:
+        path: without leading ``./`` and ``/``, and without trailing ``/``.
+        kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``other``.
+        size: of its content in the archive.
+        executable: any of its execute bits is set.
+    """
+
+    path: str
+    kind: str
+    size: int
+    executable: bool
+
+
+class Content:
+    """A member's content, read once; what is left of it is passed over."""
+
+    def __init__(self, feed: Feed, member: Member) -> None:
+        self.left = member.size
+        self._feed = feed
+        self._path = member.path
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to ``size`` bytes; none at the end.
+
+        Raises:
+            Damaged: the archive ends before.
+        """
+        wanted = self.left if size < 0 else min(size, self.left)
+        data = self._feed.take(wanted) if wanted <= BLOCK else self._feed.some(wanted)
+        if wanted and not data:
+            raise damaged(f"a layer ends within {self._path}")
+        self.left -= len(data)
+        return data
+
+    def read_all(self, largest: int) -> bytes | None:
+        """The content whole, None when it is larger than ``largest`` bytes."""
+        if self.left > largest:
+            return None
+        parts = []
+        while part := self.read():
+            parts.append(part)
+        return b"".join(parts)
+
+
+def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
+    """The members of an archive; the content of each is there until the next is asked for.
+
+    Raises:
+        Damaged: a header is, or the archive ends within a member.
+    """
+    extended: dict[str, str] = {}
+    while True:
+        block = feed.take(BLOCK)
+        if len(block) < BLOCK or block == _ZEROS:
+            if block and block != _ZEROS:
+                raise damaged("a layer ends within a header")
+            return
+        size, kind = _checked_size(block, feed.position), block[156:157]
+        if kind in b"xgLK" and kind:
+            _extend(extended, kind, feed, size)
+            continue
+        if kind == b"S":
+            _pass_sparse_map(feed, block)
+        member = _member(block, kind, size, extended)
+        extended = {}
+        content = Content(feed, member)
+        padding = -member.size % BLOCK
+        yield member, content
+        if missing := feed.skip(content.left):
+            raise damaged(f"a layer ends within {member.path}, {missing} bytes early")
+        feed.skip(padding)
+
+
+def _checked_size(block: bytes, position: int) -> int:
+    """The size field of a header whose checksum is right."""
+    stated = _number(block[148:156])
+    unsigned = sum(block[:148]) + sum(block[156:]) + 8 * 32
+    if stated != unsigned:
+        signed = unsigned - 256 * sum(b > 127 for b in block[:148] + block[156:])
+        if stated != signed:
+            raise damaged(f"a layer is no tar archive at byte {position - BLOCK}")
+    size = _number(block[124:136])
+    if size < 0:
+        raise damaged(f"a layer has a file of {size} bytes at byte {position - BLOCK}")
+    return size
+
+
+def _number(field: bytes) -> int:
+    if field[0] in (0x80, 0xFF):
+        return (
+            int.from_bytes(field, "big", signed=True)
+            if field[0] == 0xFF
+            else int.from_bytes(field[1:], "big")
+        )
+    try:
+        return int(field.partition(b"\0")[0].strip() or b"0", 8)
+    except ValueError:
+        return -1
+
+
+def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> Member:
+    path = extended.get("path") or _name(block)
+    kinds = {b"1": "hardlink", b"2": "symlink", b"5": "dir"}
+    word = "file" if kind in (b"0", b"\0", b"7", b"S") else kinds.get(kind, "other")
+    if word == "file" and path.endswith("/"):
+        word = "dir"  # as the first tar wrote them
+    if text := extended.get("size"):
+        size = _extended_size(text)
+    if word in ("dir", "symlink", "hardlink") or kind in (b"3", b"4", b"6"):
+        size = 0
+    return Member(_clean(path), word, size, bool(_number(block[100:108]) & 0o111))
+
+
+def _extended_size(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise damaged(f"a layer has a file of {text[:40]!r} bytes")
+    return int(text)
+
+
+def _name(block: bytes) -> str:
+    name = block[:100].partition(b"\0")[0]
+    if block[257:263] == b"ustar\0" and (prefix := block[345:500].partition(b"\0")[0]):
+        name = prefix + b"/" + name
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _clean(path: str) -> str:
+    """``./usr//lib/`` and ``/usr/lib`` are ``usr/lib``; ``..`` goes no further than the root."""
+    if path[:1] not in "./" and "//" not in path and "/." not in path and path[-1:] != "/":
+        return path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _extend(extended: dict[str, str], kind: bytes, feed: Feed, size: int) -> None:
+    """Read a pax or GNU header that says more of the next member."""
+    if size > LARGEST_EXTENSION:
+        raise damaged(f"a layer has an extended header of {size} bytes")
+    data = feed.take(size)
+    if len(data) < size:
+        raise damaged("a layer ends within an extended header")
+    feed.skip(-size % BLOCK)
+    if kind == b"L":
+        extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    elif kind == b"x":
+        extended.update(_records(data))
+
+
+def _records(data: bytes) -> Iterator[tuple[str, str]]:
+    """``30 path=...`` records; only path and size are wanted."""
+    at = 0
+    while at < len(data):
+        digits, space, _ = data[at : at + 20].partition(b" ")
+        if not space or not digits.isdigit() or not int(digits):
+            return
+        record = data[at + len(digits) + 1 : at + int(digits) - 1]
+        at += int(digits)
+        key, _, value = record.partition(b"=")
+        if key in _RECORDS:
+            yield _RECORDS[key], value.decode("utf-8", "surrogateescape")
+
+
+def _pass_sparse_map(feed: Feed, block: bytes) -> None:
+    """An old GNU sparse file: blocks with more of its map stand before the content."""
+    more = block[482]
+    while more:
+        block = feed.take(BLOCK)
+        if len(block) < BLOCK:
+            raise damaged("a layer ends within a sparse file's map")
+        more = block[504]
