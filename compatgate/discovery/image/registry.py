@@ -15,7 +15,8 @@ from compatgate.discovery.image import auth
 from compatgate.discovery.image.credentials import Credentials, find_credentials
 from compatgate.discovery.image.manifest import ACCEPT, Descriptor
 from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.reference import Reference, is_loopback
+from compatgate.discovery.image.problems import damaged
+from compatgate.discovery.image.reference import Reference, is_digest, is_loopback
 from compatgate.discovery.image.transport import CHUNK, Response, Transport
 from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
 
@@ -135,6 +136,18 @@ class Registry:
             raise damaged(f"the manifest {locator} should have {size} bytes, it has {len(data)}")
         return Found(digest, media_type, data)
 
+    def digest_of(self, locator: str) -> str | None:
+        """The digest that a tag stands for, without a body; None where the registry does not say.
+
+        Raises:
+            NotFound: there is none.
+        """
+        headers = {"Accept": ACCEPT}
+        path = f"manifests/{locator}"
+        with self._get(path, headers, f"the image {locator}", method="HEAD") as answer:
+            digest = answer.headers.get("Docker-Content-Digest", "")
+        return digest if is_digest(digest) else None
+
     def config(self, descriptor: Descriptor) -> bytes:
         """A small blob, whole.
 
@@ -158,11 +171,13 @@ class Registry:
         with self._get(f"blobs/{descriptor.digest}", headers, descriptor.digest) as answer:
             yield Blob(answer, descriptor)
 
-    def _get(self, path: str, headers: dict[str, str], what: str) -> Response:
+    def _get(
+        self, path: str, headers: dict[str, str], what: str, *, method: str = "GET"
+    ) -> Response:
         url = f"{self.base}/v2/{self._repository}/{path}"
         for attempt in range(2):
             known = {"Authorization": self._authorization} if self._authorization else {}
-            answer = self._transport.open(url, {**headers, **known})
+            answer = self._transport.open(url, {**headers, **known}, method=method)
             if answer.status == 200:
                 return answer
             answer.close()
@@ -233,9 +248,3 @@ def _lookup(
         )
 
     return find
-
-
-def damaged(problem: str) -> Damaged:
-    """The error for bytes that are not what they should be."""
-    hint = "nothing of it was kept; push the image again, or check the mirror or proxy between"
-    return Damaged(problem, field="image", hint=hint)

@@ -8,12 +8,11 @@ hold gzip under every name, and the first bytes tell.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Protocol, cast
 
 from compatgate.discovery.image.options import Limits
-from compatgate.discovery.image.registry import damaged
-from compatgate.errors import TooLarge
+from compatgate.discovery.image.problems import damaged, too_large
 
 PIECE = 512 * 1024
 """Most decompressed bytes at a time."""
@@ -35,10 +34,14 @@ class Budget:
 
     Attributes:
         unpacked: bytes of all layers so far.
+
+    Args:
+        check: called for every piece; raises when the time is over.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, check: Callable[[], None] = lambda: None) -> None:
         self.limits = limits
+        self.check = check
         self.unpacked = 0
 
     def take(self, count: int, unpacked: int, packed: int) -> None:
@@ -48,13 +51,14 @@ class Budget:
             TooLarge: it is more than the limits allow.
         """
         limits = self.limits
+        self.check()
         self.unpacked += count
         if self.unpacked > limits.unpacked:
             what = f"its layers decompress to more than the {limits.unpacked} bytes that are read"
-            raise _bomb(what)
+            raise too_large(what)
         if unpacked > limits.ratio_from and unpacked > packed * limits.ratio:
             what = f"{packed} bytes of a layer decompress to {unpacked}: a decompression bomb"
-            raise _bomb(what)
+            raise too_large(what)
 
 
 class _Peeked:
@@ -130,9 +134,5 @@ def _unzstd(source: Readable, window: int) -> Iterator[bytes]:
     except zstandard.ZstdError as error:
         if "too much memory" in str(error).lower():
             what = f"a layer is compressed with a zstd window larger than {window} bytes"
-            raise _bomb(what) from None
+            raise too_large(what) from None
         raise damaged(f"a layer's zstd data are damaged: {error}") from None
-
-
-def _bomb(problem: str) -> TooLarge:
-    return TooLarge(problem, field="image", hint="nothing of it was kept")

@@ -9,125 +9,21 @@ Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Forma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from msgspec import Struct
+from compatgate.discovery.image.feed import BLOCK, Content, Feed, Member
+from compatgate.discovery.image.problems import damaged
 
-from compatgate.discovery.image.registry import damaged
-
-BLOCK = 512
 LARGEST_EXTENSION = 1024 * 1024
 """Bytes of an extended header; names have at most a few thousand."""
 
 _ZEROS = bytes(BLOCK)
-_RECORDS = {b"path": "path", b"size": "size", b"GNU.sparse.name": "path"}
-
-
-class Feed:
-    """Bytes from pieces, taken in the lengths that are needed.
-
-    Attributes:
-        position: of the next byte.
-    """
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self.position = 0
-        self._pieces = iter(pieces)
-        self._piece = b""
-        self._at = 0
-
-    def take(self, count: int) -> bytes:
-        """The next ``count`` bytes, fewer at the end."""
-        end = self._at + count
-        if end <= len(self._piece):
-            data = self._piece[self._at : end]
-            self._at = end
-            self.position += count
-            return data
-        parts = []
-        while count and (part := self.some(count)):
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
-
-    def some(self, most: int) -> bytes:
-        """At least one and at most ``most`` bytes, none at the end."""
-        if not self._more():
-            return b""
-        data = self._piece[self._at : self._at + most]
-        self._at += len(data)
-        self.position += len(data)
-        return data
-
-    def skip(self, count: int) -> int:
-        """Pass over bytes; returns how many were missing at the end."""
-        while count and self._more():
-            step = min(count, len(self._piece) - self._at)
-            self._at += step
-            self.position += step
-            count -= step
-        return count
-
-    def drain(self) -> None:
-        """Pass over everything that is left."""
-        while self._more():
-            self.position += len(self._piece) - self._at
-            self._at = len(self._piece)
-
-    def _more(self) -> bool:
-        while self._at >= len(self._piece):
-            piece = next(self._pieces, None)
-            if piece is None:
-                return False
-            self._piece, self._at = piece, 0
-        return True
-
-
-class Member(Struct):
-    """A file, directory or link.
-
-    Attributes:
-        path: without leading ``./`` and ``/``, and without trailing ``/``.
-        kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``other``.
-        size: of its content in the archive.
-        executable: any of its execute bits is set.
-    """
-
-    path: str
-    kind: str
-    size: int
-    executable: bool
-
-
-class Content:
-    """A member's content, read once; what is left of it is passed over."""
-
-    def __init__(self, feed: Feed, member: Member) -> None:
-        self.left = member.size
-        self._feed = feed
-        self._path = member.path
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Up to ``size`` bytes; none at the end.
-
-        Raises:
-            Damaged: the archive ends before.
-        """
-        wanted = self.left if size < 0 else min(size, self.left)
-        data = self._feed.take(wanted) if wanted <= BLOCK else self._feed.some(wanted)
-        if wanted and not data:
-            raise damaged(f"a layer ends within {self._path}")
-        self.left -= len(data)
-        return data
-
-    def read_all(self, largest: int) -> bytes | None:
-        """The content whole, None when it is larger than ``largest`` bytes."""
-        if self.left > largest:
-            return None
-        parts = []
-        while part := self.read():
-            parts.append(part)
-        return b"".join(parts)
+_RECORDS = {
+    b"path": "path",
+    b"linkpath": "linkpath",
+    b"size": "size",
+    b"GNU.sparse.name": "path",
+}
 
 
 def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
@@ -196,7 +92,10 @@ def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> M
         size = _extended_size(text)
     if word in ("dir", "symlink", "hardlink") or kind in (b"3", b"4", b"6"):
         size = 0
-    return Member(_clean(path), word, size, bool(_number(block[100:108]) & 0o111))
+    link = ""
+    if word == "hardlink":
+        link = _clean(extended.get("linkpath") or _text(block[157:257]))
+    return Member(_clean(path), word, size, bool(_number(block[100:108]) & 0o111), link)
 
 
 def _extended_size(text: str) -> int:
@@ -206,10 +105,13 @@ def _extended_size(text: str) -> int:
 
 
 def _name(block: bytes) -> str:
-    name = block[:100].partition(b"\0")[0]
-    if block[257:263] == b"ustar\0" and (prefix := block[345:500].partition(b"\0")[0]):
-        name = prefix + b"/" + name
-    return name.decode("utf-8", "surrogateescape")
+    name = _text(block[:100])
+    prefix = _text(block[345:500]) if block[257:263] == b"ustar\0" else ""
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
 def _clean(path: str) -> str:
@@ -233,14 +135,14 @@ def _extend(extended: dict[str, str], kind: bytes, feed: Feed, size: int) -> Non
     if len(data) < size:
         raise damaged("a layer ends within an extended header")
     feed.skip(-size % BLOCK)
-    if kind == b"L":
-        extended["path"] = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    if kind in (b"L", b"K"):
+        extended["path" if kind == b"L" else "linkpath"] = _text(data)
     elif kind == b"x":
         extended.update(_records(data))
 
 
 def _records(data: bytes) -> Iterator[tuple[str, str]]:
-    """``30 path=...`` records; only path and size are wanted."""
+    """``30 path=...`` records; only names and sizes are wanted."""
     at = 0
     while at < len(data):
         digits, space, _ = data[at : at + 20].partition(b" ")

@@ -113,8 +113,10 @@ class Transport:
         for manager in self._managers.values():
             manager.clear()
 
-    def open(self, url: str, headers: dict[str, str], *, form: bytes | None = None) -> Response:
-        """Send a GET, or a POST with a form, and follow redirects.
+    def open(
+        self, url: str, headers: dict[str, str], *, form: bytes | None = None, method: str = "GET"
+    ) -> Response:
+        """Send a GET or HEAD, or a POST with a form, and follow redirects.
 
         ``Authorization`` goes to the host of ``url`` only: object stores refuse a request that
         carries another server's token.
@@ -124,7 +126,7 @@ class Transport:
         """
         first = urlsplit(url)
         for _ in range(MOST_REDIRECTS + 1):
-            response = self._send(url, headers, form)
+            response = self._send(url, headers, form, method)
             location = response.headers.get("Location")
             if response.status not in _MOVED or form is not None or not location:
                 return response
@@ -145,13 +147,13 @@ class Transport:
             what = f"{_host(url)} redirects from TLS to plain HTTP on {host}"
             raise Unavailable(what, field="image")
 
-    def _send(self, url: str, headers: dict[str, str], form: bytes | None) -> Response:
+    def _send(self, url: str, headers: dict[str, str], form: bytes | None, method: str) -> Response:
         """One request; a connection that fails, or a server that is busy, is asked again."""
         for attempt in range(_ATTEMPTS):
             last = attempt == _ATTEMPTS - 1
             self.deadline.check(f"asking {_host(url)}")
             try:
-                response = self._send_once(url, headers, form)
+                response = self._send_once(url, headers, form, method)
             except (HTTPError, OSError) as error:
                 self.deadline.check(f"asking {_host(url)}")
                 if last or _is_tls(error):
@@ -163,10 +165,12 @@ class Transport:
             time.sleep(min(0.2 * 4**attempt, self.deadline.left))
         raise AssertionError("the last attempt returns or raises")
 
-    def _send_once(self, url: str, headers: dict[str, str], form: bytes | None) -> Response:
+    def _send_once(
+        self, url: str, headers: dict[str, str], form: bytes | None, method: str
+    ) -> Response:
         left = self.deadline.left
         raw = self._manager(url).request(
-            "GET" if form is None else "POST",
+            method if form is None else "POST",
             url,
             body=form,
             headers={"User-Agent": f"compatgate/{__version__}", **headers},

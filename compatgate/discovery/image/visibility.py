@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from compatgate.discovery.image.feed import Member
 from compatgate.discovery.image.options import Limits
-from compatgate.discovery.image.tar import Member
-from compatgate.errors import TooLarge
+from compatgate.discovery.image.problems import too_large
 
 _PREFIX = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -49,8 +49,7 @@ class Visibility:
             hidden = name.removeprefix(_PREFIX)
             self._new_removed.add(f"{folder}/{hidden}" if folder else hidden)
         if len(self._new_removed) + len(self._new_emptied) > self._limits.whiteouts:
-            what = f"a layer has more than {self._limits.whiteouts} whiteouts"
-            raise TooLarge(what, field="image")
+            raise too_large(f"a layer has more than {self._limits.whiteouts} whiteouts")
         return True
 
     def take(self, member: Member, *, wanted: bool) -> None:
@@ -58,11 +57,9 @@ class Visibility:
 
         A directory hides nothing, it merges with the one below.
         """
-        if member.kind == "dir":
+        plain = not wanted and member.kind in ("file", "hardlink")
+        if member.kind == "dir" or (plain and _NEVER_DIRECTORIES.search(member.path)):
             return
-        if not wanted and member.kind in ("file", "hardlink"):
-            if _NEVER_DIRECTORIES.search(member.path):
-                return
         self._new_replaced.add(hash(member.path))
 
     def visible(self, path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from compatgate.discovery.image.tar import Member
+from compatgate.discovery.image.feed import Member
 
 Kind = Literal[
     "dist-info", "torch", "conda", "library", "toolkit", "dpkg", "apk", "rpm", "rpm-other", "code"
@@ -40,7 +40,7 @@ _OF_NVIDIA = re.compile(
     r"nvfatbin|nvinfer|nvjitlink|nvjpeg|nvrtc|nvshmem|nvvm|nvtx)",
     re.IGNORECASE,
 )
-_SMALLEST_CODE = 4096
+_SMALLEST_CODE = 1024
 
 
 def wanted(member: Member) -> Kind | None:
@@ -53,10 +53,9 @@ def wanted(member: Member) -> Kind | None:
         return _library(member, path, name)
     if name in ("METADATA", "PKG-INFO"):
         named = path.endswith((".dist-info/METADATA", ".egg-info/PKG-INFO"))
-        return "dist-info" if named and not _CACHES.search(path) else None
+        return "dist-info" if named else None
     if name == "version.py":
-        torch = path.endswith("-packages/torch/version.py") and not _CACHES.search(path)
-        return "torch" if torch else None
+        return "torch" if path.endswith("/torch/version.py") else None
     if name in ("version.json", "version.txt"):
         return "toolkit" if _TOOLKIT.fullmatch(path) else None
     if name.endswith(".json"):
@@ -67,19 +66,22 @@ def wanted(member: Member) -> Kind | None:
         if path.startswith(_DPKG_FOLDER):
             return None if name.endswith(".md5sums") else "dpkg"
     if member.executable and "." not in name and member.size >= _SMALLEST_CODE:
-        return None if _SYSTEM_PROGRAMS.match(path) or _CACHES.search(path) else "code"
+        return None if _SYSTEM_PROGRAMS.match(path) else "code"
     return None
 
 
 def _library(member: Member, path: str, name: str) -> Kind | None:
-    if _CACHES.search(path):
-        return None
     if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
         return "library"
     shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
-    if not shared or member.kind != "file" or member.size < _SMALLEST_CODE:
+    if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
         return None
     return None if _OF_NVIDIA.match(name) or _STUBS.search(path) else "code"
+
+
+def is_cached(path: str) -> bool:
+    """Whether a file lies in a package manager's cache; installed files may be hard links to it."""
+    return _CACHES.search(path) is not None
 
 
 def owner(path: str) -> str:
