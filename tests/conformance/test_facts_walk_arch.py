@@ -40,5 +40,7 @@ def test_every_toolkit_with_a_driver_has_its_architectures(walk):
 
 
 def test_every_product_has_a_capability_that_the_facts_know(walk):
-    known = {c["compute_capability"] for c in walk.read("cuda_arch_support")["compute_capabilities"]}
+    known = {
+        c["compute_capability"] for c in walk.read("cuda_arch_support")["compute_capabilities"]
+    }
     assert {gpu["compute_capability"] for gpu in walk.read("gpus")["gpus"]} <= known

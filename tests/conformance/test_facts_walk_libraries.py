@@ -218,9 +218,7 @@ def lowest_driver(walk, release, major, series, device, os):
         for row in release["support_matrix"]
         if row["package_cuda_major"] == major
         and row[f"min_driver_{os}"]
-        and (
-            row["cuda_toolkits"] is None or series in [t.split()[0] for t in row["cuda_toolkits"]]
-        )
+        and (row["cuda_toolkits"] is None or series in [t.split()[0] for t in row["cuda_toolkits"]])
         and (row["compute_capabilities"] is None or covers(walk, row, walk.numbers(device)))
     ]
     return min(found, key=walk.numbers)

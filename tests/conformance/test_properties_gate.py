@@ -42,7 +42,9 @@ def drivers():
     branches = facts().driver_branches.branches.values()
     named = [v for b in branches for v in (b.first, b.last) if v]
     named += [t.driver["linux"] for t in facts().cuda_driver.toolkits if "linux" in t.driver]
-    return sorted({v.text for v in named if len(v.parts) > 1}, key=lambda t: [*map(int, t.split("."))])
+    return sorted(
+        {v.text for v in named if len(v.parts) > 1}, key=lambda t: [*map(int, t.split("."))]
+    )
 
 
 @cache

@@ -119,9 +119,7 @@ class Registry:
             NotFound: there is none.
             Damaged: its digest or size is another.
         """
-        with self._get(
-            f"manifests/{locator}", {"Accept": ACCEPT}, f"the image {locator}"
-        ) as answer:
+        with self._get(f"manifests/{locator}", {"Accept": ACCEPT}, f"image {locator}") as answer:
             data = answer.read_all(LARGEST_MANIFEST)
             stated = answer.headers.get("Docker-Content-Digest", "")
             media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip()
@@ -144,7 +142,7 @@ class Registry:
         """
         headers = {"Accept": ACCEPT}
         path = f"manifests/{locator}"
-        with self._get(path, headers, f"the image {locator}", method="HEAD") as answer:
+        with self._get(path, headers, f"image {locator}", method="HEAD") as answer:
             digest = answer.headers.get("Docker-Content-Digest", "")
         return digest if is_digest(digest) else None
 
