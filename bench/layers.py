@@ -61,7 +61,7 @@ print(took, peak)
 
 def archive() -> bytes:
     """About 600 MB: sources, a few large libraries, and the two files that tell something."""
-    chance = random.Random(1)  # noqa: S311
+    chance = random.Random(1)
     words = [chance.randbytes(chance.randrange(3, 12)).hex() for _ in range(5000)]
     site = "usr/local/lib/python3.11/site-packages"
     buffer = io.BytesIO()

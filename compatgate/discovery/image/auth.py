@@ -7,6 +7,7 @@ Sources: RFC 9110 section 11 (challenges), RFC 7617 (basic), distribution/distri
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
@@ -44,7 +45,7 @@ def parse_challenges(header: str) -> list[Challenge]:
     """Read a ``WWW-Authenticate`` header, which may hold several challenges."""
     starts = list(_CHALLENGE.finditer(header))
     found = []
-    for match, following in zip(starts, [*starts[1:], None], strict=True):
+    for match, following in zip_longest(starts, starts[1:]):
         text = header[match.end() : following.start() if following else len(header)]
         parameters = {
             name.lower(): re.sub(r"\\(.)", r"\1", quoted) or plain

@@ -113,6 +113,7 @@ def _read(
     chosen = layers[unread:][::-1]
     scan.read(chosen, found.registry)
     stack, observations, conflicts = conclude(stated, scan.seen, options.arch_facts)
+    open_items += scan.seen.open
     if not observations:
         open_items.append("nothing that is known to need a GPU was found in the image")
     reading = ImageReading(
@@ -123,7 +124,7 @@ def _read(
         stack_body=stack,
         observations=observations,
         conflicts=conflicts,
-        open=(*open_items, *scan.seen.open),
+        open=tuple(open_items),
         bytes_read=transport.bytes_read,
         layers=len(layers),
         layers_read=scan.count,

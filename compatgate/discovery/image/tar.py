@@ -90,8 +90,8 @@ def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> M
         word = "dir"  # as the first tar wrote them
     if text := extended.get("size"):
         size = _extended_size(text)
-    if word in ("dir", "symlink", "hardlink") or kind in (b"3", b"4", b"6"):
-        size = 0
+    if kind in b"123456" and kind:
+        size = 0  # links, devices and directories have no content, whatever they say
     link = ""
     if word == "hardlink":
         link = _clean(extended.get("linkpath") or _text(block[157:257]))
