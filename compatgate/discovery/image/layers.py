@@ -61,6 +61,7 @@ class Scan:
         self._visibility = Visibility(options.limits)
         self._reader = gpu_code_reader()
         self._members = 0
+        self._wanted = 0
         self._linked: dict[str, tuple[Arch, ...]] = {}  # code of this layer's files, for links
 
     def read(self, layers: Sequence[Layer], registry: Registry) -> None:
@@ -77,6 +78,11 @@ class Scan:
             self.count += 1
             self._read_layer(layer, registry)
             self._visibility.next_layer()
+            if self._visibility.full:
+                self.seen.note(
+                    f"{layer.name} has so many files that not all are remembered; some below may "
+                    "count that it replaces"
+                )
             self._linked.clear()
 
     def _read_layer(self, layer: Layer, registry: Registry) -> None:
@@ -117,6 +123,9 @@ class Scan:
         kind = wanted(member)
         self._visibility.take(member, wanted=kind is not None)
         if kind is not None and self._visibility.visible(member.path):
+            self._wanted += 1
+            if self._wanted > self._options.limits.wanted:
+                raise too_large(f"the image has more than {self._wanted - 1} files of interest")
             _READERS[kind](self, kind, member, content, f"{layer.name}: {member.path}")
 
     def _distribution(self, _: Kind, member: Member, content: Content, origin: str) -> None:

@@ -29,6 +29,8 @@ class Limits(Struct, frozen=True):
         ratio_from: bytes of a layer, decompressed.
         layers: of one image.
         members: files of all layers.
+        wanted: files of all layers that may tell something.
+        remembered: paths that may hide something below; 1,000,000 are some 80 MB.
         whiteouts: of all layers; they are remembered.
         window: bytes of the largest zstd window, which is in memory.
     """
@@ -38,6 +40,8 @@ class Limits(Struct, frozen=True):
     ratio_from: int = 4 * GIB
     layers: int = 512
     members: int = 20_000_000
+    wanted: int = 200_000
+    remembered: int = 1_000_000
     whiteouts: int = 200_000
     window: int = 64 * 1024**2
 

@@ -17,6 +17,7 @@ _MAJOR = re.compile(
     r"(?:\.\d+)?"
 )
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
+_MOST_NOTES = 200
 COMPONENT_OF = {
     "libcudart": "cuda",
     "libcudnn": "cudnn",
@@ -90,8 +91,10 @@ class Seen(Struct):
 
     def note(self, sentence: str) -> None:
         """Say what could not be read, once."""
-        if sentence not in self.open:
+        if len(self.open) < _MOST_NOTES and sentence not in self.open:
             self.open.append(sentence)
+            if len(self.open) == _MOST_NOTES:
+                self.open.append("and more, which are not listed")
 
     def ranked(self) -> list[Observation]:
         """All observations, the one that decides first."""

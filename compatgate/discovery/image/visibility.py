@@ -27,9 +27,13 @@ class Visibility:
     """Layers are read from the top down; a path that a layer above replaced or removed is hidden.
 
     Everything that a layer says applies to the layers below it, not to itself.
+
+    Attributes:
+        full: more paths were met than are remembered; of the others nothing is known.
     """
 
     def __init__(self, limits: Limits) -> None:
+        self.full = False
         self._limits = limits
         self._removed: set[str] = set()
         self._emptied: set[str] = set()
@@ -60,7 +64,10 @@ class Visibility:
         plain = not wanted and member.kind in ("file", "hardlink")
         if member.kind == "dir" or (plain and _NEVER_DIRECTORIES.search(member.path)):
             return
-        self._new_replaced.add(hash(member.path))
+        if len(self._replaced) + len(self._new_replaced) < self._limits.remembered:
+            self._new_replaced.add(hash(member.path))
+        else:
+            self.full = True
 
     def visible(self, path: str) -> bool:
         """Whether no layer above this one hides the path."""

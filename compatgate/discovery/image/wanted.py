@@ -41,13 +41,14 @@ _OF_NVIDIA = re.compile(
     re.IGNORECASE,
 )
 _SMALLEST_CODE = 1024
+_LONGEST = 4096  # PATH_MAX: no program can open a longer one
 
 
 def wanted(member: Member) -> Kind | None:
     """What a member may tell; None when nothing."""
     path = member.path
     name = path[path.rfind("/") + 1 :]
-    if member.kind not in ("file", "hardlink"):
+    if member.kind not in ("file", "hardlink") or len(path) > _LONGEST:
         return None
     if ".so" in name:
         return _library(member, path, name)

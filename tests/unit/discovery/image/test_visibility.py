@@ -66,3 +66,10 @@ def test_whiteouts_without_end_are_refused() -> None:
         seen.whiteout(f"a/.wh.{number}")
     with pytest.raises(TooLarge, match="more than 10 whiteouts"):
         seen.whiteout("a/.wh.10")
+
+
+def test_more_paths_than_are_remembered_are_said() -> None:
+    seen = Visibility(Limits(remembered=1))
+    for name in ("a", "b"):
+        seen.take(Member(name, "symlink", 0, False), wanted=False)
+    assert seen.full
