@@ -12,7 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, SSLError
 from urllib3.util import Timeout
 
 from compatgate import __version__
@@ -156,7 +156,7 @@ class Transport:
                 response = self._send_once(url, headers, form, method)
             except (HTTPError, OSError) as error:
                 self.deadline.check(f"asking {_host(url)}")
-                if last or _is_tls(error):
+                if last or isinstance(error, SSLError):
                     raise _unreachable(url, error) from None
             else:
                 if last or response.status not in _BUSY:
@@ -236,16 +236,12 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def _is_tls(error: Exception) -> bool:
-    return isinstance(error, urllib3.exceptions.SSLError)
-
-
 def _unreachable(url: str, error: Exception) -> Unavailable:
     reason = str(getattr(error, "reason", None) or error)
     text = reason.rpartition(": ")[2] if "HTTPConnection" in reason else reason
     hint = (
         "give the registry's certificate authority as a file, or name the registry as unverified"
-        if _is_tls(error)
+        if isinstance(error, SSLError)
         else "check the registry's name, the network and the proxy"
     )
     return Unavailable(f"{_host(url)} does not answer: {text[:300]}", field="image", hint=hint)
