@@ -11,7 +11,7 @@ from pathlib import Path
 RUNS = 40
 BASELINE = [sys.executable, "-c", "pass"]
 COMMAND = str(Path(sys.executable).with_name("compatgate"))
-QUESTION = "check --pool driver=535.104.05,gpu=A100-SXM4-80GB --stack".split()
+QUESTION = ["check", "--pool", "driver=535.104.05,gpu=A100-SXM4-80GB", "--stack"]
 QUESTIONS = {
     "CUDA and GPU code": [COMMAND, *QUESTION, "cuda=12.2,arch=sm_80"],
     "torch and cuDNN": [COMMAND, *QUESTION, "torch=2.4.1+cu121,cudnn=9.1.0"],

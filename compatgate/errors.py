@@ -127,3 +127,11 @@ class CatalogError(CompatgateError):
     """A fact file is malformed, or a compiled table does not belong to its source."""
 
     slug = "catalog"
+
+
+class Inconclusive(CompatgateError):
+    """The input says nothing that could be checked (empty, a template): never a pass."""
+
+    status = 422
+    exit_code = 3
+    slug = "inconclusive"

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     add("--port", type=_port, default=8080, help="port to listen on; 0 picks a free one (8080)")
     add("--workers", type=_count, default=1, metavar="N", help="processes (1)")
-    add("--threads", type=_count, default=16, metavar="N", help="threads of each process (16)")
+    add("--threads", type=_count, default=32, metavar="N", help="threads of each process (32)")
     add(
         "--database",
         metavar="URL",

@@ -76,7 +76,6 @@ _ALIASES = {
     "tf": "tensorflow",
     "tensorflow-gpu": "tensorflow",
     "jaxlib": "jax",
-    "onnxruntime": "onnxruntime-gpu",
     "ort": "onnxruntime-gpu",
     "flash-attention": "flash-attn",
     "triton-inference-server": "tritonserver",

@@ -122,6 +122,8 @@ def parse_constraint(component: str, text: str) -> Constraint:
             raise _bad(
                 component, text, f"{literal} alone would mean {literal}.0; write {literal}.*"
             )
+        if match[1] is None and scheme in ("cuda", "python") and len(version.parts) == 2:
+            wildcard = True  # a bare 12.4 names the series, as users and the driver API do
         name = "==" if operator == "=" else operator
         clauses.append(Clause(f"{name}*" if wildcard else name, version))  # type: ignore[arg-type]
     return Constraint(text, tuple(clauses))

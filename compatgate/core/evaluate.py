@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from compatgate.core.case import Case
 from compatgate.core.facts import Facts
-from compatgate.core.fixes import verified_fixes
+from compatgate.core.fixes import FixFinder
 from compatgate.core.matrix import Matrix, Waiver
 from compatgate.core.rules import RULES
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
@@ -116,12 +116,13 @@ class _Judged(msgspec.Struct, frozen=True):
 def _judge(case: Case, *, with_fixes: bool) -> _Judged:
     answers: dict[str, Answer] = {rule.id: rule.check(case) for rule in RULES}
     findings: list[Finding] = []
+    finder = FixFinder(case, answers, RULES)
     for rule in RULES:
         answer = answers[rule.id]
         if isinstance(answer, str):
             continue
         for problem in answer:
-            fixes = verified_fixes(problem, rule, case, answers, RULES) if with_fixes else ()
+            fixes = finder.fixes(problem, rule) if with_fixes else ()
             findings.append(_finding(rule, problem, case.pool, fixes))
     waived = [finding for f in findings for finding in _waive(f, case)]
     return _Judged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,35 +17,83 @@ from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
 MOST_OFFERED = {"fail": 3, "unknown": 3, "warn": 1}
+MOST_EVALUATED = 16
+"""Candidates per finding; a fix that is further away is not a small change."""
 
 
-def verified_fixes(
-    problem: Problem, rule: Rule, case: Case, answers: Mapping[str, Answer], rules: tuple[Rule, ...]
-) -> tuple[Fix, ...]:
-    """The first few candidates that hold when evaluated.
+class _Trial:
+    """A change applied to a case; each rule is asked once, whichever finding wants to know."""
+
+    def __init__(self, after: Case) -> None:
+        self._after = after
+        self._answers: dict[str, Answer] = {}
+
+    def answer(self, rule: Rule) -> Answer:
+        """What a rule says after the change."""
+        if rule.id not in self._answers:
+            self._answers[rule.id] = rule.check(self._after)
+        return self._answers[rule.id]
+
+
+class FixFinder:
+    """Finds fixes for the findings of one case.
 
     A fix holds when the finding's rule no longer objects and no rule about facts objects that did
     not object before. Where the change then needs a matrix entry or evidence, its message says so.
 
     Args:
-        problem: what the rule said of the case.
-        rule: the rule that said it.
         case: the stack on the pool.
         answers: what every rule answered for the case, by id.
         rules: all rules.
     """
-    if problem.candidates is None:
-        return ()
-    offered: list[Fix] = []
-    for candidate in problem.candidates():
-        if not candidate.set or any(_includes(candidate.set, fix.set) for fix in offered):
-            continue  # less was enough
-        message = _verify(candidate.set, problem, rule, case, answers, rules)
-        if message is not None:
-            offered.append(Fix(candidate.set, candidate.message + message))
-        if len(offered) >= MOST_OFFERED.get(problem.outcome, 0):
-            break
-    return tuple(offered)
+
+    def __init__(self, case: Case, answers: Mapping[str, Answer], rules: tuple[Rule, ...]) -> None:
+        self._case = case
+        self._before = answers
+        self._rules = rules
+        self._trials: dict[str, _Trial | None] = {}
+
+    def fixes(self, problem: Problem, rule: Rule) -> tuple[Fix, ...]:
+        """The first few candidates that hold when evaluated."""
+        if problem.candidates is None:
+            return ()
+        offered: list[Fix] = []
+        for candidate in islice(problem.candidates(), MOST_EVALUATED):
+            if not candidate.set or any(_includes(candidate.set, fix.set) for fix in offered):
+                continue  # less was enough
+            remark = self._verify(candidate.set, problem, rule)
+            if remark is not None:
+                offered.append(Fix(candidate.set, candidate.message + remark))
+            if len(offered) >= MOST_OFFERED.get(problem.outcome, 0):
+                break
+        return tuple(offered)
+
+    def _verify(self, changes: Mapping[str, Any], problem: Problem, rule: Rule) -> str | None:
+        """None when the change does not hold, else what to add to its message."""
+        trial = self._trial(changes)
+        if trial is None:
+            return None
+        answer = trial.answer(rule)
+        if _still(answer, problem) or _worse(self._before[rule.id], answer):
+            return None
+        needs_blessing = False
+        for other in self._rules:
+            said = trial.answer(other)
+            if said in (PASS, NOT_APPLICABLE) or not _worse(self._before[other.id], said):
+                continue
+            if other.about_facts:
+                return None
+            needs_blessing = True
+        return " (then needs a blessed entry and evidence of its own)" if needs_blessing else ""
+
+    def _trial(self, changes: Mapping[str, Any]) -> _Trial | None:
+        key = repr(sorted(changes.items()))
+        if key not in self._trials:
+            try:
+                self._trials[key] = _Trial(apply_changes(self._case, changes))
+            except BadInput:
+                self._trials[key] = None
+        return self._trials[key]
 
 
 def _includes(changes: Mapping[str, Any], less: Mapping[str, Any]) -> bool:
@@ -76,34 +125,7 @@ def apply_changes(case: Case, changes: Mapping[str, Any]) -> Case:
 
 
 def _concrete(value: Any) -> Any:
-    return value[2:] if _is_floor(value) else value
-
-
-def _verify(
-    changes: Mapping[str, Any],
-    problem: Problem,
-    rule: Rule,
-    case: Case,
-    answers: Mapping[str, Answer],
-    rules: tuple[Rule, ...],
-) -> str | None:
-    """None when the change does not hold, else what to add to its message."""
-    try:
-        after = apply_changes(case, changes)
-    except BadInput:
-        return None
-    answer = rule.check(after)
-    if _still(answer, problem) or _worse(answers[rule.id], answer):
-        return None
-    needs_blessing = False
-    for other in rules:
-        said = PASS if other.id == rule.id else other.check(after)
-        if said in (PASS, NOT_APPLICABLE) or not _worse(answers[other.id], said):
-            continue
-        if other.about_facts:
-            return None
-        needs_blessing = True
-    return " (then needs a blessed entry and evidence of its own)" if needs_blessing else ""
+    return value[2:].partition(",")[0] if _is_floor(value) else value
 
 
 def _still(answer: Answer, problem: Problem) -> bool:

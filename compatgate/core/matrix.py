@@ -55,10 +55,10 @@ class Entry(Struct, frozen=True):
         return True
 
     @property
-    def specificity(self) -> tuple[int, int, int]:
-        """Ranks matching entries: more components, narrower constraints, newer revision."""
+    def specificity(self) -> tuple[int, int]:
+        """Ranks matching entries: more components, then narrower constraints."""
         exactness = sum(c.exactness for c in self.components.values())
-        return (len(self.components) + bool(self.gpus), exactness, self.revision)
+        return (len(self.components) + bool(self.gpus), exactness)
 
 
 def _names(pool: Pool, gpus: Sequence[str]) -> bool:
@@ -146,7 +146,11 @@ class EntryIndex:
             for entry in (*by_series.get(series, ()), *(by_series.get(None, ()) if series else ()))
             if entry.matches(stack, pool)
         }
-        return sorted(found.values(), key=lambda e: e.specificity, reverse=True)
+        return sorted(
+            found.values(),
+            key=lambda e: (e.specificity, target in e.targets, e.revision),
+            reverse=True,
+        )
 
     def of(self, target: str) -> list[Entry]:
         """Every entry that concerns a target."""

@@ -24,6 +24,8 @@ class Stack(Struct, frozen=True):
         require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
         disable_require: ``NVIDIA_DISABLE_REQUIRE`` is set in the image.
         image: the reference that the stack was read from, for waivers and messages.
+        open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
+        conflicts: where its witnesses disagree, in words.
     """
 
     components: dict[str, Version]
@@ -32,6 +34,8 @@ class Stack(Struct, frozen=True):
     require: tuple[str, ...] = ()
     disable_require: bool = False
     image: str | None = None
+    open: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
 
     def get(self, component: str) -> Version | None:
         """The version of a component, None when the stack does not state it."""
@@ -48,6 +52,10 @@ class Stack(Struct, frozen=True):
             body["require"] = list(self.require)
         if self.disable_require:
             body["disable-require"] = True
+        if self.open:
+            body["open"] = list(self.open)
+        if self.conflicts:
+            body["conflicts"] = list(self.conflicts)
         return body
 
 
@@ -71,7 +79,7 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         name = key.strip().lower().replace("_", "-")
         if name in _SPECIAL:
             _once(special, name, key)
-            special[name] = _SPECIAL[name](value)
+            special[name] = _special(name, value)
             continue
         resolved = resolve_component(key)
         if resolved.component.name == "driver":
@@ -95,6 +103,8 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         require=special.get("require", ()),
         disable_require=special.get("disable-require", False),
         image=image,
+        open=special.get("open", ()),
+        conflicts=special.get("conflicts", ()),
     )
 
 
@@ -156,6 +166,14 @@ def _once(seen: Mapping[str, Any], name: str, key: str) -> None:
         raise BadInput(f"{name} is stated twice", field=key, hint="name each component once")
 
 
+def _special(name: str, value: Any) -> Any:
+    try:
+        return _SPECIAL[name](value)
+    except BadInput as error:
+        error.field = error.field or name
+        raise
+
+
 def _version(key: str, value: Any) -> Version:
     try:
         return parse_version(key, _version_text(key, value))
@@ -202,6 +220,12 @@ def _require(value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _remarks(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(i, str) for i in value):
+        raise BadInput("must be a list of sentences", value=value)
+    return tuple(dict.fromkeys(value))
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, str) and value.lower() in ("1", "t", "true", "0", "f", "false"):
         return value.lower() in ("1", "t", "true")
@@ -215,4 +239,6 @@ _SPECIAL = {
     "cuda-compat": _cuda_compat,
     "require": _require,
     "disable-require": _flag,
+    "open": _remarks,
+    "conflicts": _remarks,
 }

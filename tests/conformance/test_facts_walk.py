@@ -28,7 +28,7 @@ def floors(walk):
 
 
 def floor_of(walk, release, system, cpu="x86_64"):
-    """The lowest driver for a release: its major's minimum, its own exception, or its own driver."""
+    """Its major's minimum, its own exception, or before CUDA 11 its own driver."""
     os = numbered_as(system)
     major = walk.numbers(release["cuda"])[0]
     rule = floors(walk).get(major)

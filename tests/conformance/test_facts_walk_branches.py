@@ -79,3 +79,23 @@ def test_a_bare_capability_is_driven_to_the_last_branch_of_its_architecture(walk
             at = {"driver": f"{branch}.999.99", "gpu": fact["compute_capability"]}
             walk.expect(expected, "CG105", {"cuda": "12.4"}, **at)
     walk.done(at_least=500)
+
+
+def test_each_mig_slice_needs_the_driver_that_makes_it(walk):
+    from compatgate.core.gpus import resolve_gpu
+    from compatgate.core.mig import mig_profiles
+
+    for gpu in walk.read("gpus")["gpus"]:
+        if not gpu["mig_capable"]:
+            continue
+        profiles = mig_profiles(resolve_gpu(gpu["name"], walk.facts.gpus)) or ("1g.10gb",)
+        name = f"{gpu['name']}-MIG-{profiles[0]}"
+        minimum = gpu.get("mig_min_driver")
+        if minimum is None:
+            walk.expect("not-checked", "CG106", {"cuda": "12.4"}, driver="580.65.06", gpu=name)
+            continue
+        at = walk.as_driver(walk.numbers(minimum))
+        walk.expect("fail", "CG106", {"cuda": "12.4"}, driver=walk.below(minimum), gpu=name)
+        walk.expect("pass", "CG106", {"cuda": "12.4"}, driver=at, gpu=name)
+        walk.expect("not-applicable", "CG106", {"cuda": "12.4"}, driver=at, gpu=gpu["name"])
+    walk.done(at_least=30)

@@ -1,4 +1,4 @@
-"""Every framework release and build: CUDA, pins and Python; the fact files are the oracle."""
+"""TensorFlow, JAX, ONNX Runtime, CuPy, TensorRT, vLLM: CUDA, pins, Python, GPU and driver."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import pytest
 
 POOL = {"gpu": "7.5", "driver": "610.43.02"}
+CUDA = {10: "10.2", 11: "11.8", 12: "12.9", 13: "13.0"}
+"""A toolkit of each major."""
 PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
 
 
@@ -20,99 +22,6 @@ def toolkits(walk):
 
 def dotted(*parts):
     return ".".join(map(str, parts))
-
-
-def pinned(walk, name, stack, component, pin, **pool):
-    """Exact pins: the same passes, another major or older fails, newer warns."""
-    rule = {"cudnn": "CG402", "nccl": "CG403"}[component]
-    major, minor, patch = walk.numbers(pin)[:3]
-
-    def expect(outcome, *version):
-        walk.expect(outcome, rule, {**stack, component: dotted(*version)}, **{**POOL, **pool})
-
-    expect("pass", major, minor, patch)
-    expect("pass", *walk.numbers(pin))
-    expect("fail", major + 1, 0, 0)
-    expect("fail", major - 1, minor, patch)
-    expect("warn", major, minor + 1, 0)
-    expect("warn", major, minor, patch + 1)
-    if patch:
-        expect("fail", major, minor, patch - 1)
-    if minor:
-        expect("fail", major, minor - 1, 99)
-
-
-# --- PyTorch -----------------------------------------------------------------------------------
-
-
-def torch_builds(walk):
-    """Release, build and whether it is on the install page."""
-    for release in releases(walk, "pytorch"):
-        for build in release["builds"]:
-            yield release, build, True
-        for build in release["index_only_builds"] or ():
-            yield release, build, False
-
-
-def test_each_torch_build_is_published_under_its_label(walk):
-    for release, build, listed in torch_builds(walk):
-        stack = {"torch": f"{release['version']}+{build['tag']}"}
-        expected = "pass" if listed else "warn"
-        walk.expect(expected, "CG401", {**stack, "cuda": build["cuda"]}, **POOL)
-        walk.expect(expected, "CG401", stack, **POOL)
-    walk.done(at_least=150)
-
-
-def test_each_torch_release_has_builds_for_its_own_cudas_only(walk):
-    for release in releases(walk, "pytorch"):
-        page = {build["cuda"] for build in release["builds"]}
-        index = {build["cuda"] for build in release["index_only_builds"] or ()}
-        for cuda in toolkits(walk):
-            expected = "pass" if cuda in page else "warn" if cuda in index else "fail"
-            stack = {"torch": release["version"], "cuda": cuda}
-            walk.expect(expected, "CG401", stack, **POOL)
-            walk.expect(expected, "CG401", {**stack, "cuda": f"{cuda}.1"}, **POOL)
-            label = "cu" + cuda.replace(".", "")
-            named = {"torch": f"{release['version']}+{label}"}
-            walk.expect(expected, "CG401", named, **POOL)
-    walk.done(at_least=1500)
-
-
-@pytest.mark.parametrize("component", ["cudnn", "nccl"])
-def test_each_torch_build_expects_its_own_pins(walk, component):
-    for release, build, _ in torch_builds(walk):
-        if pin := build.get(component):
-            stack = {"torch": f"{release['version']}+{build['tag']}", "cuda": build["cuda"]}
-            pinned(walk, "torch", stack, component, pin)
-            chosen = {"torch": release["version"], "cuda": build["cuda"]}
-            pinned(walk, "torch", chosen, component, pin)
-    walk.done(at_least=300)
-
-
-def test_the_default_torch_build_agrees_with_the_packages_own_pins(walk):
-    for release in releases(walk, "pytorch"):
-        default = release["default_build"]
-        (build,) = [b for b in release["builds"] if b["pypi_default"]] or [None]
-        if default and build and default["tag"] == build["tag"]:
-            assert default["cudnn"] == build["cudnn"], release["version"]
-            assert default["nccl"] in (build["nccl"], None), release["version"]
-
-
-def test_the_tags_of_the_torch_wheels_decide_about_python(walk):
-    for release in releases(walk, "pytorch"):
-        wheels = release["python"]["wheels_linux_x86_64"]
-        free = release["python"]["wheels_free_threaded"]
-        for python in PYTHONS:
-            stack = {"torch": release["version"], "cuda": release["builds"][0]["cuda"]}
-            plain = "pass" if python in wheels else "fail"
-            threaded = "pass" if f"{python}t" in free else "fail"
-            walk.expect(plain, "CG404", {**stack, "python": python}, **POOL)
-            walk.expect(plain, "CG404", {**stack, "python": f"{python}.4"}, **POOL)
-            walk.expect(threaded, "CG404", {**stack, "python": f"{python}t"}, **POOL)
-    walk.done(at_least=800)
-
-
-# --- one build a CUDA major: TensorFlow, JAX, ONNX Runtime, CuPy, TensorRT, vLLM -----------------
 
 
 def python_range(walk, name, stack, low, high):
@@ -223,8 +132,7 @@ def test_each_jax_variant_asks_for_its_plugins_pins(walk, component, rule):
 
 def test_each_jax_release_is_for_the_pythons_with_wheels(walk):
     for release, variant in jax_variants(walk):
-        stack = {"jax": release["version"], "cuda": f"{variant['cuda_major']}.8"}
-        stack["cuda"] = {11: "11.8", 12: "12.9", 13: "13.0"}[variant["cuda_major"]]
+        stack = {"jax": release["version"], "cuda": CUDA[variant["cuda_major"]]}
         python_range(walk, "jax", stack, release["python"]["min"], release["python"]["max"])
     walk.done(at_least=300)
 
@@ -232,7 +140,7 @@ def test_each_jax_release_is_for_the_pythons_with_wheels(walk):
 def test_each_jax_variant_needs_its_lowest_capability(walk):
     for release, variant in jax_variants(walk):
         if lowest := variant["min_compute_capability"]:
-            cuda = {11: "11.8", 12: "12.9", 13: "13.0"}[variant["cuda_major"]]
+            cuda = CUDA[variant["cuda_major"]]
             floor_of_capability(walk, {"jax": release["version"], "cuda": cuda}, lowest)
     walk.done(at_least=500)
 
@@ -253,7 +161,7 @@ def test_each_onnxruntime_build_is_for_one_cudnn_major(walk):
         for build in release["builds"]:
             if build["cudnn_major"] is None:
                 continue
-            cuda = {11: "11.8", 12: "12.4", 13: "13.0"}[build["cuda_major"]]
+            cuda = CUDA[build["cuda_major"]]
             if re.fullmatch(r"\d+\.\d+", build["cuda"]):
                 cuda = build["cuda"]
             stack = {"onnxruntime-gpu": release["version"], "cuda": cuda}
@@ -274,7 +182,7 @@ def test_the_package_index_changed_its_onnxruntime_cuda_twice(walk):
 
 def test_each_onnxruntime_release_is_for_the_pythons_with_wheels(walk):
     for release in releases(walk, "onnxruntime"):
-        cuda = {11: "11.8", 12: "12.4", 13: "13.0"}[release["builds"][0]["cuda_major"]]
+        cuda = CUDA[release["builds"][0]["cuda_major"]]
         stack = {"onnxruntime-gpu": release["version"], "cuda": cuda}
         python = release["python"]
         python_range(walk, "onnxruntime-gpu", stack, python["min"], python["max"])
@@ -332,7 +240,7 @@ def test_each_tensorrt_release_has_a_build_per_cuda_major(walk):
 def test_tensorrt_fails_over_cudnn_only_where_it_needs_it(walk):
     for release in releases(walk, "tensorrt"):
         need = release["cudnn_needed"]
-        cuda = {11: "11.8", 12: "12.9", 13: "13.0"}[release["cuda_majors"][-1]]
+        cuda = CUDA[release["cuda_majors"][-1]]
         for cudnn in ("8.9.7", "9.10.2"):
             other = need and need["major"] and walk.numbers(cudnn)[0] != need["major"]
             expected = "fail" if other and not need["optional"] else "pass|not-applicable"
@@ -343,7 +251,7 @@ def test_tensorrt_fails_over_cudnn_only_where_it_needs_it(walk):
 
 def test_each_tensorrt_release_needs_its_lowest_capability(walk):
     for release in releases(walk, "tensorrt"):
-        cuda = {11: "11.8", 12: "12.9", 13: "13.0"}[release["cuda_majors"][-1]]
+        cuda = CUDA[release["cuda_majors"][-1]]
         if lowest := release["min_compute_capability"]["value"]:
             stack = {"tensorrt": release["version"], "cuda": cuda}
             floor_of_capability(walk, stack, lowest)
@@ -371,9 +279,9 @@ def test_each_vllm_release_is_compiled_against_one_torch(walk):
         walk.expect("pass", "CG406", {**stack, "torch": pin}, **POOL)
         walk.expect("pass", "CG406", {**stack, "torch": f"{pin}+cu128"}, **POOL)
         walk.expect("fail", "CG406", {**stack, "torch": dotted(major, minor - 1, 0)}, **POOL)
-        newer = "fail|warn"
-        walk.expect(newer, "CG406", {**stack, "torch": dotted(major, minor + 1, 0)}, **POOL)
-        walk.expect(newer, "CG406", {**stack, "torch": dotted(major, minor, patch + 1)}, **POOL)
+        walk.expect("fail", "CG406", {**stack, "torch": dotted(major, minor + 1, 0)}, **POOL)
+        patched = {**stack, "torch": dotted(major, minor, patch + 1)}
+        walk.expect("fail|warn", "CG406", patched, **POOL)
     walk.done(at_least=150)
 
 
@@ -400,7 +308,49 @@ def test_each_vllm_release_is_for_the_pythons_it_states(walk):
     walk.done(at_least=300)
 
 
-# --- releases that the facts do not know ---------------------------------------------------------
+def test_a_range_of_pythons_says_nothing_of_their_free_threaded_builds(walk):
+    for name, table in (("tensorflow", "tensorflow"), ("jax", "jax"), ("onnxruntime-gpu",
+                        "onnxruntime")):  # fmt: skip
+        for release in releases(walk, table):
+            low = release["python"]["min"]
+            stack = {name: release["version"], "cuda": "12.9", "python": f"{low}t"}
+            walk.expect("fail|not-checked|unknown", "CG404", stack, **POOL)
+    walk.done(at_least=50)
+
+
+# --- drivers that projects ask for -----------------------------------------------------------
+
+
+def driver_bound(walk, stack, minimum, os="linux"):
+    at = {"gpu": "8.0", "os": os}
+    written = walk.as_driver(walk.numbers(minimum))
+    walk.expect("fail", "CG407", stack, driver=walk.below(minimum), **at)
+    walk.expect("pass", "CG407", stack, driver=written, **at)
+
+
+def test_each_jax_variant_needs_the_driver_that_its_page_names(walk):
+    for release, variant in jax_variants(walk):
+        if minimum := variant["min_driver_linux"]:
+            cuda = CUDA[variant["cuda_major"]]
+            driver_bound(walk, {"jax": release["version"], "cuda": cuda}, minimum)
+    walk.done(at_least=20)
+
+
+def test_each_tensorrt_release_needs_the_driver_that_its_page_names(walk):
+    document = walk.read("tensorrt")["driver"]
+    for release in releases(walk, "tensorrt"):
+        for major in release["cuda_majors"]:
+            stack = {"tensorrt": release["version"], "cuda": CUDA[major]}
+            named = [f for f in document["floors"] if major in f["cuda_majors"]]
+            if release["version"] in document["applies_to_releases"] and named:
+                driver_bound(walk, stack, named[0]["linux"])
+                driver_bound(walk, stack, named[0]["windows"], os="windows")
+            else:
+                walk.expect("not-applicable", "CG407", stack, driver="450.80.02", gpu="8.0")
+    walk.done(at_least=30)
+
+
+# --- releases that the facts do not know -----------------------------------------------------
 
 
 @pytest.mark.parametrize(

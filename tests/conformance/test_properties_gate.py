@@ -106,10 +106,64 @@ def stacks(draw, compat=True):
 
 
 @st.composite
-def pools(draw, name="pool"):
-    """A pool on Linux of a known GPU and a known driver, mostly ones that go together."""
+def pools(draw):
+    """A pool on Linux of a known GPU and a known driver."""
     gpu = draw(st.sampled_from(gpus()))
-    return {"name": name, "gpu": gpu, "driver": draw(st.sampled_from(drivers()))}
+    return {"name": "pool", "gpu": gpu, "driver": draw(st.sampled_from(drivers()))}
+
+
+FLEET = [
+    "A100-SXM4-80GB", "A100-SXM4-80GB-MIG-1g.10gb", "H100-SXM5-80GB", "L4", "L40S", "T4", "A10",
+    "V100-SXM2-32GB", "B200", "GeForce-RTX-4090", "GeForce-RTX-5090", "RTX-A6000", "8.0", "8.7",
+]  # fmt: skip
+
+
+@st.composite
+def plausible(draw, compat=True):
+    """What somebody would deploy: a published build with its own pins on a GPU of a fleet.
+
+    Mostly passes; one thing at most is off.
+    """
+    name = draw(st.sampled_from(sorted(frameworks())))
+    release = draw(st.sampled_from(facts().framework(name).releases))
+    build = draw(st.sampled_from(release.builds))
+    own = build.cuda or next(p for p in facts().toolkits_of if p[0] == build.cuda_major)
+    pool = {"name": "pool", "gpu": draw(st.sampled_from(FLEET))}
+    gpu = parse_pool(pool, facts().gpus).gpu
+    floor = facts().cuda_driver.minor_compat.get(own[0])
+    lowest = max(gpu.first_branch or 450, floor.minimum["linux"].major if floor else 0)
+    fitting = [d for d in drivers() if int(d.split(".")[0]) >= lowest]
+    pool["driver"] = draw(st.sampled_from(fitting if draw(st.integers(0, 5)) else drivers()))
+    stack = {name: release.version.text, "cuda": show(own)}
+    for component, pin in build.pins.items():
+        if pin.floor and draw(st.booleans()):
+            stack[component] = pin.floor.text
+    if release.python and draw(st.booleans()):
+        stack["python"] = draw(st.sampled_from(release.python))
+    device = show(gpu.capability).replace(".", "")
+    arch = draw(st.sampled_from([None, [f"sm_{device}"], ["compute_70"], ["sm_80", "compute_80"]]))
+    if arch:
+        stack["arch"] = arch
+    if compat and draw(st.integers(0, 3)) == 0:
+        stack["cuda-compat"] = show(own)
+    if draw(st.integers(0, 4)) == 0:
+        stack["require"] = [f"cuda>={show(own)}"]
+    off = draw(st.sampled_from(["nothing", "nothing", "cuda", "cudnn", "nccl", "python"]))
+    known = {
+        "cuda": series(),
+        "cudnn": [r.version.text for r in facts().cudnn.releases],
+        "nccl": [r.version.text for r in facts().nccl.releases],
+        "python": ["3.8", "3.10", "3.13"],
+    }
+    if off in known:
+        stack[off] = draw(st.sampled_from(known[off]))
+    return stack, pool
+
+
+def questions(compat=True):
+    """Plausible ones, mostly, and any at all."""
+    any_at_all = st.tuples(stacks(compat=compat), pools())
+    return st.integers(0, 3).flatmap(lambda n: plausible(compat=compat) if n else any_at_all)
 
 
 def ask(stack, *described, fixes=False, now=NOW):
@@ -144,12 +198,13 @@ def worst(case, rule):
     return 0 if isinstance(answer, str) else max(RANK[problem.outcome] for problem in answer)
 
 
-# --- every answer ------------------------------------------------------------------------------
+# --- every answer ----------------------------------------------------------------------------
 
 
 @at_least(150)
-@given(stacks(), pools())
-def test_every_question_from_the_facts_is_answered_in_json(stack, pool):
+@given(questions())
+def test_every_question_from_the_facts_is_answered_in_json(question):
+    stack, pool = question
     verdict = ask(stack, pool, fixes=True)
     assert json.loads(json.dumps(verdict.to_json()))["verdict"] == verdict.verdict
     assert verdict.allowed is (verdict.verdict in ("pass", "warn"))
@@ -158,14 +213,17 @@ def test_every_question_from_the_facts_is_answered_in_json(stack, pool):
         assert finding.rule in BY_ID
 
 
-@given(stacks(), pools())
-def test_the_same_question_has_the_same_id_at_any_time_of_the_day(stack, pool):
+@given(questions())
+def test_the_same_question_has_the_same_id_at_any_time_of_the_day(question):
+    stack, pool = question
     later = ask(stack, pool, now=NOW + timedelta(hours=9))
     assert later.id == ask(stack, pool).id
 
 
-@given(stacks(), pools(), st.randoms(use_true_random=False))
-def test_the_order_of_json_keys_does_not_matter(stack, pool, random):
+@given(questions(), st.randoms(use_true_random=False))
+def test_the_order_of_json_keys_does_not_matter(question, random):
+    stack, pool = question
+
     def shuffled(body):
         items = list(body.items())
         random.shuffle(items)
@@ -176,9 +234,10 @@ def test_the_order_of_json_keys_does_not_matter(stack, pool, random):
     assert one.findings == other.findings
 
 
-@given(stacks(), st.lists(pools(), min_size=2, max_size=4))
-def test_the_verdict_on_several_pools_is_the_worst_of_each_alone(stack, described):
-    named = [{**pool, "name": f"p{index}"} for index, pool in enumerate(described)]
+@given(questions(), st.lists(pools(), min_size=1, max_size=3))
+def test_the_verdict_on_several_pools_is_the_worst_of_each_alone(question, others):
+    stack, pool = question
+    named = [{**one, "name": f"p{index}"} for index, one in enumerate([pool, *others])]
     together = ask(stack, *named)
     alone = [ask(stack, pool) for pool in named]
     assert RANK[together.verdict] == max(RANK[verdict.verdict] for verdict in alone)
@@ -186,16 +245,18 @@ def test_the_verdict_on_several_pools_is_the_worst_of_each_alone(stack, describe
     assert said == {(f.rule, f.message, p) for v in alone for f in v.findings for p in f.pools}
 
 
-@given(stacks(), pools())
-def test_what_if_with_what_is_already_there_changes_nothing(stack, pool):
+@given(questions())
+def test_what_if_with_what_is_already_there_changes_nothing(question):
+    stack, pool = question
     read = parse_stack(stack)
     again = change_stack(read, read.to_json())
     assert again == read
     assert ask(again.to_json(), pool).id == ask(stack, pool).id
 
 
-@given(stacks(), pools())
-def test_a_verdict_holds_to_the_second_before_its_end(stack, pool):
+@given(questions())
+def test_a_verdict_holds_to_the_second_before_its_end(question):
+    stack, pool = question
     verdict = ask(stack, pool)
     if verdict.valid_until is None:
         assert ask(stack, pool, now=NOW + timedelta(days=5000)).findings == verdict.findings
@@ -205,13 +266,13 @@ def test_a_verdict_holds_to_the_second_before_its_end(stack, pool):
     assert ask(stack, pool, now=end - timedelta(seconds=1)).findings == verdict.findings
 
 
-# --- a newer driver ------------------------------------------------------------------------------
+# --- a newer driver --------------------------------------------------------------------------
 
 
 @st.composite
-def raised(draw):
-    """A pool and a newer driver, both within the branches that drive the GPU."""
-    pool = draw(pools())
+def raised(draw, compat=True):
+    """A question, and the same on a newer driver, both within the branches that drive the GPU."""
+    stack, pool = draw(questions(compat=compat))
     gpu = parse_pool(pool, facts().gpus).gpu
     fact = facts().arch.capabilities.get(show(gpu.capability))
     first = gpu.first_branch or 0
@@ -220,20 +281,22 @@ def raised(draw):
     assume(len(within) > 1)
     index = draw(st.integers(0, len(within) - 2))
     newer = draw(st.integers(index + 1, len(within) - 1))
-    return {**pool, "driver": within[index]}, {**pool, "driver": within[newer]}
+    return stack, ({**pool, "driver": within[index]}, {**pool, "driver": within[newer]})
 
 
 @at_least(200)
-@given(stacks(), raised())
-def test_a_newer_driver_fails_only_by_a_rule_that_names_why(stack, pair):
+@given(raised())
+def test_a_newer_driver_fails_only_by_a_rule_that_names_why(question):
+    stack, pair = question
     before, after = (ask(stack, pool) for pool in pair)
     if before.verdict in ("pass", "warn") and after.verdict == "fail":
         assert {f.rule for f in after.failing} & NAMES_WHY, [f.message for f in after.failing]
 
 
 @at_least(200)
-@given(stacks(compat=False), raised())
-def test_without_forward_compatibility_a_newer_driver_makes_no_other_rule_worse(stack, pair):
+@given(raised(compat=False))
+def test_without_forward_compatibility_a_newer_driver_makes_no_other_rule_worse(question):
+    stack, pair = question
     before, after = (case_of(stack, pool) for pool in pair)
     for rule in RULES:
         if rule.id not in NAMES_WHY | {"CG104", "CG102"}:
@@ -241,20 +304,22 @@ def test_without_forward_compatibility_a_newer_driver_makes_no_other_rule_worse(
 
 
 @at_least(200)
-@given(stacks(compat=False), raised())
-def test_a_newer_driver_fails_the_limits_only_from_below_the_floor(stack, pair):
+@given(raised(compat=False))
+def test_a_newer_driver_fails_the_limits_only_from_below_the_floor(question):
     """Below the floor CG102 leaves the word to CG101."""
+    stack, pair = question
     before, after = (case_of(stack, pool) for pool in pair)
     if worst(before, "CG101") < RANK["fail"]:
         assert worst(after, "CG102") <= worst(before, "CG102")
 
 
-# --- more code -----------------------------------------------------------------------------------
+# --- more code -------------------------------------------------------------------------------
 
 
 @at_least(200)
-@given(stacks(), pools())
-def test_machine_code_for_the_gpu_never_makes_its_code_rules_worse(stack, pool):
+@given(questions())
+def test_machine_code_for_the_gpu_never_makes_its_code_rules_worse(question):
+    stack, pool = question
     before = case_of(stack, pool)
     own = "sm_" + show(before.capability).replace(".", "")
     after = case_of({**stack, "arch": [*stack.get("arch", []), own]}, pool)
@@ -263,19 +328,21 @@ def test_machine_code_for_the_gpu_never_makes_its_code_rules_worse(stack, pool):
     assert worst(after, "CG201") == 0
 
 
-@given(stacks(), pools(), codes)
-def test_more_code_never_takes_away_what_ran(stack, pool, more):
+@given(questions(), codes)
+def test_more_code_never_takes_away_what_ran(question, more):
+    stack, pool = question
     before = case_of({**stack, "arch": stack.get("arch", [])}, pool)
     after = case_of({**stack, "arch": [*stack.get("arch", []), *more]}, pool)
     assert worst(after, "CG201") <= worst(before, "CG201")
 
 
-# --- fixes -----------------------------------------------------------------------------------------
+# --- fixes -----------------------------------------------------------------------------------
 
 
 @at_least(250)
-@given(stacks(), pools())
-def test_a_fix_applied_mends_its_finding_and_makes_no_other_fact_rule_worse(stack, pool):
+@given(questions())
+def test_a_fix_applied_mends_its_finding_and_makes_no_other_fact_rule_worse(question):
+    stack, pool = question
     case = case_of(stack, pool)
     had = outcomes(case)
     for finding in ask(stack, pool, fixes=True).findings:
@@ -291,8 +358,9 @@ def test_a_fix_applied_mends_its_finding_and_makes_no_other_fact_rule_worse(stac
             assert not worse, (finding.rule, fix.set, worse)
 
 
-@given(stacks(), pools())
-def test_a_fix_is_a_change_that_set_accepts(stack, pool):
+@given(questions())
+def test_a_fix_is_a_change_that_set_accepts(question):
+    stack, pool = question
     from compatgate.core.request import change_pool
 
     read, made = parse_stack(stack), parse_pool(pool, facts().gpus)
@@ -307,8 +375,9 @@ def test_a_fix_is_a_change_that_set_accepts(stack, pool):
             assert fix.message
 
 
-@given(stacks(), pools())
-def test_every_fix_offered_is_another_one(stack, pool):
+@given(questions())
+def test_every_fix_offered_is_another_one(question):
+    stack, pool = question
     for finding in ask(stack, pool, fixes=True).findings:
         sets = [json.dumps(fix.set, sort_keys=True) for fix in finding.fixes]
         assert len(set(sets)) == len(sets)

@@ -131,23 +131,23 @@ class ServerDecider(Decider):
 
 
 class BundleDecider(Decider):
-    """Decides about targets from a bundle's file, which is read once; nothing is recorded."""
+    """Decides about targets from a bundle's file, which is read at once; nothing is recorded.
+
+    Raises:
+        BadInput: the file is not a bundle, whatever is asked afterwards.
+    """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-
-    @cached_property
-    def _snapshot(self) -> Any:
         from compatgate.gate.bundle import load_bundle
 
-        bundle = load_bundle(self._path)
+        bundle = load_bundle(path)
         if not bundle.facts_match:
             print(
-                f"note: {self._path} was made with other facts ({bundle.payload.facts[:19]}) than "
+                f"note: {path} was made with other facts ({bundle.payload.facts[:19]}) than "
                 "this installation has; its answers may differ from the gate's",
                 file=sys.stderr,
             )
-        return bundle.snapshot()
+        self._snapshot = bundle.snapshot()
 
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
         """See `Decider.decide`."""
@@ -158,7 +158,7 @@ class BundleDecider(Decider):
 
 
 def decider_for(args: argparse.Namespace) -> Decider:
-    """Who decides, by the options; nothing is opened before it is asked."""
+    """Who decides, by the options; no database is opened before it is asked."""
     if args.server:
         return ServerDecider(args.server, args.token, args.timeout)
     targets: Decider

@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command: where, what, who decides, and the form of the answer."""
     parser.epilog = _EXAMPLES
     _where(parser.add_argument_group("where it is to run"))
-    _what(parser.add_argument_group("what is to run"))
+    what = parser.add_argument_group("what is to run")
+    _what(what)
+    _files(what)
     _who(parser.add_argument_group("who decides (default: the facts; for --target the database)"))
     answer = parser.add_argument_group("the answer")
     answer.add_argument("--format", choices=tuple(FORMATS), default="text", help="default: text")
@@ -87,6 +89,20 @@ def _what(group: argparse._ArgumentGroup) -> None:
         default=[],
         help="what if: a component or a property of the pool set to another value; an empty value"
         " removes a component; may be repeated",
+    )
+
+
+def _files(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--lock",
+        metavar="FILE",
+        help="the stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock,"
+        " pylock.toml, conda's); what it leaves open is unknown, never a pass",
+    )
+    group.add_argument(
+        "--sbom",
+        metavar="FILE",
+        help="the stack in a bill of materials: CycloneDX or SPDX (extra: compatgate[sbom])",
     )
 
 

@@ -57,6 +57,12 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
             pools = observed.choose(pools)
         elif args.nvidia_smi:
             changes = {**observed.as_changes(), **changes}
+    if args.lock or args.sbom:
+        from compatgate.cli.check.written import read_written
+
+        written = read_written(args, pools, stack)
+        stated = set(map(_key, stack))
+        stack = {**{k: v for k, v in written.items() if _key(k) not in stated}, **stack}
     if args.target and args.pool:
         raise BadInput("--target and --pool exclude each other", hint="--set changes a target's")
     if not args.target and not pools:

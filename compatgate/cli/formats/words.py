@@ -70,7 +70,7 @@ def _value(value: Any) -> str:
         return ""
     if isinstance(value, list):
         return "+".join(map(str, value))
-    return str(value).removeprefix(">=").removeprefix("==")
+    return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]
 
 
 def source_words(source: Json | None) -> str:

@@ -15,13 +15,16 @@ def described(change: dict[str, Any]) -> str:
         if value is None:
             parts.append(f"remove {name}")
         elif name == "driver":
-            parts.append(
-                f"raise the driver to {value.removeprefix('>=')} or newer"
-                if value.startswith(">=")
-                else f"use driver {value}"
-            )
+            parts.append(_driver(value))
         elif name == "arch":
             parts.append(f"build it for {', '.join(value)}")
         else:
             parts.append(f"use {name} {value}")
     return ", ".join(parts)
+
+
+def _driver(value: str) -> str:
+    if not value.startswith(">="):
+        return f"use driver {value}"
+    floor, _, end = value.removeprefix(">=").partition(",<")
+    return f"raise the driver to {floor} or newer" + (f", below {end}" if end else "")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from compatgate.core.changes.common import MOST_TRIED, described
-from compatgate.core.changes.drivers import driver_for
+from compatgate.core.changes.drivers import at_least, driver_for
 from compatgate.core.changes.frameworks import build_for, build_with_code, use_build
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.rules.base import Candidate
@@ -62,7 +62,7 @@ def move_to_cuda(case: Case, pair: Pair) -> Iterator[Candidate]:
     if change:
         yield Candidate(change, described(change))
         if driver:
-            both = {**change, "driver": f">={driver}"}
+            both = {**change, "driver": at_least(case, driver)}
             yield Candidate(both, described(both))
 
 

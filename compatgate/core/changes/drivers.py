@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from compatgate.core.changes.common import MOST_TRIED
+from compatgate.core.changes.common import MOST_TRIED, described
 from compatgate.core.rules.base import Candidate
 from compatgate.core.versions import Version, parse_version, show
 
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
 def raise_driver(case: Case, floor: Version) -> Candidate:
     """Raise the driver to at least a version; for a whole branch, to its first release."""
-    version = lowest_release(case, floor)
-    return Candidate({"driver": f">={version}"}, f"raise the driver to {version} or newer")
+    change = {"driver": at_least(case, lowest_release(case, floor))}
+    return Candidate(change, described(change))
+
+
+def at_least(case: Case, version: Version) -> str:
+    """``>=X``; with an end where a later branch no longer drives the GPU: ``>=X,<581``."""
+    last = case.pool.gpu.last_branch if case.pool.gpu and case.os == "linux" else None
+    return f">={version},<{last + 1}" if last else f">={version}"
 
 
 def lowest_release(case: Case, floor: Version) -> Version:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from compatgate.core.changes.common import MOST_TRIED, described
-from compatgate.core.changes.drivers import driver_for
+from compatgate.core.changes.drivers import at_least, driver_for
 from compatgate.core.frameworks import Found, accepts, find_build
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.rules.base import Candidate
@@ -55,7 +55,7 @@ def _with_driver(case: Case, change: dict[str, Any], build: Build) -> Iterator[C
     yield Candidate(change, described(change))
     pair = build.cuda or (build.cuda_major, 0)
     if driver := driver_for(case, pair):
-        both = {**change, "driver": f">={driver}"}
+        both = {**change, "driver": at_least(case, driver)}
         yield Candidate(both, described(both))
 
 

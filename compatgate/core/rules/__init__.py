@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     canary.canary_failed,
     waived.waived,
     incomplete.incomplete,
+    incomplete.witness_conflict,
 )
 
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

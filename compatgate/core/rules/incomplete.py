@@ -1,17 +1,18 @@
-"""CG901: what is not known and would be needed to decide."""
+"""CG901 and CG902: what is not known and would be needed, and where witnesses disagree."""
 
 from __future__ import annotations
 
 from compatgate.core.case import Case
 from compatgate.core.components import COMPONENTS
-from compatgate.core.rules.base import PASS, Answer, Problem, rule
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
 
 @rule("CG901", "incomplete")
 def incomplete(case: Case) -> Answer:
     """Something that the decision needs is not known; names exactly what, and how to provide it.
 
-    The driver, the GPU and the CUDA are always needed. CUDA is taken from a framework's version
+    The driver, the GPU and the CUDA are always needed; so is what a lockfile or a bill of materials
+    leaves open. CUDA is taken from a framework's version
     label (``torch=2.4.1+cu121``) when it is not stated.
 
     Fix: state what is missing.
@@ -29,6 +30,7 @@ def incomplete(case: Case) -> Answer:
         problems.append(Problem("unknown", "gpu", message, need="gpu=A100-SXM4-80GB, or gpu=sm_80"))
     if case.cuda is None:
         problems.append(_no_cuda(case))
+    problems += [Problem("unknown", "stack", f"left open: {what}") for what in case.stack.open]
     for name in case.stack.components:
         if COMPONENTS[name].kind == "framework" and case.facts.framework(name) is None:
             message = (
@@ -52,3 +54,19 @@ def _no_cuda(case: Case) -> Problem:
         f"cuda=..., or the build: {', '.join(builds)}" if builds else "cuda=... (as in cuda=12.4)"
     )
     return Problem("unknown", "cuda", "the stack's CUDA is not known", need=hint)
+
+
+@rule("CG902", "witness-conflict")
+def witness_conflict(case: Case) -> Answer:
+    """What the stack was read from contradicts itself (a warning).
+
+    A lockfile, a bill of materials or a folder has several witnesses of a version: a variable, a
+    package, a library's name. Where they disagree, the surer one decides, and this says so.
+
+    Fix: rebuild, so that one version is left.
+
+    Source: the witnesses, named in the message.
+    """
+    if not case.stack.conflicts:
+        return NOT_APPLICABLE
+    return [Problem("warn", "stack", message) for message in case.stack.conflicts]

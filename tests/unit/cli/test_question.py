@@ -23,6 +23,8 @@ def ask(**options: Any) -> Question:
         "pool": [],
         "nvidia_smi": None,
         "probe": None,
+        "lock": None,
+        "sbom": None,
         "stack": ["cuda=12.4"],
         "set": [],
     }

@@ -36,7 +36,6 @@ from compatgate.errors import BadInput
         ("tf", "tensorflow", None),
         ("tensorflow-gpu", "tensorflow", None),
         ("jaxlib", "jax", None),
-        ("onnxruntime", "onnxruntime-gpu", None),
         ("onnxruntime_gpu", "onnxruntime-gpu", None),
         ("vllm", "vllm", None),
         ("cupy", "cupy", None),

@@ -89,6 +89,15 @@ def test_a_waiver_by_image_covers_that_image(ask):
     assert ask(TOO_OLD, STACK, target="t", matrix=matrix, image=image).verdict == "warn"
 
 
+def test_a_waiver_by_driver_covers_the_pools_on_that_driver(ask):
+    drivers = {"driver": parse_constraint("driver", "470.*")}
+    matrix = Matrix(waivers=[waiver("CG101", components=drivers)])
+    older = TOO_OLD.replace("470.256.02", "450.248.02").replace("too-old", "older")
+    verdict = ask([TOO_OLD, older], STACK, target="t", matrix=matrix)
+    outcomes = {f.pools: f.outcome for f in findings(verdict, "CG101")}
+    assert outcomes == {("older",): "fail", ("too-old",): "waived"}
+
+
 def test_what_is_not_known_cannot_be_waived(ask):
     matrix = Matrix(waivers=[waiver("CG901")])
     verdict = ask("driver=580.65.06", STACK, target="t", matrix=matrix)

@@ -1,4 +1,4 @@
-"""Every cuDNN and NCCL release against CUDA majors, GPUs and drivers."""
+"""Every cuDNN release against CUDA majors, GPUs and drivers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def capabilities(walk):
     return [c for c in known if c not in document["tegra"]["capabilities"]]
 
 
-# --- cuDNN and CUDA ----------------------------------------------------------------------------
+# --- cuDNN and CUDA --------------------------------------------------------------------------
 
 
 def test_each_cudnn_release_belongs_to_the_cuda_majors_it_was_built_for(walk):
@@ -73,7 +73,7 @@ def test_a_cudnn_release_after_the_newest_known_one_is_unknown(walk):
     walk.done()
 
 
-# --- cuDNN and GPUs ----------------------------------------------------------------------------
+# --- cuDNN and GPUs --------------------------------------------------------------------------
 
 
 def minimum_of(walk, release, major):
@@ -132,7 +132,7 @@ def test_at_its_published_minimum_capability_each_cudnn_build_passes(walk):
 
 
 def test_each_listed_gpu_is_supported_unless_the_rows_of_the_toolkit_leave_it_out(walk):
-    """Blackwell on 9.10.2 needs CUDA 12.8; a toolkit that the page does not speak of is no bound."""
+    """Blackwell on 9.10.2 needs CUDA 12.8; a toolkit that no row speaks of is no bound."""
     for release, major in each_build(walk):
         rows = rows_of(release, major)
         for device in capabilities(walk):
@@ -188,7 +188,7 @@ def test_cudnn_on_tegra_is_not_checked(walk):
     walk.done(at_least=5)
 
 
-# --- cuDNN and drivers -------------------------------------------------------------------------
+# --- cuDNN and drivers -----------------------------------------------------------------------
 
 
 def test_each_published_driver_minimum_of_cudnn_is_a_boundary(walk):
@@ -248,58 +248,3 @@ def test_every_toolkit_of_a_major_has_the_majors_driver_minimum(walk):
                 walk.expect("fail", "CG303", stack, driver=walk.below(floor), gpu="7.5")
                 walk.expect("pass", "CG303", stack, driver=floor, gpu="7.5")
     walk.done(at_least=500)
-
-
-# --- NCCL ----------------------------------------------------------------------------------------
-
-
-def packaged_for(walk, release):
-    """CUDA majors of wheels and of Debian or RPM packages."""
-    suffixes = release["deb_rpm_cuda_suffixes_seen"] or ()
-    return {*release["cuda_majors_of_wheels"], *(walk.numbers(s)[0] for s in suffixes)}
-
-
-def test_each_nccl_release_belongs_to_the_cuda_majors_it_was_packaged_for(walk):
-    for release in releases(walk, "nccl"):
-        majors = packaged_for(walk, release)
-        for version in (release["version"], release["integer"]):
-            for major, cuda in CUDA.items():
-                known = "pass" if major in majors else "fail"
-                expected = known if majors else "not-checked"
-                walk.expect(expected, "CG501", {"nccl": str(version), "cuda": cuda})
-    walk.done(at_least=300)
-
-
-def test_each_nccl_build_belongs_to_its_own_cuda_major_only(walk):
-    for release in releases(walk, "nccl"):
-        for made_for in packaged_for(walk, release):
-            for major, cuda in CUDA.items():
-                stack = {"nccl": f"{release['version']}-1+cuda{made_for}.0", "cuda": cuda}
-                walk.expect("pass" if made_for == major else "fail", "CG501", stack)
-    walk.done(at_least=200)
-
-
-def test_an_nccl_release_that_is_not_known_is_unknown(walk):
-    walk.expect("unknown", "CG501", {"nccl": "2.99.1", "cuda": "12.9"})
-    walk.expect("unknown", "CG501", {"nccl": "2.21.4", "cuda": "12.9"})
-    walk.done()
-
-
-def test_each_nccl_build_warns_below_the_lowest_architecture_of_its_default_build(walk):
-    for release in releases(walk, "nccl"):
-        for name, lowest in (release["min_cc_derived"] or {}).items():
-            major = int(name.removeprefix("cu"))
-            for device in capabilities(walk):
-                enough = walk.numbers(device) >= walk.numbers(lowest)
-                stack = {"nccl": release["version"], "cuda": CUDA[major]}
-                walk.expect("pass" if enough else "warn", "CG502", stack, gpu=device)
-    walk.done(at_least=500)
-
-
-def test_nccl_leaves_maxwell_out_from_2_28_3_on(walk):
-    for release in releases(walk, "nccl"):
-        if release["min_cc_derived"] and 12 in release["cuda_majors_of_wheels"]:
-            later = walk.numbers(release["version"]) >= (2, 28, 3)
-            stack = {"nccl": release["version"], "cuda": "12.9"}
-            walk.expect("warn" if later else "pass", "CG502", stack, gpu="5.2")
-    walk.done(at_least=20)

@@ -1,0 +1,169 @@
+"""How many gate decisions a server answers, as a share of empty JSON answers of the same server.
+
+``python bench/http_gate.py [--workers 1] [--threads 16] [--rounds 9] [--seconds 1]``
+
+The empty endpoint is a bare Flask application (``return jsonify({})``) beside the product's, behind
+the same gunicorn, workers and threads. Rounds alternate, medians are compared, the decision log is
+on. Prints rows of a markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from load import Figures, drive, post
+
+CONNECTIONS = 16
+EMPTY, GATE = "/empty", "/api/v1/gate"
+MATRIX = """\
+apiVersion: compatgate.dev/v1
+kind: Target
+metadata: {name: prod-a100}
+spec:
+  pools: [{name: a100-80, gpu: A100-SXM4-80GB, driver: 535.183.01}]
+  policy: {requireEntry: true}
+---
+apiVersion: compatgate.dev/v1
+kind: Entry
+metadata: {name: torch24-cu124}
+spec:
+  targets: [prod-a100]
+  components: {driver: ">=535.104.05,<536", cuda: "12.4.*", torch: "~=2.4.0"}
+  status: blessed
+"""
+
+
+def question(number: int) -> bytes:
+    """A question; its image makes it another one."""
+    stack = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": ["sm_80"]}
+    image = f"registry.example/team/app:{number}"
+    return json.dumps({"target": "prod-a100", "stack": stack, "image": image}).encode()
+
+
+def empty() -> Iterator[bytes]:
+    """Requests to the empty endpoint."""
+    return itertools.repeat(f"GET {EMPTY} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+
+
+def repeated(count: int) -> Iterator[bytes]:
+    """So many questions, over and over."""
+    return itertools.cycle([post(GATE, question(number)) for number in range(count)])
+
+
+def new(start: int) -> Iterator[bytes]:
+    """Questions that nobody asked before."""
+    return (post(GATE, question(number)) for number in itertools.count(start))
+
+
+def serve(workers: int, threads: int) -> None:
+    """Run the server under test; prints its port."""
+    from flask import Flask, Response, jsonify
+
+    from compatgate.gate.service import Gate
+    from compatgate.web import server, start
+    from compatgate.web.app import create_app
+    from compatgate.web.settings import Settings
+
+    bare = Flask("bare")
+
+    @bare.get(EMPTY)
+    def nothing() -> Response:
+        return jsonify({})
+
+    def make_app(gate: Gate) -> Any:
+        product = create_app(gate, Settings(anonymous=frozenset({"gate"})))
+
+        class Both:
+            extensions = product.extensions
+
+            def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+                app = bare if environ["PATH_INFO"] == EMPTY else product
+                return app(environ, start_response)
+
+        return Both()
+
+    with tempfile.TemporaryDirectory() as folder:
+        matrix = Path(folder, "matrix.yaml")
+        matrix.write_text(MATRIX)
+        prepared = start.prepare(str(Path(folder, "bench.db")), [str(matrix)], None)
+        listener = start.listen("127.0.0.1", 0)
+        port = listener.getsockname()[1]
+        options = server.ServerOptions(listener, workers, threads, "warning")
+        server.serve(options, prepared.open_gate, make_app, lambda: print(port, flush=True))
+
+
+def measure(port: int, what: str, number: int, seconds: float) -> Figures:
+    """One round; called in a process of its own."""
+    requests = {
+        "empty": empty,
+        "one question": lambda: repeated(1),
+        "1,000 questions": lambda: repeated(1000),
+        "new questions": lambda: new(10**6 * (number + 1)),
+    }[what]()
+    return drive(("127.0.0.1", port), requests, connections=CONNECTIONS, seconds=seconds)
+
+
+def rounds(port: int, what: list[str], count: int, seconds: float) -> dict[str, list[Figures]]:
+    """Alternating rounds; the first of each is for warming up."""
+    found: dict[str, list[Figures]] = {name: [] for name in what}
+    with get_context("spawn").Pool(1) as pool:
+        for number in range(-1, count):
+            for name in what:
+                figures = pool.apply(measure, (port, name, number + 1, seconds))
+                if number >= 0:
+                    found[name].append(figures)
+    return found
+
+
+def row(name: str, found: list[Figures], base: list[Figures], server: str) -> str:
+    """A row of the table."""
+    rate = statistics.median(f.rate for f in found)
+    ratio = statistics.median(f.rate / b.rate for f, b in zip(found, base, strict=True))
+    slow = statistics.median(f.percentile(0.99) for f in found)
+    failures = sum(f.failures for f in found)
+    return f"| {name} | {server} | {rate:,.0f} | {ratio:.2f} | {slow:.1f} | {failures} |"
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.workers, args.threads)
+        return 0
+    command = [sys.executable, __file__, "--serve", f"--workers={args.workers}"]
+    with subprocess.Popen(
+        [*command, f"--threads={args.threads}"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            names = ["empty", "one question", "1,000 questions", "new questions"]
+            found = rounds(port, names, args.rounds, args.seconds)
+        finally:
+            process.terminate()
+    shape = f"{args.workers} x {args.threads}"
+    print("| HTTP | workers x threads | requests/s | ratio to empty | p99 ms | failures |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        print(row(name, found[name], found["empty"], shape))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The stack that is written down in a lockfile or a bill of materials."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, get_args
+
+from compatgate.cli.check.observed import LARGEST
+from compatgate.core.stack import parse_stack
+from compatgate.core.target import Os
+from compatgate.errors import BadInput, CompatgateError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.discovery.lockfiles import Platform
+    from compatgate.discovery.observed import Conflict, Observation
+
+Body = dict[str, Any]
+
+
+class _Reading(Protocol):
+    @property
+    def observations(self) -> tuple[Observation, ...]: ...
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]: ...
+    @property
+    def open(self) -> tuple[str, ...]: ...
+
+
+def read_written(args: argparse.Namespace, pools: list[Body], stated: Body) -> Body:
+    """The stack of ``--lock`` and ``--sbom``, in the form of requests.
+
+    What a file leaves open and where its witnesses disagree is part of the stack, so that no
+    answer passes over it. What the options state is not open.
+
+    Args:
+        args: of ``compatgate check``.
+        pools: described pools; the first says for which platform a lock is read.
+        stated: the stack of the options.
+
+    Raises:
+        BadInput: a file cannot be read, or is not what it should be.
+        Inconclusive: it says nothing (empty, a template).
+    """
+    platform = _platform(pools, stated)
+    body: Body = {}
+    if args.sbom:
+        from compatgate.discovery.sbom import read_sbom
+
+        data = _bytes(args.sbom, "--sbom")
+        body = _body(read_sbom(_name(args.sbom), data, platform=platform))
+    if args.lock:
+        from compatgate.discovery.lockfiles import read_lockfile
+
+        name = _name(args.lock) if args.lock == "-" else Path(args.lock)
+        reading = read_lockfile(name, _bytes(args.lock, "--lock"), platform=platform)
+        locked = _body(reading, reading.arch)
+        body = {**body, **locked, **_joined(body, locked)}
+    return body
+
+
+def _platform(pools: list[Body], stated: Body) -> Platform:
+    from compatgate.discovery.lockfiles import Platform
+
+    pool = pools[0] if pools else {}
+    os: Os = pool["os"] if pool.get("os") in get_args(Os) else "linux"
+    return Platform(os=os, cpu=pool.get("cpu") or "x86_64", python=stated.get("python"))
+
+
+def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
+    from compatgate.discovery.settle import settle
+
+    stack, disagreements = settle(reading.observations, arch)
+    body: Body = {}
+    left: list[str] = list(reading.open)
+    for name, value in stack.items():
+        try:
+            parse_stack({name: value})
+        except CompatgateError as error:
+            left.append(f"{name}: {error.problem}")
+        else:
+            body[name] = value
+    said = [c.message for c in (*reading.conflicts, *disagreements)]
+    return {**body, **({"open": left} if left else {}), **({"conflicts": said} if said else {})}
+
+
+def _joined(one: Body, other: Body) -> Body:
+    """Remarks of both files."""
+    remarks = {key: [*one.get(key, ()), *other.get(key, ())] for key in ("open", "conflicts")}
+    return {key: value for key, value in remarks.items() if value}
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _bytes(path: str, option: str) -> bytes:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read '{path}': {error.strerror}", field=option) from None
+    if len(data) > LARGEST:
+        raise BadInput(f"'{path}' is larger than {LARGEST >> 20} MiB", field=option)
+    return data

@@ -1,0 +1,129 @@
+"""``compatgate inspect``: the stack found in something, each part with where it was seen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatgate.cli.terminal import paint, wants_colour
+from compatgate.errors import NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.discovery.findings import Inspection
+
+HELP = "show the stack in a lockfile, wheel, library or folder"
+
+_EXAMPLES = """\
+examples:
+  compatgate inspect ./build/extension.so
+  compatgate inspect cupy_cuda12x-14.2.0-cp311-cp311-manylinux2014_x86_64.whl --format json
+  compatgate inspect .venv/lib/python3.11/site-packages
+"""
+
+
+class Kind(NamedTuple):
+    """Something that can be inspected.
+
+    Attributes:
+        name: for messages.
+        is_one: whether what was named is of this kind.
+        inspect: reads it.
+    """
+
+    name: str
+    is_one: Callable[[str], bool]
+    inspect: Callable[[str], Inspection]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: what to inspect, and the format."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "what",
+        metavar="PATH",
+        help="lockfile, shared library, object, static library, fatbinary, cubin, PTX file, wheel"
+        " or folder",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Inspect and print; 0.
+
+    Raises:
+        BadInput: it is damaged, or of no kind that is known.
+        NotFound: there is nothing of that name.
+    """
+    for kind in KINDS:
+        if kind.is_one(args.what):
+            inspection = kind.inspect(args.what)
+            break
+    else:
+        names = ", ".join(kind.name for kind in KINDS)
+        raise NotFound("there is no such thing", field=args.what, hint=f"known: {names}")
+    if args.format == "json":
+        import json
+
+        print(json.dumps(inspection.to_json()))
+    else:
+        print(_text(args.what, inspection))
+    return 0
+
+
+def _local(path: str) -> Inspection:
+    from compatgate.catalog import load_facts
+    from compatgate.discovery.local import inspect_path
+
+    return inspect_path(path, load_facts().arch)
+
+
+_LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
+
+
+def _is_lockfile(path: str) -> bool:
+    return os.path.isfile(path) and path.endswith(_LOCKFILES)
+
+
+def _lockfile(path: str) -> Inspection:
+    from pathlib import Path
+
+    from compatgate.discovery.findings import Inspection
+    from compatgate.discovery.lockfiles import Platform, read_lockfile
+    from compatgate.discovery.observed import Conflict
+    from compatgate.discovery.settle import settle
+
+    reading = read_lockfile(Path(path), Path(path).read_bytes(), platform=Platform())
+    stack, disagreements = settle(reading.observations, reading.arch)
+    left = tuple(Conflict("open", what) for what in reading.open)
+    return Inspection(stack, reading.observations, (*reading.conflicts, *disagreements, *left))
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("lockfile", _is_lockfile, _lockfile),
+    Kind("file, wheel or folder", os.path.exists, _local),
+)
+"""In the order in which they are asked."""
+
+
+def _text(what: str, inspection: Inspection) -> str:
+    colour = wants_colour(sys.stdout)
+    lines = [paint(what, "bold", colour=colour)]
+    for name, value in inspection.stack.items():
+        shown = " ".join(value) or "none" if isinstance(value, list) else value
+        lines.append(f"  {name:<12} {shown}")
+    if not inspection.stack:
+        lines.append("  no version of a CUDA component and no GPU code found")
+    if inspection.observations:
+        lines += ["", paint("seen", "bold", colour=colour)]
+    for seen in inspection.observations:
+        where = paint(f"{seen.origin} ({seen.confidence})", "dim", colour=colour)
+        lines.append(f"  {seen.component:<12} {seen.version}  {where}")
+    if inspection.conflicts:
+        lines += ["", paint("conflicts", "bold", "yellow", colour=colour)]
+    lines += (f"  {c.component:<12} {c.message}" for c in inspection.conflicts)
+    # Names of files need not be text.
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,184 @@
+"""Fatbinaries: a header, then entries with a header each, laid out as the package says."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.arch import Arch
+from compatgate.discovery.gpucode.cubin import toolkit_of_cubin
+from compatgate.discovery.gpucode.model import Entry, EntryKind
+from compatgate.discovery.gpucode.source import Source, damaged
+
+MAGIC = struct.pack("<I", 0xBA55ED50)
+MOST_ENTRIES = 200_000
+"""Entries in one file; cuBLAS and PyTorch have a few thousand."""
+
+_PTX, _ELF, _OLD_CUBIN, _IR, _CONCATENATED = 1, 2, 4, 8, 0x100
+_KINDS: dict[int, EntryKind] = {_PTX: "ptx", _ELF: "sass", _OLD_CUBIN: "sass", _IR: "lto"}
+_ACCELERATED, _FAMILY = 1 << 20, 1 << 21
+_COMPRESSED = 0x1000 | 0x2000 | 0x8000
+_LARGEST_HEADER = 1 << 20
+_NOTES = 64 * 1024
+
+
+class Region(Struct):
+    """One fatbinary.
+
+    Attributes:
+        start: of its header in the file, in bytes.
+        end: behind its last entry.
+        entries: what it holds.
+    """
+
+    start: int
+    end: int
+    entries: list[Entry]
+
+
+class _Record(Struct, frozen=True):
+    """An entry's header, as stored."""
+
+    kind: int
+    header_size: int
+    size: int
+    options: int
+    minor: int
+    major: int
+    arch: int
+    name: int
+    name_size: int
+    flags: int
+
+    @property
+    def compressed(self) -> bool:
+        return bool(self.flags & _COMPRESSED)
+
+
+_LAYOUT = struct.Struct("<HHIQIIHHIIIQ")
+_RECORD = 64
+
+
+def read_region(source: Source, end: int) -> Region:
+    """Read the fatbinary that begins at the source's position; afterwards the source is behind it.
+
+    Args:
+        source: at the fatbinary's first byte.
+        end: of the section or file that holds it, in bytes.
+
+    Raises:
+        BadInput: it is damaged; the source is where that was seen.
+    """
+    start = source.position
+    magic, version, header, size = struct.unpack("<4sHHQ", source.exact(16, "a fatbinary's header"))
+    if magic != MAGIC:
+        raise damaged(source.name, start, f"no fatbinary begins here, but {magic.hex(' ')}")
+    if version != 1 or header < 16 or header % 8:
+        what = f"a fatbinary of version {version} with a header of {header} bytes is not known"
+        raise damaged(source.name, start, what)
+    stop = start + header + size
+    if stop > end:
+        what = f"its fatbinary would end at byte {stop}, behind what holds it ({end})"
+        raise damaged(source.name, start, what)
+    source.skip(header - 16, "a fatbinary's header")
+    region = Region(start, stop, [])
+    while source.position < stop:
+        for entry in _entry(source, stop, first=not region.entries):
+            region.entries.append(entry)
+            if len(region.entries) > MOST_ENTRIES:
+                raise damaged(source.name, start, f"more than {MOST_ENTRIES} entries")
+    return region
+
+
+def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
+    at = source.position
+    if stop - at < _RECORD:
+        raise damaged(source.name, at, f"{stop - at} bytes are too few for an entry")
+    raw = source.exact(_RECORD, "an entry's header")
+    record = _unpack(raw)
+    end = at + record.header_size + record.size
+    if not _RECORD <= record.header_size <= _LARGEST_HEADER or end > stop:
+        what = f"an entry of {record.header_size} + {record.size} bytes does not fit ({stop - at})"
+        raise damaged(source.name, at, what)
+    if record.kind == _CONCATENATED:
+        raw += source.exact(record.header_size - _RECORD, "an entry's header")
+        yield from (_made(r, at, compressed=record.compressed) for r in _index(source, at, raw))
+    elif record.kind in _KINDS:
+        entry = _checked(source, record, at)
+        source.skip(record.header_size - _RECORD, "an entry's header")
+        if first and entry.kind == "sass" and not entry.compressed:
+            head = source.peek(min(record.size, _NOTES))
+            entry = replace(entry, cuda=toolkit_of_cubin(head))
+        yield entry
+    else:
+        raise damaged(source.name, at, f"an entry of kind {record.kind:#x} is not known")
+    source.skip(end - source.position, "an entry")
+
+
+def _index(source: Source, at: int, header: bytes) -> Iterator[_Record]:
+    """The headers of concatenated entries, which stand in the header of the entry as a whole.
+
+    Each has its offset in the joint payload where others have the size of their header.
+    """
+    total = _unpack(header)
+    place = total.options
+    if place < _RECORD or place + 8 > len(header):
+        raise damaged(source.name, at, "concatenated entries without an index")
+    count, size = struct.unpack_from("<II", header, place)
+    position, end = place + 8, place + size
+    if end > len(header):
+        raise damaged(source.name, at, f"an index of {size} bytes does not fit its header")
+    for _ in range(count):
+        if position + _RECORD > end:
+            raise damaged(source.name, at + position, f"the index is too small for {count} entries")
+        record = _unpack(header[position : position + _RECORD])
+        yield _known(source, record, at + position)
+        position += _length(record, header[position:end])
+
+
+def _length(record: _Record, data: bytes) -> int:
+    """Bytes of a header: the record, its identifier and its options, each ending in zeros."""
+    length = _RECORD
+    if record.name:
+        length = max(length, _padded(record.name, record.name_size))
+    if record.options and record.options + 8 <= len(data):
+        length = max(length, _padded(*struct.unpack_from("<II", data, record.options)))
+    return length
+
+
+def _padded(offset: int, size: int) -> int:
+    return offset + (size // 8 + 1) * 8
+
+
+def _unpack(data: bytes) -> _Record:
+    kind, _, header, size, _, options, minor, major, arch, name, name_size, flags = (
+        _LAYOUT.unpack_from(data)
+    )
+    return _Record(kind, header, size, options, minor, major, arch, name, name_size, flags)
+
+
+def _known(source: Source, record: _Record, at: int) -> _Record:
+    if record.kind not in _KINDS:
+        raise damaged(source.name, at, f"an entry of kind {record.kind:#x} is not known")
+    if not 10 <= record.arch <= 999:
+        raise damaged(source.name, at, f"an entry for the architecture {record.arch}")
+    return record
+
+
+def _checked(source: Source, record: _Record, at: int) -> Entry:
+    return _made(_known(source, record, at), at, compressed=record.compressed)
+
+
+def _made(record: _Record, at: int, *, compressed: bool) -> Entry:
+    kind = _KINDS[record.kind]
+    suffix = "a" if record.flags & _ACCELERATED else "f" if record.flags & _FAMILY else ""
+    return Entry(
+        kind,
+        Arch("sass" if kind == "sass" else "ptx", divmod(record.arch, 10), suffix),
+        ptx_isa=f"{record.major}.{record.minor}" if kind == "ptx" else None,
+        compressed=compressed,
+        offset=at,
+    )

@@ -1,0 +1,92 @@
+"""What is found: entries of GPU code, and what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.arch import Arch
+
+EntryKind = Literal["sass", "ptx", "lto"]
+
+
+class Entry(Struct, frozen=True):
+    """One piece of GPU code.
+
+    Attributes:
+        kind: ``sass`` machine code, ``ptx``, or ``lto``: NVVM IR, which only the device linker
+            reads and no driver runs.
+        arch: what it was made for; of link-time code the virtual architecture.
+        ptx_isa: PTX ISA version, ``8.4``; None for other kinds.
+        compressed: the code is stored compressed (LZ4 or zstd).
+        cuda: release of the toolkit that made it, ``12.4``, where the code records it: read of
+            cubins and PTX files that stand alone, and of a region's first cubin.
+        relocatable: made with ``-rdc=true``; runs once it has been linked with the others.
+        region: counts fatbinaries in the file from 0; each belongs to a translation unit.
+        offset: of its header in the file, in bytes.
+        member: of the archive, ``""`` outside of one.
+    """
+
+    kind: EntryKind
+    arch: Arch
+    ptx_isa: str | None = None
+    compressed: bool = False
+    cuda: str | None = None
+    relocatable: bool = False
+    region: int = 0
+    offset: int = 0
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """``sm_90a``, ``compute_80``, ``lto_80``."""
+        name = self.arch.name
+        return name.replace("compute", "lto") if self.kind == "lto" else name
+
+
+class GpuCode(Struct, frozen=True):
+    """The GPU code of a file; no entries: it has none."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def arch(self) -> tuple[Arch, ...]:
+        """The architectures that a stack with this file carries: SASS, then PTX, ascending.
+
+        Link-time code does not count. In a linked file relocatable code counts only where every
+        object brought it, since the driver links all of them anew when nothing linked fits (NVCC
+        documentation, "JIT Linking"); in an object or archive, which is yet to be linked, all of
+        it counts.
+        """
+        runnable = [entry for entry in self.entries if entry.kind != "lto"]
+        linked = {entry.arch for entry in runnable if not entry.relocatable}
+        objects: dict[tuple[str, int], set[Arch]] = {}
+        for entry in runnable:
+            if entry.relocatable:
+                objects.setdefault((entry.member, entry.region), set()).add(entry.arch)
+        if linked and objects:
+            return in_order(linked | set.intersection(*objects.values()))
+        return in_order(linked.union(*objects.values()))
+
+    @property
+    def ptx_isa(self) -> str | None:
+        """The newest PTX ISA version, None without PTX."""
+        return newest(e.ptx_isa for e in self.entries)
+
+    @property
+    def cuda(self) -> str | None:
+        """The newest toolkit that is recorded, None where none is."""
+        return newest(e.cuda for e in self.entries)
+
+
+def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:
+    """SASS before PTX, each ascending, each once."""
+    return tuple(sorted(set(codes), key=lambda a: (a.kind == "ptx", a.capability, a.suffix)))
+
+
+def newest(versions: Iterable[str | None]) -> str | None:
+    """The highest of dotted numbers."""
+    known: Sequence[str] = [v for v in versions if v]
+    return max(known, key=lambda v: tuple(map(int, v.split("."))), default=None)

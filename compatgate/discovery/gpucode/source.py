@@ -1,0 +1,175 @@
+"""Bytes in order, from a file that can seek or from a stream that cannot, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from compatgate.errors import BadInput
+
+CHUNK = 256 * 1024
+"""Bytes read at a time."""
+TAIL = 2 * 1024 * 1024
+"""Bytes of a stream's end that are kept, for the section headers of an ELF file."""
+
+
+class Readable(Protocol):
+    """What a stream must offer: a member of a tar or zip file does."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to ``size`` bytes; none at the end."""
+
+
+def damaged(name: str, offset: int, what: str) -> BadInput:
+    """The error for a file whose content contradicts itself."""
+    return BadInput(
+        f"damaged or truncated at byte {offset}: {what}",
+        field=name,
+        value=offset,
+        hint="fetch or build it again",
+    )
+
+
+class Source:
+    """Bytes in order, with their position.
+
+    A stream is read once, from its beginning to its end; memory is bounded by `CHUNK` and twice
+    `TAIL` whatever its size. A file that can seek skips without reading.
+
+    Attributes:
+        name: for messages.
+        size: bytes in all; None: not known.
+        position: of the next byte.
+    """
+
+    def __init__(
+        self, file: Readable, name: str, *, size: int | None, seekable: bool = False, base: int = 0
+    ) -> None:
+        self.name = name
+        self.size = size
+        self.position = 0
+        self.seekable = seekable
+        self._file: Any = file
+        self._base = base
+        self._buffer = b""
+        self._start = 0  # of what is left in the buffer
+        self._tail = bytearray()
+        self._seen = 0  # bytes taken from the stream
+
+    @property
+    def left(self) -> int:
+        """Bytes behind the position; a very large number when the size is not known."""
+        return (1 << 63) - 1 if self.size is None else self.size - self.position
+
+    def peek(self, count: int) -> bytes:
+        """The next bytes, fewer at the end; the position stays."""
+        while len(self._buffer) - self._start < count and self._fill(count):
+            pass
+        return self._buffer[self._start : self._start + count]
+
+    def read(self, count: int) -> bytes:
+        """The next bytes, fewer at the end; ``count`` must be small, since they are in memory."""
+        data = self.peek(count)
+        self._advance(len(data))
+        return data
+
+    def exact(self, count: int, what: str) -> bytes:
+        """The next bytes.
+
+        Raises:
+            BadInput: the file ends before.
+        """
+        data = self.read(count)
+        if len(data) < count:
+            raise damaged(self.name, self.position, f"the file ends within {what}")
+        return data
+
+    def skip(self, count: int, what: str) -> None:
+        """Pass over bytes.
+
+        Raises:
+            BadInput: the file ends before.
+        """
+        if count > self.left:
+            end = self.position + self.left
+            raise damaged(self.name, end, f"the file ends within {what}")
+        buffered = min(count, len(self._buffer) - self._start)
+        self._advance(buffered)
+        count -= buffered
+        if self.seekable:
+            self.position += count
+            return
+        while count:
+            if not self._fill(CHUNK):
+                raise damaged(self.name, self.position, f"the file ends within {what}")
+            taken = min(count, len(self._buffer) - self._start)
+            self._advance(taken)
+            count -= taken
+
+    def seek(self, offset: int) -> None:
+        """Go to an offset; only where the file can seek."""
+        self.position, self._buffer, self._start = offset, b"", 0
+
+    def find(self, pattern: bytes, end: int | None, base: int) -> int | None:
+        """Go to the next ``pattern`` at a multiple of 8 bytes from ``base``, or to the end.
+
+        Returns:
+            Bytes other than zero that were passed; None at the end.
+        """
+        passed = 0
+        while True:
+            left = CHUNK if end is None else max(end - self.position, 0)
+            window = self.peek(min(CHUNK, left))
+            if len(window) < len(pattern):
+                self._advance(len(window))
+                return None
+            at = self._aligned(window, pattern, base)
+            step = at if at is not None else len(window) - len(pattern) + 1
+            passed += step - window.count(0, 0, step)
+            self._advance(step)
+            if at is not None:
+                return passed
+
+    def _aligned(self, window: bytes, pattern: bytes, base: int) -> int | None:
+        at = window.find(pattern)
+        while at >= 0 and (self.position + at - base) % 8:
+            at = window.find(pattern, at + 1)
+        return at if at >= 0 else None
+
+    def skip_zeros(self, end: int) -> None:
+        """Pass over zeros, to the first other byte or to ``end``."""
+        while self.position < end:
+            window = self.peek(min(CHUNK, end - self.position))
+            zeros = len(window) - len(window.lstrip(b"\0"))
+            self._advance(zeros)
+            if zeros < len(window) or not window:
+                return
+
+    def known(self, offset: int, count: int) -> bytes:
+        """Bytes of a stream that were passed and are kept; fewer, or none, where they are not."""
+        start = offset - (self._seen - len(self._tail))
+        return bytes(self._tail[start : start + count]) if start >= 0 else b""
+
+    def _advance(self, count: int) -> None:
+        self._start += count
+        self.position += count
+
+    def _fill(self, count: int) -> bool:
+        """Get more into the buffer; False at the end."""
+        waiting = len(self._buffer) - self._start
+        if self.seekable:
+            self._file.seek(self._base + self.position + waiting)
+        limit = self.left - waiting
+        more = self._file.read(min(max(count - waiting, CHUNK if waiting else 4096), limit))
+        if not more:
+            return False
+        if not self.seekable:
+            self._keep(more)
+        self._buffer = self._buffer[self._start :] + more
+        self._start = 0
+        return True
+
+    def _keep(self, data: bytes) -> None:
+        self._seen += len(data)
+        self._tail += data
+        if len(self._tail) > 2 * TAIL:
+            del self._tail[:-TAIL]

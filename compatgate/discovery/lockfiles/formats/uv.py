@@ -1,0 +1,242 @@
+"""uv.lock: a resolution for every platform at once, of which the target gets one path.
+
+Source: https://docs.astral.sh/uv/concepts/projects/layout/#the-lockfile and the files that uv
+writes: ``version = 1``; a package's ``dependencies`` name version and source where there are forks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
+from compatgate.discovery.lockfiles.platform import Markers, Platform
+from compatgate.discovery.lockfiles.pypi import component_of
+from compatgate.discovery.lockfiles.python_fit import python_conflict
+from compatgate.discovery.lockfiles.text import read_toml, refuse_variable, tables, text_of
+from compatgate.discovery.lockfiles.wheels import fitting_wheels, no_wheel, variants_of
+from compatgate.errors import BadInput
+
+_NAME = re.compile(r"uv\.lock|.*\.py\.lock", re.IGNORECASE)
+_SHAPE = re.compile(r"^\[\[package\]\]$[^\[]*?^source = \{", re.MULTILINE)
+_ROOT_SOURCES = ("virtual", "editable", "directory")
+_NEWEST_VERSION = 1
+_MOST_SELECTIONS = 30
+
+
+class Reached(Struct, frozen=True):
+    """How a package is reached: by a path that holds, or by one that is not decided."""
+
+    when: str = ""
+    selection: str = ""
+
+
+class UvLock:
+    """The lockfile of uv's projects and scripts."""
+
+    name = "uv.lock"
+
+    def recognises(self, file: LockFile) -> bool:
+        """uv's name, or its table of packages with sources."""
+        return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:100_000]))
+
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+        """The packages that the target's platform is given."""
+        document = read_toml(file.text, file.name)
+        version = document.get("version", 1)
+        if version != _NEWEST_VERSION:
+            hint = f"version {_NEWEST_VERSION} is read"
+            raise BadInput(f"has version {version!r} of uv's format", field=file.name, hint=hint)
+        graph = _Graph(document, file.name, platform, selection)
+        reached = graph.walk()
+        packages = tuple(graph.package(node, how, platform) for node, how in reached.items())
+        return Contents(packages, conflicts=graph.conflicts)
+
+
+class _Graph:
+    """Packages and the edges between them."""
+
+    def __init__(
+        self, document: dict[str, Any], file: str, platform: Platform, selection: Selection
+    ) -> None:
+        self._file = file
+        self._platform = platform
+        self._selection = selection
+        self._requires = text_of(document, "requires-python", file)
+        self.packages = tables(document.get("package"), "package", file)
+        manifest = document.get("manifest")
+        self._manifest: dict[str, Any] = manifest if isinstance(manifest, dict) else {}
+        self._by_name: dict[str, list[int]] = {}
+        for node, package in enumerate(self.packages):
+            self._by_name.setdefault(text_of(package, "name", file), []).append(node)
+        markers = self._markers(frozenset(), frozenset())
+        self.conflicts = python_conflict(markers, file, platform, self._requires)
+
+    def walk(self) -> dict[int, Reached]:
+        """Every package that the platform gets; without a component those of each selection."""
+        extras, groups = self._selection.extras, self._selection.groups
+        roots = self._roots()
+        found = self._walk(extras, groups, Reached(), roots)
+        if any(component_of(self._name(node)) for node in found):
+            return found
+        for kind, name in self._others():
+            more = self._walk(
+                extras | {name} if kind == "extra" else extras,
+                groups | {name} if kind == "group" else groups,
+                Reached(selection=f"{kind} {name}"),
+                self._by_name[name] if kind == "member" else roots,
+            )
+            for node, how in more.items():
+                found.setdefault(node, how)
+        return found
+
+    def package(self, node: int, how: Reached, platform: Platform) -> Package:
+        """A package as `Contents` has it."""
+        table = self.packages[node]
+        name, file = text_of(table, "name", self._file), self._file
+        source = table.get("source")
+        urls = [str(value) for value in source.values()] if isinstance(source, dict) else []
+        wheels = fitting_wheels(table.get("wheels"), platform)
+        labels, variants = variants_of(table.get("variants-json"), wheels)
+        return Package(
+            name,
+            f"{file}: {name}",
+            version=text_of(table, "version", file) or None,
+            specifier="" if "version" in table else "its own source",
+            sources=tuple(urls + [wheel.url for wheel in wheels]),
+            when=how.when or no_wheel(table, wheels, platform),
+            selection=how.selection,
+            labels=labels,
+            variants=variants,
+        )
+
+    def _walk(
+        self, extras: frozenset[str], groups: frozenset[str], how: Reached, roots: list[int]
+    ) -> dict[int, Reached]:
+        markers = self._markers(extras, groups)
+        found: dict[int, Reached] = {}
+        seen: dict[tuple[int, str], str] = {}
+        queue: deque[tuple[int, str, str]] = deque()
+        for edge in self._root_edges(extras, groups, roots):
+            self._follow(edge, "", markers, queue)
+        while queue:
+            node, extra, when = queue.popleft()
+            known = seen.get((node, extra))
+            if known == "" or (known is not None and when):
+                continue
+            seen[node, extra] = when
+            if node not in found or (found[node].when and not when):
+                found[node] = Reached(when, how.selection)
+            for edge in self._edges(node, extra):
+                self._follow(edge, when, markers, queue)
+        return found
+
+    def _follow(
+        self, edge: dict[str, Any], when: str, markers: Markers, queue: deque[tuple[int, str, str]]
+    ) -> None:
+        """Queue what an edge leads to, if its marker may hold."""
+        marker = text_of(edge, "marker", self._file)
+        holds = markers.decide(marker)
+        if holds is False:
+            return
+        when = when if holds else when or marker
+        asked = edge.get("extra", ())
+        extras = ["", *(str(e) for e in asked)] if isinstance(asked, list) else [""]
+        for node, undecided in self._candidates(edge, markers):
+            for extra in extras:
+                queue.append((node, extra, when or undecided))
+
+    def _candidates(self, edge: dict[str, Any], markers: Markers) -> Iterator[tuple[int, str]]:
+        """Packages that an edge means; the fork for the platform where it does not say which."""
+        nodes = self._by_name.get(text_of(edge, "name", self._file), [])
+        for key in ("version", "source"):
+            if key in edge:
+                nodes = [n for n in nodes if self.packages[n].get(key) == edge[key]]
+        for node in nodes:
+            forks = self.packages[node].get("resolution-markers")
+            if len(nodes) == 1 or not isinstance(forks, list) or not forks:
+                yield node, ""
+                continue
+            answers = [markers.decide(str(fork)) for fork in forks]
+            if any(answers):
+                yield node, ""
+            elif None in answers:
+                yield node, " or ".join(map(str, forks))
+
+    def _edges(self, node: int, extra: str) -> list[dict[str, Any]]:
+        package = self.packages[node]
+        if not extra:
+            return tables(package.get("dependencies"), "dependencies", self._file)
+        optional = package.get("optional-dependencies")
+        values = optional.get(extra) if isinstance(optional, dict) else None
+        return tables(values, "optional-dependencies", self._file)
+
+    def _root_edges(
+        self, extras: frozenset[str], groups: frozenset[str], roots: list[int]
+    ) -> list[dict[str, Any]]:
+        """What the project itself asks for; a script's manifest, or everything without either."""
+        edges = tables(self._manifest.get("requirements"), "manifest", self._file)
+        edges = [{k: v for k, v in e.items() if k in ("name", "marker", "extra")} for e in edges]
+        for node in roots:
+            edges += self._edges(node, "")
+            for extra in extras:
+                edges += self._edges(node, extra)
+            development = self.packages[node].get("dev-dependencies")
+            for group in groups:
+                if isinstance(development, dict):
+                    edges += tables(development.get(group), "dev-dependencies", self._file)
+        if not roots and not edges:
+            edges = [{"name": name} for name in self._by_name]
+        return edges
+
+    def _roots(self) -> list[int]:
+        """The project at the lock's folder and the members asked for; without it all members."""
+        members = self._members()
+        asked = [node for node in members if self._name(node) in self._selection.groups]
+        own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
+        return [*own, *(node for node in asked if node not in own)] if own else asked or members
+
+    def _members(self) -> list[int]:
+        """The projects of a workspace."""
+        members = self._manifest.get("members")
+        names = set(map(str, members)) if isinstance(members, list) else set()
+        return [node for node in range(len(self.packages)) if self._name(node) in names]
+
+    def _name(self, node: int) -> str:
+        return text_of(self.packages[node], "name", self._file)
+
+    def _others(self) -> list[tuple[str, str]]:
+        """Extras, groups and members of the workspace that were not asked for."""
+        found: dict[tuple[str, str], None] = {}
+        roots = self._roots()
+        for node in roots:
+            for key, kind, asked in (
+                ("optional-dependencies", "extra", self._selection.extras),
+                ("dev-dependencies", "group", self._selection.groups),
+            ):
+                table = self.packages[node].get(key)
+                if isinstance(table, dict):
+                    found.update({(kind, name): None for name in table if name not in asked})
+        found.update({("member", self._name(n)): None for n in self._members() if n not in roots})
+        return list(found)[:_MOST_SELECTIONS]
+
+    def _markers(self, extras: frozenset[str], groups: frozenset[str]) -> Markers:
+        """uv writes an extra of a conflict as ``extra-7-trainer-cu124``, with the name's length."""
+        names = [self._name(node) for node in self._roots()]
+        encoded = {f"extra-{len(name)}-{name}-{extra}" for name in names for extra in extras}
+        encoded |= {f"group-{len(name)}-{name}-{group}" for name in names for group in groups}
+        return Markers(
+            self._platform,
+            file=self._file,
+            requires_python=refuse_variable(self._requires, self._file),
+            extras=encoded | extras,
+            groups=groups,
+        )
+
+
+def _is_root(source: object) -> bool:
+    return isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)

@@ -1,0 +1,119 @@
+"""What a lockfile format has to give: packages as they are locked, and what is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.observed import Conflict, Observation
+
+Ecosystem = Literal["pypi", "conda"]
+
+
+class Package(Struct, frozen=True):
+    """One package as a lock states it for the target's platform.
+
+    Attributes:
+        name: as the lock writes it.
+        origin: where it stands: ``uv.lock: torch``, ``requirements.txt:3``.
+        version: None where the lock does not settle on one.
+        specifier: what is asked for where there is no version: ``>=2.4``.
+        sources: URLs of its index and files; they may name the CUDA build.
+        build: conda's build string.
+        when: a condition that is not decided for this platform; the package counts as open.
+        selection: the extra, group or environment that must be asked for to get it.
+        labels: names of its wheel variants that fit the platform (PEP 825).
+        variants: properties of those: label -> ``nvidia :: sm_arch :: 90_real`` lines.
+    """
+
+    name: str
+    origin: str
+    version: str | None = None
+    specifier: str = ""
+    sources: tuple[str, ...] = ()
+    build: str = ""
+    ecosystem: Ecosystem = "pypi"
+    when: str = ""
+    selection: str = ""
+    labels: tuple[str, ...] = ()
+    variants: dict[str, tuple[str, ...]] = {}
+
+
+class Contents(Struct, frozen=True):
+    """What a format reads from a file.
+
+    Attributes:
+        packages: those that the target's platform gets, undecided ones included.
+        indexes: index URLs that hold for all packages.
+        open: what the file leaves open beyond its packages.
+        conflicts: contradictions between the file and the target.
+    """
+
+    packages: tuple[Package, ...]
+    indexes: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class Selection(Struct, frozen=True):
+    """Optional parts of a lock that are installed: extras and dependency groups."""
+
+    extras: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+class LockFile(Struct, frozen=True):
+    """The file to read.
+
+    Attributes:
+        name: its name, for messages and recognition; no folder.
+        text: its contents.
+        beside: reads a file that this one includes, by its path relative to this file's folder;
+            None where includes cannot be read.
+    """
+
+    name: str
+    text: str
+    beside: Callable[[str], bytes] | None = None
+
+
+class Format(Protocol):
+    """One lockfile format."""
+
+    name: str
+    """As messages and `LockReading.format` say it."""
+
+    def recognises(self, file: LockFile) -> bool:
+        """Whether the file's name and content are of this format; never raises."""
+        ...
+
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+        """The packages for a platform.
+
+        Raises:
+            BadInput: malformed; names the file and, where it can, the line.
+            Inconclusive: a template, or nothing for this platform.
+        """
+        ...
+
+
+class LockReading(Struct, frozen=True):
+    """What a lockfile says of a stack.
+
+    Attributes:
+        format: ``uv.lock``, ``requirements.txt``, ...
+        observations: what is locked, each with the place in the file.
+        conflicts: contradictions within the file, or with the target, beyond those between two
+            observations of one component, which `settle` finds.
+        open: what the lock does not decide, one sentence each; none may be taken for a pass.
+        arch: GPU code, where the chosen wheel variant states it (``sm_90``, ``compute_120``).
+    """
+
+    format: str
+    observations: tuple[Observation, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+    arch: tuple[str, ...] = ()

@@ -1,0 +1,184 @@
+"""Environment markers, evaluated for the target's platform and never for this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from msgspec import Struct
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from compatgate.core.target import Cpu, Os
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput
+
+_PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
+"""Pythons that a target may have, where it does not say."""
+_SOME_PATCHES = (0, 99)
+"""``3.11`` stands for its first and its last patch release."""
+_TRUE, _FALSE = "os_name != ''", "os_name == ''"
+_EXTRA = re.compile(r"""\bextra\s*(==|!=)\s*(["'])([^"']*)\2""")
+_EXTRA_RIGHT = re.compile(r"""(["'])([^"']*)\1\s*(==|!=)\s*extra\b(?!s)""")
+_LONGEST_MARKER = 20_000
+_MOST_SELECTIONS = 100
+
+Subdir = Literal["linux-64", "linux-aarch64", "win-64", "win-arm64"]
+
+
+class Platform(Struct, frozen=True):
+    """Where the lock is to be installed.
+
+    Attributes:
+        os: ``wsl`` installs as Linux does.
+        python: ``3.11`` or ``3.11.7``; None: not stated, and what depends on it stays open.
+    """
+
+    os: Os = "linux"
+    cpu: Cpu = "x86_64"
+    python: str | None = None
+
+    @property
+    def conda(self) -> Subdir:
+        """conda's name of this platform."""
+        if self.os == "windows":
+            return "win-arm64" if self.cpu == "aarch64" else "win-64"
+        return "linux-aarch64" if self.cpu == "aarch64" else "linux-64"
+
+    def __str__(self) -> str:
+        python = f", Python {self.python}" if self.python else ""
+        return f"{self.os} {self.cpu}{python}"
+
+    def pythons(self) -> tuple[str, ...]:
+        """Full versions that this platform's Python may have.
+
+        Raises:
+            BadInput: ``python`` is not a version.
+        """
+        if self.python is None:
+            return tuple(f"{minor}.{patch}" for minor in _PYTHONS for patch in _SOME_PATCHES)
+        parts = parse_version("python", self.python).parts
+        if len(parts) >= 3:
+            return (".".join(map(str, parts[:3])),)
+        return tuple(f"{parts[0]}.{parts[1]}.{patch}" for patch in _SOME_PATCHES)
+
+
+def _environment(platform: Platform, python: str) -> dict[str, Any]:
+    """PEP 508's variables on this platform; releases of the operating system are not known."""
+    windows = platform.os == "windows"
+    machine = {"x86_64": "AMD64", "aarch64": "ARM64"}[platform.cpu] if windows else platform.cpu
+    return {
+        "os_name": "nt" if windows else "posix",
+        "sys_platform": "win32" if windows else "linux",
+        "platform_system": "Windows" if windows else "Linux",
+        "platform_machine": machine,
+        "platform_release": "",
+        "platform_version": "",
+        "platform_python_implementation": "CPython",
+        "implementation_name": "cpython",
+        "implementation_version": python,
+        "python_full_version": python,
+        "python_version": ".".join(python.split(".")[:2]),
+        "extra": "",
+    }
+
+
+class Markers:
+    """Decides markers for one platform.
+
+    Args:
+        platform: the target's.
+        file: the lock's name, for messages.
+        requires_python: what the lock itself asks of Python; narrows an unknown one.
+        extras: those asked for.
+        groups: dependency groups asked for.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        *,
+        file: str,
+        requires_python: str = "",
+        extras: Iterable[str] = (),
+        groups: Iterable[str] = (),
+    ) -> None:
+        self._file = file
+        self._made_for = (platform, requires_python)
+        self._extras, self._groups = frozenset(extras), frozenset(groups)
+        self._others: dict[tuple[str, str], Markers] = {}
+        self._known: dict[str, bool | None] = {}
+        possible = platform.pythons()
+        allowed = _allowed(possible, requires_python, file)
+        self.python_fits = bool(allowed)
+        """Whether the platform's Python is one that the lock is for."""
+        sets = {"extras": self._extras, "dependency_groups": self._groups}
+        self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
+
+    def decide(self, marker: str) -> bool | None:
+        """Whether a marker holds; None: it depends on something that is not known.
+
+        Raises:
+            BadInput: not a marker.
+        """
+        text = marker.strip()
+        if not text:
+            return True
+        if text not in self._known:
+            self._known[text] = self._evaluate(text)
+        return self._known[text]
+
+    def selected_by(self, marker: str, extras: Iterable[str], groups: Iterable[str] = ()) -> str:
+        """``extra gpu`` when asking for that makes a marker hold that does not; else nothing."""
+        if "extra" not in marker and "dependency_groups" not in marker:
+            return ""
+        wanted = [("extra", name) for name in extras] + [("group", name) for name in groups]
+        for kind, name in wanted[:_MOST_SELECTIONS]:
+            if self._with(kind, name).decide(marker) is not False:
+                return f"{kind} {name}"
+        return ""
+
+    def _with(self, kind: str, name: str) -> Markers:
+        """These markers, with one more extra or group asked for."""
+        if (kind, name) not in self._others:
+            platform, requires = self._made_for
+            self._others[kind, name] = Markers(
+                platform,
+                file=self._file,
+                requires_python=requires,
+                extras=self._extras | ({name} if kind == "extra" else set()),
+                groups=self._groups | ({name} if kind == "group" else set()),
+            )
+        return self._others[kind, name]
+
+    def _evaluate(self, text: str) -> bool | None:
+        if "variant_" in text:
+            return None  # PEP 817's markers: decided when the wheel is chosen
+        try:
+            parsed = Marker(self._settle_extras(text[:_LONGEST_MARKER]))
+            answers = {parsed.evaluate(e, context="lock_file") for e in self._environments}
+        except (UndefinedComparison, UndefinedEnvironmentName):
+            return None
+        except (InvalidMarker, RecursionError, AssertionError, ValueError):
+            problem = f"{text[:200]!r} is not an environment marker"
+            raise BadInput(problem, field=self._file, value=text[:200]) from None
+        return answers.pop() if len(answers) == 1 else None
+
+    def _settle_extras(self, text: str) -> str:
+        """Several extras at once: `packaging` knows one, so each comparison is decided here."""
+
+        def decided(operator: str, name: str) -> str:
+            return _TRUE if (name in self._extras) == (operator == "==") else _FALSE
+
+        text = _EXTRA.sub(lambda m: decided(m[1], m[3]), text)
+        return _EXTRA_RIGHT.sub(lambda m: decided(m[3], m[2]), text)
+
+
+def _allowed(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, ...]:
+    try:
+        wanted = SpecifierSet(requires)
+    except InvalidSpecifier:
+        problem = f"{requires[:100]!r} is not a requirement on Python"
+        raise BadInput(problem, field=file, value=requires[:100]) from None
+    return tuple(python for python in pythons if python in wanted)

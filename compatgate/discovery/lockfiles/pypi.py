@@ -1,0 +1,141 @@
+"""From locked Python packages to components of a stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from compatgate.core.components import Component, resolve_component
+from compatgate.core.versions import parse_version
+from compatgate.discovery.lockfiles import build_label
+from compatgate.discovery.lockfiles.interface import Package
+from compatgate.discovery.observed import Conflict, Observation
+from compatgate.errors import BadInput
+
+_MAYBE = re.compile(
+    r"cuda|cudnn|nccl|cublas|cupy|torch|tensorflow|jax|onnxruntime|vllm|transformer|flash|tensorrt"
+)
+"""A first look at a name: resolving what is no component costs a search for similar names."""
+_NOT_ON_PYPI = frozenset(
+    {"cuda", "cudnn", "nccl", "cublas", "cudart", "cuda-runtime", "pytorch", "onnxruntime"}
+    | {"tensorflow-gpu", "jaxlib", "nvinfer"}
+)
+"""Names of components whose package on the index is another thing, a stub or a part."""
+_UNLABELLED = ("cuda", "cublas")
+"""Their versions are the toolkit's own: 12.4.127 needs no label to say CUDA 12."""
+_JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
+
+
+class Found(Struct, frozen=True):
+    """What packages come to."""
+
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+def component_of(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
+    """The component that a package on the index is, and the CUDA that its name states."""
+    canonical = canonicalize_name(name)
+    if canonical in _NOT_ON_PYPI or len(canonical) > 100 or not _MAYBE.search(canonical):
+        return None
+    try:
+        resolved = resolve_component(canonical)
+    except BadInput:
+        return None
+    if resolved.component.kind in ("driver", "runtime"):
+        return None
+    return resolved.component, resolved.cuda
+
+
+def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
+    """Components among locked packages.
+
+    Args:
+        packages: of the Python ecosystem, decided ones only.
+        indexes: index URLs that hold for all of them.
+    """
+    observations: list[Observation] = []
+    conflicts: list[Conflict] = []
+    left: list[str] = []
+    companion = _jax_label(packages)
+    for package in packages:
+        found = component_of(package.name)
+        if not found:
+            continue
+        component, cuda = found
+        if package.version is None:
+            left.append(_unpinned(component, package))
+            continue
+        label, disagreement = _label(component, package, indexes)
+        if cuda and component.name not in _UNLABELLED:
+            label = label or f"cu{''.join(map(str, cuda))}"
+        if component.name == "jax":
+            label = label or companion
+        observation = _observation(component, package, package.version, label)
+        try:
+            parse_version(component.name, observation.version)
+        except BadInput as error:
+            left.append(f"{package.origin}: {error.problem}")
+            continue
+        observations.append(observation)
+        conflicts += disagreement
+    return Found(tuple(observations), tuple(conflicts), tuple(left))
+
+
+def _observation(component: Component, package: Package, version: str, label: str) -> Observation:
+    if not label or "+" in version:
+        return Observation(component.name, version, package.origin, "metadata")
+    return Observation(component.name, f"{version}+{label}", package.origin, "metadata")
+
+
+def _label(
+    component: Component, package: Package, indexes: Sequence[str]
+) -> tuple[str, list[Conflict]]:
+    """The CUDA build: of the version, else of the package's own URLs, else of the index.
+
+    An index for all packages speaks of PyTorch alone: what else is on it is the same everywhere.
+    """
+    own = build_label.of_version(package.version or "")
+    if component.kind != "framework":
+        return own, []
+    named = build_label.of_sources(package.sources)
+    if own:
+        others = [label for label in named if label != own]
+        return own, [_two_builds(component, package, own, others[0])] if others else []
+    if len(named) > 1:
+        return "", [_two_builds(component, package, named[0], named[1])]
+    if named:
+        return named[0], []
+    if component.name != "torch":
+        return "", []
+    general = tuple(dict.fromkeys(filter(None, map(build_label.of_url, indexes))))
+    if len(general) > 1:
+        return "", [_two_builds(component, package, general[0], general[1])]
+    return (general[0] if general else ""), []
+
+
+def _two_builds(component: Component, package: Package, one: str, other: str) -> Conflict:
+    message = f"{package.origin} names two builds of {component.name}: {one} and {other}"
+    return Conflict(component.name, message, None)
+
+
+def _unpinned(component: Component, package: Package) -> str:
+    asked = package.specifier.strip()
+    if asked:
+        return f"{component.name}: {asked!r} allows several versions ({package.origin})"
+    return f"{component.name}: no version is stated ({package.origin})"
+
+
+def _jax_label(packages: Sequence[Package]) -> str:
+    """JAX's CUDA is its plugin's, and was its jaxlib's label."""
+    for package in packages:
+        name = canonicalize_name(package.name)
+        if match := _JAX_PARTS.fullmatch(name):
+            return f"cuda{match[1]}"
+        if name == "jaxlib" and (label := build_label.of_version(package.version or "")):
+            return label
+    return ""

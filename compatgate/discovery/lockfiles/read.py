@@ -1,0 +1,177 @@
+"""From a lockfile to observations of a stack."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from compatgate.core.components import COMPONENTS
+from compatgate.discovery.lockfiles import conda, pypi, wheels
+from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
+from compatgate.discovery.lockfiles.formats import FORMATS
+from compatgate.discovery.lockfiles.interface import (
+    Contents,
+    Format,
+    LockFile,
+    LockReading,
+    Package,
+    Selection,
+)
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.text import decode, refuse_template
+from compatgate.discovery.observed import Observation
+from compatgate.errors import BadInput, Inconclusive
+
+_MOST_OPEN = 50
+
+
+def read_lockfile(
+    path_or_name: str | os.PathLike[str],
+    data: bytes,
+    *,
+    platform: Platform,
+    extras: Collection[str] = (),
+    groups: Collection[str] = (),
+) -> LockReading:
+    """Read a lockfile of any known format for one platform.
+
+    Args:
+        path_or_name: a `Path` if the files that it includes may be read from its folder; text is
+            a name only (what a client sent), and its includes stay open.
+        data: the file.
+        platform: where it is to be installed.
+        extras: optional parts of the project that are installed as well.
+        groups: dependency groups (pixi: environments; conda-lock: categories) likewise.
+
+    Raises:
+        BadInput: not a lockfile, malformed, or too large; names the file and where it can the line.
+        Inconclusive: empty, a template, without any package, or not for this platform.
+    """
+    name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
+    text = decode(data, name)
+    refuse_template(text, name)
+    beside = _folder_of(path_or_name) if isinstance(path_or_name, Path) else None
+    file = LockFile(name, text, beside)
+    known = recognise(file)
+    contents = known.read(file, platform, Selection(frozenset(extras), frozenset(groups)))
+    if not contents.packages and not contents.open:
+        problem = f"has no packages for {platform}"
+        raise Inconclusive(problem, field=name, hint="lock the project first")
+    return _reading(known.name, name, contents)
+
+
+def recognise(file: LockFile) -> Format:
+    """The format of a file, by name and content.
+
+    Raises:
+        BadInput: none; names those that are read.
+    """
+    for known in FORMATS:
+        if known.recognises(file):
+            return known
+    hint = f"these are read: {', '.join(known.name for known in FORMATS)}"
+    raise BadInput("is not a lockfile that is read", field=file.name, hint=hint)
+
+
+def _folder_of(path: Path) -> Callable[[str], bytes]:
+    """Reads files below the lockfile's folder; a link that leads out of it is refused."""
+    folder = path.resolve().parent
+
+    def read(relative: str) -> bytes:
+        wanted = (folder / relative).resolve()
+        if not wanted.is_relative_to(folder):
+            raise OSError(0, "it is not within the folder of the lockfile")
+        return wanted.read_bytes()
+
+    return read
+
+
+def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
+    chosen = [package for package in contents.packages if not package.selection]
+    decided = [package for package in chosen if not package.when]
+    variants = [package for package in decided if package.labels]
+    python = pypi.observe(
+        [p for p in decided if p.ecosystem == "pypi" and not p.labels], contents.indexes
+    )
+    conda_found = conda.observe([p for p in decided if p.ecosystem == "conda"])
+    built, arch, left = _variants(variants)
+    observations = (*conda_found.observations, *python.observations, *built)
+    left = [*contents.open, *left, *conda_found.open, *python.open, *_undecided(chosen)]
+    if not observations and not left:
+        left += _only_selected(contents.packages, file)
+    left += [*without_cuda(observations, file), *several_versions(observations, file)]
+    conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
+    return LockReading(
+        format_name,
+        observations,
+        (*conflicts, *two_cudas(observations)),
+        tuple(dict.fromkeys(left))[:_MOST_OPEN],
+        arch,
+    )
+
+
+def _is_component(package: Package) -> str:
+    """The component's name, or nothing."""
+    if package.ecosystem == "conda":
+        found = conda.component_of(package)
+        return found.name if found else ""
+    known = pypi.component_of(package.name)
+    return known[0].name if known else ""
+
+
+def _undecided(packages: Sequence[Package]) -> list[str]:
+    """Components that the platform may get, by conditions that it does not decide."""
+    candidates: dict[str, list[str]] = {}
+    for package in packages:
+        component = _is_component(package)
+        if package.when and component:
+            text = f"{package.version or 'some version'} if {package.when}"
+            candidates.setdefault(component, []).append(text)
+    hint = "; name the target's Python" if any("python" in p.when for p in packages) else ""
+    return [f"{name}: {' or '.join(texts[:4])}{hint}" for name, texts in candidates.items()]
+
+
+def _only_selected(packages: Sequence[Package], file: str) -> list[str]:
+    """What is to say when nothing that is installed by default is part of a GPU stack."""
+    found: dict[str, str] = {}
+    for package in packages:
+        component = _is_component(package) if package.selection else ""
+        if component and (
+            package.selection not in found or COMPONENTS[component].kind == "framework"
+        ):
+            found[package.selection] = f"{package.selection} has {component} {package.version}"
+    if found:
+        return [f"{file} installs no component by default: {'; '.join(found.values())}; choose"]
+    return [f"{file} holds no component of a GPU stack"]
+
+
+def _variants(
+    packages: Sequence[Package],
+) -> tuple[list[Observation], tuple[str, ...], list[str]]:
+    """Packages with wheel variants: one fitting variant decides, several are the host's choice."""
+    observations: list[Observation] = []
+    arch: tuple[str, ...] = ()
+    left: list[str] = []
+    for package in packages:
+        component = _is_component(package)
+        if not component or package.version is None:
+            continue
+        if len(package.labels) > 1:
+            shown = "; ".join(_shown(package, label) for label in package.labels[:8])
+            left.append(f"{component} {package.version}: the installer chooses among {shown}")
+            continue
+        label = package.labels[0]
+        properties = package.variants.get(label, ())
+        if not properties and label != "null":
+            left.append(f"{component}: variant {label} has no properties in {package.origin}")
+        cuda = wheels.cuda_of(properties)
+        version = f"{package.version}+cu{cuda.replace('.', '')}" if cuda else package.version
+        observations.append(Observation(component, version, package.origin, "derived"))
+        arch += wheels.arch_of(properties)
+    return observations, arch, left
+
+
+def _shown(package: Package, label: str) -> str:
+    properties = package.variants.get(label, ())
+    return f"{label} ({', '.join(properties)})" if properties else label

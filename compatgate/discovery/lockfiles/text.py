@@ -1,0 +1,157 @@
+"""From bytes to text, TOML and YAML: bounded, and with the file and line in every message."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from compatgate.errors import BadInput, Inconclusive
+
+LARGEST_FILE = 32 * 1024 * 1024
+"""Bytes; the uv.lock of a monorepo with a thousand packages is about 5 MB."""
+MOST_PACKAGES = 50_000
+_DEEPEST = 40
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Reads every scalar as text: ``python: 3.10`` must not become 3.1."""
+
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,200}\}\}|\{%[^%]{0,200}%\}|<%[^%]{0,200}%>")
+_VARIABLE = re.compile(
+    r"\$\{[^}]{0,200}\}|\$\([^)]{0,200}\)|%\([^)]{0,200}\)s|@[A-Z][A-Z0-9_]{2,}@|\{\{|\{%"
+)
+_LONG_KEY = re.compile(r"""(?<![\w\-"'])(?:[\w\-"']+[ \t]*\.[ \t]*){60}""")
+"""Dotted keys cost `tomllib` the square of their length."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+
+def decode(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
+    """The text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16.
+
+    Raises:
+        BadInput: too large, or not text.
+        Inconclusive: nothing in it.
+    """
+    if len(data) > largest:
+        raise BadInput(f"is larger than {largest >> 20} MiB", field=name)
+    encoding = next((code for bom, code in _BOMS if data.startswith(bom)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise BadInput("is not text", field=name, hint="name a lockfile") from None
+    if "\0" in text:
+        raise BadInput("is not text", field=name, hint="name a lockfile")
+    if not text.strip():
+        raise Inconclusive("is empty", field=name, hint="have its tool write it again")
+    return text
+
+
+def refuse_template(text: str, name: str) -> None:
+    """Refuse a file that still has to be rendered.
+
+    Raises:
+        Inconclusive: ``{{ }}``, ``{% %}`` or ``<% %>`` stands in it; names the line.
+    """
+    if match := _TEMPLATE.search(text):
+        line = text.count("\n", 0, match.start()) + 1
+        shown = match[0].splitlines()[0]
+        raise _template(shown, f"{name}:{line}")
+
+
+def refuse_variable(value: str, where: str) -> str:
+    """The value; a variable that is not filled in is refused, save in a URL's credentials.
+
+    Raises:
+        Inconclusive: ``${VAR}`` or another placeholder stands in it.
+    """
+    if match := _VARIABLE.search(_CREDENTIALS.sub("", value)):
+        raise _template(match[0], where)
+    return value
+
+
+def _template(shown: str, where: str) -> Inconclusive:
+    hint = "render it, or give the lock that it makes"
+    return Inconclusive(f"is a template: {shown!r} is not filled in", field=where, hint=hint)
+
+
+def read_toml(text: str, name: str) -> dict[str, Any]:
+    """Read TOML.
+
+    Raises:
+        BadInput: not TOML; the field ends with the line.
+    """
+    if match := _LONG_KEY.search(text):
+        line = text.count("\n", 0, match.start()) + 1
+        raise BadInput("has a key of too many parts", field=f"{name}:{line}")
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        field = f"{name}:{at[1]}" if at else name
+        problem = str(error)[: at.start() if at else None].strip()
+        raise BadInput(f"is not valid TOML: {problem[:200]}", field=field) from None
+    except (RecursionError, ValueError):
+        raise BadInput("is not valid TOML", field=name) from None
+
+
+def read_yaml(text: str, name: str) -> Any:
+    """Read one YAML document; every scalar is text.
+
+    Raises:
+        BadInput: not YAML, nested too deeply, or with aliases; the field ends with the line.
+    """
+    try:
+        _check_events(text, name)
+        return yaml.load(text, _Loader)  # noqa: S506 - a loader of plain text
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        field = f"{name}:{mark.line + 1}" if mark else name
+        problem = error.problem or error.context or "malformed"
+        raise BadInput(f"is not valid YAML: {problem}", field=field) from None
+    except (yaml.YAMLError, RecursionError, ValueError, UnboundLocalError):
+        raise BadInput("is not valid YAML", field=name) from None
+
+
+def _check_events(text: str, name: str) -> None:
+    """Depth and aliases before anything is built: libyaml's composer is recursive."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            depth += 1
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            depth -= 1
+        if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
+            what = "is nested too deeply" if depth > _DEEPEST else "uses YAML aliases"
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise BadInput(what, field=f"{name}:{line}")
+
+
+def tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
+    """A list of tables.
+
+    Raises:
+        BadInput: something else; or more than can be a lock.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BadInput("must be a list of tables", field=f"{name}: {where}")
+    if len(value) > MOST_PACKAGES:
+        raise BadInput(f"has more than {MOST_PACKAGES} items", field=f"{name}: {where}")
+    return value
+
+
+def text_of(table: Mapping[str, Any], key: str, name: str, default: str = "") -> str:
+    """A text of a table, without placeholders.
+
+    Raises:
+        BadInput: it is something else.
+        Inconclusive: it is a placeholder.
+    """
+    value = table.get(key, default)
+    if not isinstance(value, str):
+        raise BadInput("must be text", field=f"{name}: {key}", value=value)
+    return refuse_variable(value, name)

@@ -1,0 +1,108 @@
+"""CycloneDX in JSON and XML, through ``cyclonedx-python-lib``.
+
+Source: https://cyclonedx.org/specification/overview/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
+from compatgate.discovery.sbom.interface import Bill, Part
+from compatgate.discovery.sbom.relevant import may_be_component
+from compatgate.errors import BadInput
+
+_XML = re.compile(r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S)
+_JSON = re.compile(r'"bomFormat"\s*:\s*"CycloneDX"')
+_MARKER = "uv:package:marker"
+"""uv exports a lock for every platform, and says so in a property."""
+_KEPT = ("type", "bom-ref", "group", "name", "version", "purl", "components", "properties")
+"""What is read of a component; licences and hashes need not hold for it to be read."""
+
+
+class CycloneDxJson:
+    """A CycloneDX document in JSON."""
+
+    def recognises(self, text: str) -> bool:
+        """``"bomFormat": "CycloneDX"``."""
+        return text.lstrip()[:1] == "{" and bool(_JSON.search(text))
+
+    def read(self, text: str, name: str) -> Bill:
+        """Every component, nested ones and the described one included."""
+        document = read_json(text, name)
+        metadata = document.get("metadata")
+        described = metadata.get("component") if isinstance(metadata, dict) else None
+        bom: dict[str, Any] = {
+            "bomFormat": "CycloneDX",
+            "components": _kept(document.get("components"), name),
+        }
+        if described is not None and (kept := _kept([described], name)):
+            bom["metadata"] = {"component": kept[0]}
+        version = document.get("specVersion")
+        bom["specVersion"] = version if isinstance(version, str) else "1.6"
+        listed = bool(document.get("components") or described)
+        return _bill(f"CycloneDX {version}", lambda b: b.from_json(bom), name, listed=listed)
+
+
+class CycloneDxXml:
+    """A CycloneDX document in XML."""
+
+    def recognises(self, text: str) -> bool:
+        """CycloneDX's name space on its ``bom``."""
+        return text.lstrip()[:1] == "<" and bool(_XML.search(text[:20_000]))
+
+    def read(self, text: str, name: str) -> Bill:
+        """Every component, nested ones and the described one included."""
+        match = _XML.search(text[:20_000])
+        version = match["version"] if match else ""
+        root = read_xml(text, name)
+        return _bill(f"CycloneDX {version}", lambda b: b.from_xml(root), name)
+
+
+def _kept(value: Any, name: str) -> list[dict[str, Any]]:
+    """Components that may matter, or hold one that may, with the properties that are read."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BadInput("must be a list of components", field=f"{name}: components")
+    kept = [{key: item[key] for key in _KEPT if key in item} for item in value]
+    for item in kept:
+        if "components" in item:
+            item["components"] = _kept(item["components"], name)
+    return [
+        i for i in kept if i.get("components") or may_be_component(i.get("name"), i.get("purl"))
+    ]
+
+
+def _bill(title: str, deserialise: Any, name: str, *, listed: bool | None = None) -> Bill:
+    bom_class = library("cyclonedx.model.bom").Bom
+    try:
+        bom = deserialise(bom_class)
+        parts = tuple(_parts(bom))
+    except BadInput:
+        raise
+    except Exception as error:  # whatever the library meets in a document from outside
+        problem = f"is not a CycloneDX document: {type(error).__name__}: {str(error)[:200]}"
+        raise BadInput(problem, field=name) from None
+    if len(parts) > MOST_PARTS:
+        raise BadInput(f"has more than {MOST_PARTS} components", field=name)
+    return Bill(title, parts, bool(parts) if listed is None else listed)
+
+
+def _parts(bom: Any) -> Iterator[Part]:
+    described = bom.metadata.component
+    waiting = deque([*([described] if described else []), *bom.components])
+    while waiting:
+        component = waiting.popleft()
+        waiting += component.components
+        purl = component.purl
+        yield Part(
+            str(component.bom_ref.value or component.name),
+            component.name,
+            component.version or "",
+            purl.to_string() if purl else "",
+            next((p.value or "" for p in component.properties if p.name == _MARKER), ""),
+        )

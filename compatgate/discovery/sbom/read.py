@@ -1,0 +1,69 @@
+"""From a bill of materials to observations of a stack."""
+
+from __future__ import annotations
+
+import os
+
+from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
+from compatgate.discovery.lockfiles.platform import Markers, Platform
+from compatgate.discovery.lockfiles.text import decode
+from compatgate.discovery.sbom.bounds import LARGEST_FILE
+from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
+from compatgate.discovery.sbom.interface import Part, Reader, SbomReading
+from compatgate.discovery.sbom.purl import observe
+from compatgate.discovery.sbom.spdx import SpdxJson, SpdxTagValue, SpdxXml, SpdxYaml
+from compatgate.errors import BadInput, Inconclusive
+
+READERS: tuple[Reader, ...] = (
+    CycloneDxJson(),
+    CycloneDxXml(),
+    SpdxJson(),
+    SpdxXml(),
+    SpdxTagValue(),
+    SpdxYaml(),
+)
+"""Every standard and notation."""
+
+
+def read_sbom(
+    path_or_name: str | os.PathLike[str], data: bytes, *, platform: Platform | None = None
+) -> SbomReading:
+    """Read a bill of materials.
+
+    Args:
+        path_or_name: for messages; nothing but ``data`` is read.
+        data: a CycloneDX document (JSON, XML) or an SPDX 2.x one (JSON, YAML, XML, tag-value).
+        platform: decides the markers that uv writes beside its components; without it a component
+            counts whatever its marker says.
+
+    Raises:
+        BadInput: neither, malformed, too large, or the ``sbom`` extra is not installed.
+        Inconclusive: empty, or it lists nothing.
+    """
+    name = os.path.basename(os.fspath(path_or_name)) or "sbom"
+    text = decode(data, name, LARGEST_FILE)
+    reader = next((reader for reader in READERS if reader.recognises(text)), None)
+    if reader is None:
+        hint = "CycloneDX (JSON, XML) and SPDX 2.x (JSON, YAML, XML, tag-value) are read"
+        raise BadInput("is not a bill of materials that is read", field=name, hint=hint)
+    bill = reader.read(text, name)
+    if not bill.listed:
+        hint = "point the generator at the image or environment"
+        raise Inconclusive("lists no components", field=name, hint=hint)
+    found = observe(_for_platform(bill.parts, platform, name), name)
+    left = list(found.open)
+    if not found.observations and not left:
+        left.append(f"{name} holds no component of a GPU stack")
+    left += without_cuda(found.observations, name)
+    left += several_versions(found.observations, name)
+    conflicts = (*found.conflicts, *two_cudas(found.observations))
+    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]))
+
+
+def _for_platform(
+    parts: tuple[Part, ...], platform: Platform | None, file: str
+) -> tuple[Part, ...]:
+    if platform is None or not any(part.marker for part in parts):
+        return parts
+    markers = Markers(platform, file=file)
+    return tuple(part for part in parts if markers.decide(part.marker) is not False)

@@ -1,0 +1,119 @@
+"""Wheels: metadata and shared libraries, read in place; nothing is unpacked to disk.
+
+Source: Python packaging user guide, "Binary distribution format" (``*.dist-info/METADATA``).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.parser import BytesHeaderParser
+from lzma import LZMAError
+
+from packaging.utils import canonicalize_name
+
+from compatgate.discovery.findings import Findings
+from compatgate.discovery.gpucode import read_gpu_code
+from compatgate.errors import BadInput
+
+MOST_MEMBERS = 200_000
+LARGEST_TOTAL = 64 * 1024**3
+"""Bytes of shared libraries, decompressed, in the largest wheel that is read."""
+LARGEST_METADATA = 4 * 1024 * 1024
+
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+"""What the standard library raises for damaged, encrypted or unusual zip files."""
+
+
+def is_wheel(path: str) -> bool:
+    """Whether the file is a zip file that calls itself a wheel."""
+    return os.path.isfile(path) and path.endswith(".whl")
+
+
+def find_in_wheel(path: str) -> Findings:
+    """Name, version, CUDA libraries and GPU code of a wheel.
+
+    Memory is bounded as `read_gpu_code` says, plus the wheel's table of contents.
+
+    Raises:
+        BadInput: it cannot be read, is damaged, or is no wheel.
+    """
+    found = Findings()
+    label = os.path.basename(path)
+    with _understood(path), zipfile.ZipFile(path) as wheel:
+        members = wheel.infolist()
+        libraries = [m for m in members if is_library(m.filename)]
+        total = sum(member.file_size for member in libraries)
+        if len(members) > MOST_MEMBERS or total > LARGEST_TOTAL:
+            what = f"holds {len(members)} files and {total} bytes of libraries: more than is read"
+            raise BadInput(what, field=path)
+        packages = dict(_distributions(wheel, members))
+        if not packages:
+            raise BadInput("has no *.dist-info/METADATA: it is no wheel", field=path)
+        found.add_packages(packages, label)
+        for member in libraries:
+            _read_library(wheel, member, f"{label}: {member.filename}", found, next(iter(packages)))
+    return found
+
+
+def is_library(path: str) -> bool:
+    """Whether a file name is that of a shared library: ``x.so``, ``libx.so.1.2``."""
+    name = path.rpartition("/")[2]
+    return name.endswith(".so") or (".so." in name and name[-1:].isdecimal())
+
+
+def name_and_version(metadata: bytes) -> tuple[str, str] | None:
+    """Normalised name and version of a distribution, None when its metadata lacks one."""
+    headers = BytesHeaderParser().parsebytes(metadata)
+    name, version = headers.get("Name"), headers.get("Version")
+    if not name or not version:
+        return None
+    return canonicalize_name(str(name)), str(version).strip()
+
+
+def _distributions(
+    wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]
+) -> Iterator[tuple[str, str]]:
+    for member in members:
+        folder, _, name = member.filename.partition("/")
+        if name == "METADATA" and folder.endswith(".dist-info"):
+            with wheel.open(member) as file:
+                named = name_and_version(file.read(LARGEST_METADATA))
+            if named:
+                yield named
+
+
+def _read_library(
+    wheel: zipfile.ZipFile, member: zipfile.ZipInfo, origin: str, found: Findings, owner: str
+) -> None:
+    found.add_library(origin)
+    with wheel.open(member) as file:
+        if file.read(4) != b"\x7fELF":
+            return
+    with wheel.open(member) as file:
+        code = read_gpu_code(file, size=member.file_size, name=origin, stream=True)
+        found.add_code(origin, code, owner)
+
+
+@contextmanager
+def _understood(path: str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise BadInput(f"is no wheel, or a damaged one: {error}", field=path) from None
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None

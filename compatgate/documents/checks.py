@@ -1,0 +1,198 @@
+"""What a schema cannot say: components, constraints, GPUs, rules and dates that must exist.
+
+Checks read plain data and skip what has the wrong shape, so that one pass over a file finds both
+kinds of mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from datetime import date
+from typing import Any
+
+from compatgate.core.components import resolve_component
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.core.rules import BY_ID
+from compatgate.core.versions import parse_version
+from compatgate.documents.durations import parse_duration
+from compatgate.documents.names import did_you_mean
+from compatgate.documents.nodes import RawDocument
+from compatgate.documents.problems import DocumentProblem, Path
+from compatgate.documents.specs import RULE_PATTERN
+from compatgate.errors import BadInput
+
+Found = Iterator[DocumentProblem]
+_NOT_WAIVABLE = {
+    "CG821": "records waivers",
+    "CG901": "says what is not known",
+}
+
+
+def check(raw: RawDocument, kind: str, gpus: Gpus) -> Found:
+    """Every mistake of meaning in one document."""
+    yield from _CHECKS[kind](raw, gpus)
+
+
+def check_target_refs(raw: RawDocument, known: Collection[str]) -> Found:
+    """Every target that an entry or a waiver names and that does not exist.
+
+    Args:
+        raw: the document.
+        known: names of the targets that are stored, or come with this document.
+    """
+    for index, name in _texts(raw.value, "spec", "targets"):
+        if name != ANY_TARGET and name not in known:
+            yield raw.problem(
+                ("spec", "targets", index),
+                f"there is no target {name!r}, neither here nor stored",
+                value=name,
+                hint=did_you_mean(name, known),
+            )
+
+
+def _target(raw: RawDocument, gpus: Gpus) -> Found:
+    pools = _get(raw.value, "spec", "pools")
+    names: dict[str, int] = {}
+    for index, pool in enumerate(pools if isinstance(pools, list) else ()):
+        if not isinstance(pool, dict):
+            continue
+        path: Path = ("spec", "pools", index)
+        yield from _try(raw, (*path, "gpu"), pool.get("gpu"), lambda v: resolve_gpu(v, gpus))
+        yield from _try(
+            raw, (*path, "driver"), pool.get("driver"), lambda v: parse_version("driver", v)
+        )
+        name = pool.get("name")
+        if isinstance(name, str) and names.setdefault(name, index) != index:
+            what = f"the pool {name!r} is stated twice"
+            yield raw.problem((*path, "name"), what, value=name, hint="name each pool once")
+    age = ("spec", "policy", "canary", "maxAge")
+    yield from _try(raw, age, _get(raw.value, *age), parse_duration)
+    yield from _twice(raw, ("spec", "policy", "canary", "suites"))
+
+
+def _entry(raw: RawDocument, gpus: Gpus) -> Found:
+    yield from _components(raw, ("spec", "components"))
+    for index, name in _texts(raw.value, "spec", "gpus"):
+        yield from _try(raw, ("spec", "gpus", index), name, lambda v: _product(v, gpus))
+    yield from _twice(raw, ("spec", "targets"))
+    yield from _twice(raw, ("spec", "gpus"))
+
+
+def _product(name: str, gpus: Gpus) -> None:
+    if not resolve_gpu(name, gpus).product:
+        what = f"{name!r} is a compute capability; an entry is for products"
+        raise BadInput(what, value=name, hint="like A100, A100-SXM4-80GB or L4")
+
+
+def _waiver(raw: RawDocument, gpus: Gpus) -> Found:
+    for index, rule in _texts(raw.value, "spec", "rules"):
+        path: Path = ("spec", "rules", index)
+        if rule in _NOT_WAIVABLE:
+            why = f"{rule} {_NOT_WAIVABLE[rule]}; it cannot be waived"
+            yield raw.problem(path, why, value=rule)
+        elif rule not in BY_ID and re.search(RULE_PATTERN, rule):
+            hint = did_you_mean(rule, BY_ID)
+            yield raw.problem(path, f"there is no rule {rule}", value=rule, hint=hint)
+    path = ("spec", "match", "components")
+    yield from _components(raw, path)
+    for key in _get(raw.value, *path) if isinstance(_get(raw.value, *path), dict) else ():
+        if _canonical(key) == "driver":
+            what = "a waiver matches stacks, and the driver belongs to the pool"
+            yield raw.problem((*path, key), what, hint="name the targets instead")
+    yield from _try(raw, ("spec", "expires"), _get(raw.value, "spec", "expires"), _day)
+    yield from _twice(raw, ("spec", "rules"))
+    yield from _twice(raw, ("spec", "targets"))
+
+
+def _components(raw: RawDocument, path: Path) -> Found:
+    stated = _get(raw.value, *path)
+    seen: dict[str, str] = {}
+    for key, text in stated.items() if isinstance(stated, dict) else ():
+        try:
+            resolved = resolve_component(key)
+        except BadInput as error:
+            yield raw.problem((*path, key), error.problem, value=key, hint=error.hint)
+            continue
+        name = resolved.component.name
+        if resolved.cuda:
+            tag = f"cu{''.join(map(str, resolved.cuda))}"
+            hint = f"write {name}, and the build with the version, like ==9.1.0+{tag}"
+            what = f"{key} names the package of one CUDA build, not a component"
+            yield raw.problem((*path, key), what, value=key, hint=hint)
+        if seen.setdefault(name, key) != key:
+            what = f"{key} and {seen[name]} are both {name}"
+            yield raw.problem((*path, key), what, value=key, hint="name each component once")
+        yield from _try(raw, (*path, key), text, lambda v, n=name: parse_constraint(n, v))  # type: ignore[misc]
+
+
+def canonical(body: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The same document with canonical component names (``pytorch`` becomes ``torch``)."""
+    path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
+    if path is None:
+        return body
+    components = _get(body, *path, "components")
+    if not components or all(_canonical(key) == key for key in components):
+        return body
+    renamed = {_canonical(key): text for key, text in components.items()}
+    return _with(body, (*path, "components"), renamed)
+
+
+def _canonical(key: str) -> str | None:
+    try:
+        return resolve_component(key).component.name
+    except BadInput:
+        return None
+
+
+def _with(body: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    head, *rest = path
+    return {**body, head: _with(body[head], tuple(rest), value) if rest else value}
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadInput(f"{text!r} is not a date", value=text, hint="like 2027-01-31") from None
+
+
+def _try(raw: RawDocument, path: Path, value: Any, read: Callable[[str], object]) -> Found:
+    """Report what a reader says of a text; anything but text is the schema's business."""
+    if not isinstance(value, str):
+        return
+    try:
+        read(value)
+    except BadInput as error:
+        yield raw.problem(path, error.problem, value=value, hint=error.hint)
+
+
+def _twice(raw: RawDocument, path: Path) -> Found:
+    seen: set[str] = set()
+    for index, text in _texts(raw.value, *path):
+        if text in seen:
+            yield raw.problem((*path, index), f"{text} is stated twice", value=text)
+        seen.add(text)
+
+
+def _texts(value: Any, *path: str | int) -> Iterator[tuple[int, str]]:
+    found = _get(value, *path)
+    for index, item in enumerate(found if isinstance(found, list | tuple) else ()):
+        if isinstance(item, str):
+            yield index, item
+
+
+def _get(value: Any, *path: str | int) -> Any:
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+_CHECKS: dict[str, Callable[[RawDocument, Gpus], Found]] = {
+    "Target": _target,
+    "Entry": _entry,
+    "Waiver": _waiver,
+}

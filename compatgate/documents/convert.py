@@ -1,0 +1,129 @@
+"""Typed documents into the objects that the rules read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from compatgate.core.constraints import Constraint, parse_constraint
+from compatgate.core.facts import Gpus
+from compatgate.core.gpus import normalise, resolve_gpu
+from compatgate.core.matrix import Entry, Waiver
+from compatgate.core.target import CanaryPolicy, Policy, Pool, Target
+from compatgate.core.versions import parse_version
+from compatgate.documents.durations import parse_duration
+from compatgate.documents.specs import EntryDoc, PolicySpec, PoolSpec, TargetDoc, WaiverDoc
+from compatgate.errors import BadInput
+
+_MOST_SKUS = 4096
+
+
+def to_target(document: TargetDoc, gpus: Gpus) -> Target:
+    """A target with its pools resolved.
+
+    Raises:
+        BadInput: a GPU or driver that was known when the document was stored no longer is.
+    """
+    return Target(
+        name=document.metadata.name,
+        pools=tuple(_pool(pool, gpus) for pool in document.spec.pools),
+        policy=_policy(document.spec.policy),
+    )
+
+
+def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
+    """A row of the matrix.
+
+    Args:
+        document: as stored.
+        gpus: the GPU table.
+        revision: the matrix revision that made this version of it.
+
+    A GPU that the facts no longer know stays as written: no pool can be one.
+    """
+    spec = document.spec
+    return Entry(
+        name=document.metadata.name,
+        targets=spec.targets,
+        components=_constraints(spec.components),
+        status=spec.status,
+        reason=spec.reason,
+        gpus=tuple(dict.fromkeys(sku for name in spec.gpus for sku in _skus(name, gpus))),
+        replacement=spec.replacement,
+        revision=revision,
+    )
+
+
+def to_waiver(document: WaiverDoc) -> Waiver:
+    """An exception, as the rules read it."""
+    spec = document.spec
+    return Waiver(
+        name=document.metadata.name,
+        rules=spec.rules,
+        targets=spec.targets,
+        owner=spec.owner,
+        reason=spec.reason,
+        expires=spec.expires,
+        image=spec.match.image,
+        components=_constraints(spec.match.components),
+    )
+
+
+_SKUS: dict[tuple[int, str], tuple[Gpus, tuple[str, ...]]] = {}
+"""Resolved names by table; the table is held, so that its id stays its own."""
+
+
+def _skus(name: str, gpus: Gpus) -> tuple[str, ...]:
+    """What a pool may be called to be meant: a SKU, or a family and each of its members."""
+    key = (id(gpus), name)
+    if key not in _SKUS:
+        if len(_SKUS) >= _MOST_SKUS:
+            _SKUS.clear()
+        _SKUS[key] = (gpus, _find_skus(name, gpus))
+    return _SKUS[key][1]
+
+
+def _find_skus(name: str, gpus: Gpus) -> tuple[str, ...]:
+    try:
+        gpu = resolve_gpu(name, gpus)
+    except BadInput:
+        return (name,)
+    if not gpu.product or gpu.name in gpus.gpus:
+        return (gpu.sku,)
+    words = set(normalise(gpu.name).split("-"))
+    members = [
+        replace(member, mig=gpu.mig).sku
+        for member in gpus.gpus.values()
+        if member.capability == gpu.capability and words <= set(normalise(member.name).split("-"))
+    ]
+    return (gpu.sku, *members)
+
+
+def _pool(spec: PoolSpec, gpus: Gpus) -> Pool:
+    return Pool(
+        name=spec.name,
+        gpu=resolve_gpu(spec.gpu, gpus),
+        driver=parse_version("driver", spec.driver),
+        os=spec.os,
+        cpu=spec.cpu,
+        count=spec.count,
+    )
+
+
+def _policy(spec: PolicySpec) -> Policy:
+    canary = CanaryPolicy(
+        require=spec.canary.require,
+        max_age_s=_seconds(spec.canary.max_age),
+        suites=spec.canary.suites,
+    )
+    return Policy(spec.mode, spec.require_entry, canary, spec.on_unknown)
+
+
+def _constraints(components: dict[str, str]) -> dict[str, Constraint]:
+    return {name: parse_constraint(name, text) for name, text in components.items()}
+
+
+@lru_cache(maxsize=256)
+def _seconds(text: str) -> int:
+    return int(parse_duration(text).total_seconds())

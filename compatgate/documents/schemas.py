@@ -1,0 +1,134 @@
+"""The JSON Schemas of documents, and their refusals in words that help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from compatgate.documents import durations, specs
+from compatgate.documents.nodes import RawDocument
+from compatgate.documents.problems import DocumentProblem, Path
+from compatgate.errors import CompatgateError
+from compatgate.resources import matrix_dir
+
+_NAME = "letters, digits, and . _ - between them; at most 128 characters"
+_LABEL = "letters, digits and . _ : / @ + -"
+_PATTERNS = {
+    specs.NAME_PATTERN: ("is not a name", _NAME),
+    specs.REF_PATTERN: ("is not a target's name", f"{_NAME}; or * for every target"),
+    specs.LINE_PATTERN: ("must be one line of text", "1 to 512 characters, no control characters"),
+    specs.TEXT_PATTERN: ("must not hold a NUL character", ""),
+    specs.LABEL_KEY_PATTERN: ("is not a label's key", _LABEL),
+    specs.LABEL_PATTERN: ("is not a label's value", _LABEL),
+    durations.PATTERN: ("is not a duration", "a whole number and s, m, h, d or w, like 30d or 12h"),
+    specs.DATE_PATTERN: ("is not a date", "like 2027-01-31"),
+    specs.RULE_PATTERN: ("is not a rule's id", "like CG803"),
+}
+_TYPES = {
+    "string": "must be text",
+    "object": "must be a mapping",
+    "array": "must be a list",
+    "integer": "must be a whole number",
+    "boolean": "must be true or false",
+}
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a kind, as shipped."""
+    loaded: dict[str, Any] = _validator(kind).schema
+    return loaded
+
+
+def explain(raw: RawDocument, kind: str) -> Iterator[DocumentProblem]:
+    """Every way in which a document does not have the shape of its kind."""
+    for error in _validator(kind).iter_errors(raw.value):
+        yield from _translate(raw, error)
+
+
+@lru_cache(maxsize=8)
+def _validator(kind: str) -> Any:
+    from jsonschema import Draft202012Validator
+
+    path = matrix_dir() / "schema" / f"{kind.lower()}.schema.json"
+    try:
+        return Draft202012Validator(json.loads(path.read_text()))
+    except OSError:
+        raise CompatgateError(f"{path} is missing", hint="install compatgate again") from None
+
+
+def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
+    path: Path = tuple(error.absolute_path)
+    value, wanted = error.instance, error.validator_value
+    known = list(error.schema.get("properties", ())) if isinstance(error.schema, dict) else []
+    match error.validator:
+        case "required":
+            missing = error.message.split("'")[1]
+            yield raw.problem(path, f"{missing} is missing", hint=_needed(wanted))
+        case "additionalProperties":
+            for key in (k for k in value if k not in known):
+                yield raw.problem((*path, key), "unknown key", hint=_did_you_mean(key, known))
+        case "type":
+            yield _wrong_type(raw, path, str(wanted), value)
+        case "enum":
+            hint = f"one of {', '.join(wanted)}"
+            yield _mistyped(raw, path, value) or _is_not(raw, path, value, "is not known", hint)
+        case "const":
+            yield _is_not(raw, path, value, "is not supported", f"write {wanted}")
+        case "pattern" | "propertyNames":
+            yield _pattern(raw, path, error)
+        case "minItems" | "minProperties" | "minLength":
+            yield raw.problem(path, "must not be empty")
+        case "minimum" | "maximum":
+            side = "least" if error.validator == "minimum" else "most"
+            yield raw.problem(path, f"must be at {side} {wanted}", value=value)
+        case "maxLength":
+            yield raw.problem(path, f"is longer than {wanted} characters")
+        case _:
+            yield raw.problem(path, error.message, value=value)
+
+
+def _pattern(raw: RawDocument, path: Path, error: Any) -> DocumentProblem:
+    pattern = error.validator_value
+    if error.parent is not None and error.parent.validator == "propertyNames":
+        path = (*path, str(error.instance))
+    what, hint = _PATTERNS.get(pattern, (f"does not match {pattern}", ""))
+    return _is_not(raw, path, error.instance, what, hint)
+
+
+def _is_not(raw: RawDocument, path: Path, value: Any, what: str, hint: str) -> DocumentProblem:
+    shown = f"{value!r} " if len(str(value)) <= 80 else ""
+    return raw.problem(path, f"{shown}{what}", value=value, hint=hint)
+
+
+def _wrong_type(raw: RawDocument, path: Path, wanted: str, value: Any) -> DocumentProblem:
+    if value is None:
+        return raw.problem(path, "is empty", hint=_TYPES[wanted].removeprefix("must be "))
+    if wanted == "string" and (problem := _mistyped(raw, path, value)):
+        return problem
+    hint = f"write [{value}]" if wanted == "array" and isinstance(value, str) else ""
+    return raw.problem(path, _TYPES[wanted], value=value, hint=hint)
+
+
+def _mistyped(raw: RawDocument, path: Path, value: Any) -> DocumentProblem | None:
+    """A number or a boolean where text belongs: ``12.10`` without quotes is 12.1 to YAML."""
+    if isinstance(value, list | dict | str) or value is None:
+        return None
+    written = raw.written(path)
+    if written is None:
+        hint = f'write it in quotes, like "{value}"'
+        return raw.problem(path, _TYPES["string"], value=value, hint=hint)
+    reading = str(value).lower() if isinstance(value, bool) else f"the number {value}"
+    what = f"{written} must be in quotes; YAML reads it as {reading}"
+    return raw.problem(path, what, value=value, hint=f'write "{written}"')
+
+
+def _needed(required: list[str]) -> str:
+    return f"needed here: {', '.join(required)}"
+
+
+def _did_you_mean(key: str, known: list[str]) -> str:
+    near = get_close_matches(key, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

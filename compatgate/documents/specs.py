@@ -1,0 +1,216 @@
+"""The documents as typed structs; they have the shape of ``matrix/schema/*.schema.json``.
+
+A struct accepts exactly what its JSON Schema accepts, so reading tries the struct first and asks
+the schema only to explain a refusal.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.core.matrix import Status
+from compatgate.core.target import Cpu, Mode, OnUnknown, Os
+from compatgate.documents.durations import PATTERN as DURATION
+
+API_VERSION = "compatgate.dev/v1"
+Kind = Literal["Target", "Entry", "Waiver"]
+KINDS: tuple[Kind, ...] = ("Target", "Entry", "Waiver")
+"""In the order of an export: what is named comes before what names it."""
+
+# The look-ahead stands for the line feed that Python's $ would let pass.
+NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\n)"
+REF_PATTERN = r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)$(?!\n)"
+LINE_PATTERN = r"^[^\u0000-\u001f\u007f]{1,512}$(?!\n)"
+TEXT_PATTERN = r"^[^\u0000]*$"
+LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$(?!\n)"
+LABEL_PATTERN = r"^[A-Za-z0-9._:/@+-]{0,256}$(?!\n)"
+DATE_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)"
+RULE_PATTERN = r"^CG[0-9]{3}$(?!\n)"
+
+Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
+TargetRef = Annotated[str, Meta(pattern=REF_PATTERN)]
+Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
+Text = Annotated[str, Meta(pattern=TEXT_PATTERN, max_length=8192)]
+LabelKey = Annotated[str, Meta(pattern=LABEL_KEY_PATTERN)]
+Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]
+Duration = Annotated[str, Meta(pattern=DURATION)]
+Day = Annotated[str, Meta(pattern=DATE_PATTERN)]
+RuleId = Annotated[str, Meta(pattern=RULE_PATTERN)]
+TargetRefs = Annotated[tuple[TargetRef, ...], Meta(min_length=1)]
+Components = dict[Line, Line]
+
+
+class _Spec(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    pass
+
+
+class PoolSpec(_Spec, frozen=True):
+    """Nodes of one GPU SKU with one driver; names as written, not resolved."""
+
+    name: Name
+    gpu: Line
+    driver: Line
+    os: Os = "linux"
+    cpu: Cpu = "x86_64"
+    count: Annotated[int, Meta(ge=0, le=10_000_000)] = 1
+
+
+class MatchSpec(_Spec, frozen=True):
+    """Which workloads a hook takes to be bound for the target.
+
+    Attributes:
+        namespaces: globs.
+        node_labels: node selector or affinity that names these labels.
+    """
+
+    namespaces: tuple[Line, ...] = ()
+    node_labels: dict[LabelKey, Label] = {}
+
+
+class CanarySpec(_Spec, frozen=True):
+    """What evidence the target asks for."""
+
+    require: bool = False
+    max_age: Duration = "30d"
+    suites: Annotated[tuple[Name, ...], Meta(min_length=1)] = ("smoke",)
+
+
+class PolicySpec(_Spec, frozen=True):
+    """What the target asks for, and what becomes of an answer."""
+
+    mode: Mode = "enforce"
+    require_entry: bool = False
+    canary: CanarySpec = CanarySpec()
+    on_unknown: OnUnknown = "fail"
+
+
+class TargetSpec(_Spec, frozen=True):
+    """A place to run."""
+
+    pools: Annotated[tuple[PoolSpec, ...], Meta(min_length=1)]
+    match: MatchSpec = MatchSpec()
+    policy: PolicySpec = PolicySpec()
+
+
+class EntrySpec(_Spec, frozen=True):
+    """A row of the matrix; ``components`` maps canonical names to constraints as written."""
+
+    targets: TargetRefs
+    components: Annotated[Components, Meta(min_length=1)]
+    status: Status
+    reason: Text = ""
+    gpus: tuple[Line, ...] = ()
+    replacement: Line | None = None
+
+
+class WaiverMatch(_Spec, frozen=True):
+    """Which stacks a waiver is for: a glob on the image reference, constraints on components."""
+
+    image: Line | None = None
+    components: Components = {}
+
+
+class WaiverSpec(_Spec, frozen=True):
+    """An exception to rules, with an owner and an end date (its last day, UTC)."""
+
+    rules: Annotated[tuple[RuleId, ...], Meta(min_length=1)]
+    targets: TargetRefs
+    owner: Line
+    reason: Annotated[str, Meta(pattern=TEXT_PATTERN, min_length=1, max_length=8192)]
+    expires: Day
+    match: WaiverMatch = WaiverMatch()
+
+
+class Metadata(_Spec, frozen=True):
+    """Who the document is."""
+
+    name: Name
+
+
+class TargetMetadata(_Spec, frozen=True):
+    """Who the target is; labels are for finding it."""
+
+    name: Name
+    labels: dict[LabelKey, Label] = {}
+
+
+class _Document(_Spec, frozen=True, tag_field="kind"):
+    api_version: Literal["compatgate.dev/v1"]
+
+
+class TargetDoc(_Document, frozen=True, tag="Target", tag_field="kind"):
+    """``kind: Target``."""
+
+    metadata: TargetMetadata
+    spec: TargetSpec
+
+
+class EntryDoc(_Document, frozen=True, tag="Entry", tag_field="kind"):
+    """``kind: Entry``."""
+
+    metadata: Metadata
+    spec: EntrySpec
+
+
+class WaiverDoc(_Document, frozen=True, tag="Waiver", tag_field="kind"):
+    """``kind: Waiver``."""
+
+    metadata: Metadata
+    spec: WaiverSpec
+
+
+Document = TargetDoc | EntryDoc | WaiverDoc
+TYPES: dict[str, type[TargetDoc] | type[EntryDoc] | type[WaiverDoc]] = {
+    "Target": TargetDoc,
+    "Entry": EntryDoc,
+    "Waiver": WaiverDoc,
+}
+
+
+def kind_of(document: Document) -> Kind:
+    """``Target``, ``Entry`` or ``Waiver``."""
+    return cast(Kind, type(document).__struct_config__.tag)
+
+
+def key_of(document: Document) -> tuple[Kind, str]:
+    """Kind and name, which together identify a document."""
+    return kind_of(document), document.metadata.name
+
+
+def target_refs(document: Document) -> tuple[str, ...]:
+    """The targets that an entry or a waiver names; ``*`` included."""
+    return () if isinstance(document, TargetDoc) else document.spec.targets
+
+
+def to_body(document: Document) -> dict[str, Any]:
+    """The document as plain data in the order of the files; what is empty is left out."""
+    raw: dict[str, Any] = msgspec.to_builtins(document)
+    kind = raw.pop("kind")
+    body = {"apiVersion": raw.pop("apiVersion"), "kind": kind, **raw}
+    return cast(dict[str, Any], _without_empty(body))
+
+
+def encode(document: Document) -> str:
+    """The document as JSON text; equal documents have equal text."""
+    return msgspec.json.encode(to_body(document)).decode()
+
+
+def decode(kind: str, text: str | bytes) -> Document:
+    """Read back what `encode` wrote."""
+    return msgspec.json.decode(text, type=TYPES[kind])
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        cleaned = {key: _without_empty(item) for key, item in value.items()}
+        return {
+            key: item
+            for key, item in cleaned.items()
+            if item not in (None, {}, []) and not (key == "reason" and item == "")
+        }
+    if isinstance(value, list | tuple):
+        return [_without_empty(item) for item in value]
+    return value

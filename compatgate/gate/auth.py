@@ -1,0 +1,203 @@
+"""Who may do what: tokens, and what each opens."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput, Conflict, Forbidden, Unauthorized, Unavailable
+from compatgate.store import clock, tokens
+from compatgate.store.database import Database
+from compatgate.store.paging import Page
+from compatgate.store.rows import TokenRow
+
+SCOPES = ("read", "gate", "operate", "bless", "admin")
+"""``read`` what is stored, ask the ``gate``, ``operate`` canaries and nodes, ``bless`` (change the
+matrix), ``admin``: tokens and everything else."""
+
+_PREFIX = "cg_"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+_CACHE_SECONDS = 1.0
+_CACHE_SIZE = 4096
+_TOUCH_EVERY = timedelta(minutes=1)
+
+
+class Principal(Struct, frozen=True):
+    """Who asks, and what they may do."""
+
+    name: str
+    scopes: frozenset[str]
+    token_id: str | None = None
+
+    def may(self, scope: str) -> bool:
+        """Whether they have a scope; ``admin`` has every one."""
+        return scope in self.scopes or "admin" in self.scopes
+
+    def require(self, scope: str) -> None:
+        """Make sure that they have a scope.
+
+        Raises:
+            Forbidden: they do not.
+        """
+        if not self.may(scope):
+            have = ", ".join(sorted(self.scopes)) or "none"
+            raise Forbidden(f"this needs the scope {scope}", hint=f"{self.name} has: {have}")
+
+
+def anonymous(scopes: Collection[str]) -> Principal:
+    """Someone without a token."""
+    return Principal("anonymous", frozenset(scopes))
+
+
+def parse_scopes(text: str) -> frozenset[str]:
+    """Read ``read,gate``.
+
+    Raises:
+        BadInput: a scope that does not exist, or none at all.
+    """
+    return check_scopes(part.strip() for part in text.split(",") if part.strip())
+
+
+def check_scopes(scopes: Iterable[str]) -> frozenset[str]:
+    """Scopes that all exist, at least one.
+
+    Raises:
+        BadInput: otherwise.
+    """
+    found = frozenset(scopes)
+    hint = f"of {', '.join(SCOPES)}"
+    for scope in sorted(found - set(SCOPES)):
+        raise BadInput(f"{scope!r} is not a scope", field="scopes", value=scope, hint=hint)
+    if not found:
+        raise BadInput("no scope is named", field="scopes", hint=hint)
+    return found
+
+
+class NewToken(Struct, frozen=True):
+    """A token at the only moment at which its secret is known."""
+
+    secret: str
+    token: TokenRow
+
+
+class Tokens:
+    """Makes, verifies and ends tokens. A revoked token opens nothing after a second."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._verified: dict[str, tuple[float, TokenRow]] = {}
+
+    def create(
+        self, name: str, scopes: Iterable[str], *, by: str, expires_at: datetime | None = None
+    ) -> NewToken:
+        """Make a token.
+
+        Args:
+            name: unique, also among revoked ones; what logs show.
+            scopes: at least one.
+            by: who makes it.
+            expires_at: None: never.
+
+        Raises:
+            BadInput: a malformed name, an unknown scope, an end that has passed.
+            Conflict: the name is taken.
+        """
+        if not _NAME.fullmatch(name):
+            hint = "letters, digits and . _ - @; at most 128 characters"
+            raise BadInput("is not a name for a token", field="name", value=name, hint=hint)
+        checked = check_scopes(scopes)
+        if clock.is_past(expires_at):
+            raise BadInput("has passed already", field="expires", value=str(expires_at))
+        secret = _PREFIX + secrets.token_urlsafe(32)
+        with self._database.writing() as session:
+            row = tokens.create(
+                session,
+                token_id=f"tk_{secrets.token_hex(8)}",
+                name=name,
+                digest=_digest(secret),
+                scopes=checked,
+                by=by,
+                expires_at=expires_at,
+            )
+        return NewToken(secret, row)
+
+    def ensure_admin(self) -> NewToken | None:
+        """The first token, at the first start; None when tokens exist. Print its secret once."""
+        with self._database.reading() as session:
+            if tokens.count(session):
+                return None
+        try:
+            return self.create("admin", ["admin"], by="first start")
+        except Conflict:  # another process was first
+            return None
+
+    def verify(self, secret: str) -> Principal:
+        """Who holds a secret.
+
+        Raises:
+            Unauthorized: it is not known, was revoked or has expired.
+        """
+        digest = _digest(secret)
+        token = self._lookup(digest)
+        if token is None:
+            raise Unauthorized("the token is not known", hint="compatgate token create")
+        if token.revoked_at is not None:
+            raise Unauthorized(f"the token {token.name} was revoked")
+        if clock.is_past(token.expires_at):
+            raise Unauthorized(f"the token {token.name} has expired")
+        return Principal(token.name, frozenset(token.scopes), token.id)
+
+    def _lookup(self, digest: str) -> TokenRow | None:
+        present = time.monotonic()
+        if (cached := self._verified.get(digest)) and cached[0] > present:
+            return cached[1]
+        with self._database.reading() as session:
+            token = tokens.by_digest(session, digest)
+        if token is None:
+            return None
+        self._touch(token)
+        with self._lock:
+            if len(self._verified) >= _CACHE_SIZE:
+                self._verified.clear()
+            self._verified[digest] = (present + _CACHE_SECONDS, token)
+        return token
+
+    def _touch(self, token: TokenRow) -> None:
+        now = clock.now()
+        if token.is_active and (
+            token.last_used_at is None or now - token.last_used_at > _TOUCH_EVERY
+        ):
+            with suppress(Unavailable), self._database.writing() as session:
+                tokens.touch(session, token.id, now)
+
+    def list(
+        self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[TokenRow]:
+        """Tokens by name, a page at a time."""
+        with self._database.reading() as session:
+            return tokens.list_tokens(session, active=active, cursor=cursor, limit=limit)
+
+    def revoke(self, id_or_name: str, *, by: str) -> TokenRow:
+        """End a token.
+
+        Raises:
+            NotFound: there is none of that id or name.
+        """
+        with self._database.writing() as session:
+            token = tokens.revoke(session, id_or_name, by=by)
+        with self._lock:
+            self._verified.clear()
+        return token
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,108 @@
+"""The decision log: an answer leaves only after its row is committed.
+
+Threads that decide at the same time share a transaction. The first of them to join a batch leads
+it: it waits for the batch before to be written, closes its own to newcomers, writes it, and wakes
+the rest. No thread of its own, so nothing is lost at a fork or at an exit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from compatgate.errors import CompatgateError, Unavailable
+from compatgate.store.database import Database, unavailable
+from compatgate.store.decision_writer import DecisionWriter
+from compatgate.store.decisions import NewDecision
+
+CAPACITY = 10_000
+"""Decisions that may wait; more means that the database has stopped keeping up."""
+PATIENCE_SECONDS = 30.0
+_REMEMBERED = 100_000
+_QUICK_SECONDS = 2.0
+"""A failure that came sooner is tried once more, on a new connection."""
+
+
+class _Batch:
+    """Decisions that are committed together."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[NewDecision, str]] = []
+        self.done = threading.Event()
+        self.error: CompatgateError | None = None
+
+
+class DecisionLog:
+    """Appends decisions to a database, in batches, for any number of threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writer = DecisionWriter(database)
+        self._known: set[str] = set()
+        self._joining = threading.Lock()
+        self._writing = threading.Lock()
+        self._open = _Batch()
+
+    def record(self, decision: NewDecision, body: str) -> None:
+        """Store a decision; returns when it is committed.
+
+        Args:
+            decision: what was decided.
+            body: the verdict's JSON, stored when its id is new.
+
+        Raises:
+            Unavailable: it could not be stored, so it must not be answered.
+        """
+        with self._joining:
+            batch = self._open
+            if len(batch.rows) >= CAPACITY:
+                raise Unavailable(
+                    "the decision log does not keep up", hint="the database is too slow or stuck"
+                )
+            batch.rows.append((decision, body))
+            leads = len(batch.rows) == 1
+        if leads:
+            self._lead(batch)
+        elif not batch.done.wait(PATIENCE_SECONDS):
+            raise Unavailable("the decision log did not answer in time")
+        if batch.error is not None:
+            raise Unavailable(
+                batch.error.problem, field=batch.error.field, hint=batch.error.hint
+            ) from batch.error
+
+    def _lead(self, batch: _Batch) -> None:
+        try:
+            with self._writing:
+                with self._joining:
+                    self._open = _Batch()
+                self._write(batch)
+        except BaseException as error:
+            batch.error = (
+                error if isinstance(error, CompatgateError) else unavailable(self._database, error)
+            )
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            batch.done.set()
+
+    def _write(self, batch: _Batch) -> None:
+        decisions = [decision for decision, _ in batch.rows]
+        verdicts = {d.verdict_id: body for d, body in batch.rows}
+        unknown = {key: body for key, body in verdicts.items() if key not in self._known}
+        began = time.monotonic()
+        try:
+            self._writer.write(decisions, unknown)
+        except Exception:
+            if time.monotonic() - began > _QUICK_SECONDS:
+                raise
+            # The server was restarted, or another program removed verdicts that this one wrote.
+            self._known.clear()
+            self._writer.write(decisions, verdicts)
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        self._known.update(unknown)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._writing:
+            self._writer.close()

@@ -1,0 +1,42 @@
+"""Looking back: decisions, the audit chain, and whether the chain holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compatgate.store import audit, decisions, verify
+from compatgate.store.database import Database
+from compatgate.store.paging import Page
+from compatgate.store.rows import AuditRow, DecisionRow
+from compatgate.store.verify import ChainReport
+
+
+class History:
+    """What was decided and done; reading only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list_decisions(self, **filters: Any) -> Page[DecisionRow]:
+        """Decisions, newest first; filters of `compatgate.store.decisions.list_decisions`."""
+        with self._database.reading() as session:
+            return decisions.list_decisions(session, **filters)
+
+    def show_decision(self, number: int) -> DecisionRow:
+        """One decision.
+
+        Raises:
+            NotFound: there is no such decision.
+        """
+        with self._database.reading() as session:
+            return decisions.show(session, number)
+
+    def list_audit(self, **filters: Any) -> Page[AuditRow]:
+        """Links of the chain, newest first; filters of `compatgate.store.audit.list_records`."""
+        with self._database.reading() as session:
+            return audit.list_records(session, **filters)
+
+    def verify(self, *, expected_head: str | None = None) -> ChainReport:
+        """Check the chain and all that it vouches for."""
+        with self._database.reading() as session:
+            return verify.verify_chain(session, expected_head=expected_head)

@@ -1,0 +1,208 @@
+"""The gate: one answer from facts, matrix and evidence, and the record of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from compatgate.core.facts import Facts
+from compatgate.core.verdict import Verdict
+from compatgate.errors import BadInput
+from compatgate.gate.answers import Answer, AnswerCache, shown_moment
+from compatgate.gate.auth import Tokens
+from compatgate.gate.bundle import seal
+from compatgate.gate.deciding import decide
+from compatgate.gate.decisions import DecisionLog
+from compatgate.gate.history import History
+from compatgate.gate.matrix import MatrixService
+from compatgate.gate.snapshot import Snapshot
+from compatgate.gate.snapshots import Snapshots
+from compatgate.store import clock, decisions, revisions, schema
+from compatgate.store.database import Database
+from compatgate.store.decisions import NewDecision
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_LONGEST_COLUMN = 512
+
+
+class Gate:
+    """Everything that the web and the command line do with a database.
+
+    Safe to use from any number of threads, and may be made before a fork.
+    """
+
+    def __init__(
+        self, database: Database, facts: Facts, *, overlays: Sequence[str] | None = None
+    ) -> None:
+        self.database = database
+        self.facts = facts
+        self._overlays = overlays
+        self.snapshots = Snapshots(database, facts)
+        self.matrix = MatrixService(database, facts, self.snapshots)
+        self.tokens = Tokens(database)
+        self.history = History(database)
+        self._log = DecisionLog(database)
+        self._answers = AnswerCache()
+        self.snapshots.on_new = self._answers.clear
+
+    @classmethod
+    def open(cls, database: str | None = None, *, overlays: Sequence[str] | None = None) -> Gate:
+        """A gate on a database.
+
+        Args:
+            database: URL, or path of an SQLite file, which is made and migrated as needed; None:
+                ``COMPATGATE_DATABASE``, else a file in the user's data folder.
+            overlays: the operator's fact files.
+
+        Raises:
+            Unavailable: the database does not answer, or has another schema.
+        """
+        from compatgate.catalog import load_facts
+
+        opened = Database.open(database)
+        schema.prepare(opened)
+        return cls(opened, load_facts(overlays), overlays=overlays)
+
+    @property
+    def url(self) -> str:
+        """The database, without its password."""
+        return self.database.shown
+
+    def snapshot(self) -> Snapshot:
+        """What answers rest on now."""
+        return self.snapshots.current()
+
+    def answer(self, question: bytes, *, asked_by: str, source: str) -> Answer:
+        """Decide and log; what ``POST /gate`` does.
+
+        Args:
+            question: JSON of the request body.
+            asked_by: name of the token, or ``anonymous``.
+            source: ``rest``, ``cli``, ``hook:kubernetes``, ...
+
+        Raises:
+            BadInput: names the field.
+            NotFound: there is no such target.
+            Unavailable: the database does not answer; nothing was decided.
+        """
+        began = time.perf_counter_ns()
+        now = clock.now()
+        snapshot = self.snapshots.current()
+        found = self._answers.get(question, snapshot)
+        if found is None:
+            verdict = decide(_decode(question), snapshot, now)
+            answer = Answer.of(verdict)
+            self._answers.put(question, snapshot, answer, now)
+        else:
+            answer = found.at(shown_moment(now))
+        verdict = answer.verdict
+        self._log.record(
+            NewDecision(
+                verdict_id=verdict.id,
+                decided_at=now,
+                target=verdict.target,
+                outcome=verdict.verdict,
+                allowed=verdict.allowed,
+                matrix_revision=verdict.matrix_revision,
+                image=_for_column(verdict.image) if verdict.image else None,
+                asked_by=_for_column(asked_by),
+                source=_for_column(source),
+                duration_us=(time.perf_counter_ns() - began) // 1000,
+            ),
+            answer.body.decode(),
+        )
+        return answer
+
+    def decide(self, body: Mapping[str, Any], *, asked_by: str, source: str) -> Verdict:
+        """Decide and log, as `answer`, for a body that was parsed already."""
+        return self.answer(_question(body), asked_by=asked_by, source=source).verdict
+
+    def preview(self, body: Mapping[str, Any]) -> Verdict:
+        """The verdict that `decide` would give, without logging it."""
+        return decide(body, self.snapshots.current(), clock.now())
+
+    def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
+        """What the gate would have said of the matrix as it was, with today's facts.
+
+        Args:
+            body: as `decide`.
+            at: a revision, or a moment: the revision that held then, judged on that day (waivers
+                and ends of life count as they did).
+
+        Raises:
+            NotFound: there is no such revision, or no such target at it.
+        """
+        now = clock.now()
+        if isinstance(at, datetime):
+            now = at
+            with self.database.reading() as session:
+                number = revisions.revision_at(session, at)
+        else:
+            number = at
+        return decide(body, self.snapshots.at(number), now)
+
+    def show_verdict(self, verdict_id: str) -> dict[str, Any]:
+        """A verdict as it was first given.
+
+        Raises:
+            NotFound: no such verdict was given here.
+        """
+        with self.database.reading() as session:
+            body = decisions.verdict(session, verdict_id)
+        stored: dict[str, Any] = msgspec.json.decode(body)
+        return stored
+
+    def check_ready(self) -> dict[str, Any]:
+        """That everything which deciding needs is there.
+
+        Raises:
+            Unavailable: it is not, and why.
+        """
+        snapshot = self.snapshots.refresh()
+        return {
+            "database": self.url,
+            "schema": schema.current(self.database),
+            "revision": snapshot.revision,
+            "targets": len(snapshot.targets),
+            "unusable_targets": snapshot.unusable,
+            "facts": self.facts.digest,
+        }
+
+    def export_bundle(self, *, revision: int | None = None) -> bytes:
+        """A bundle's file: the matrix now, or at a revision, and all that deciding needs.
+
+        Raises:
+            NotFound: there is no such revision.
+        """
+        from compatgate.gate.bundling import make_payload
+
+        with self.database.reading() as session:
+            return seal(make_payload(session, self.facts, self._overlays, revision))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._log.close()
+        self.database.close()
+
+
+def _for_column(text: str) -> str:
+    """Text that every database keeps as it is; the verdict itself has the whole."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text[:_LONGEST_COLUMN])
+
+
+def _question(body: Mapping[str, Any]) -> bytes:
+    try:
+        return _encode(body)
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(f"the request is not JSON: {error}") from None
+
+
+def _decode(question: bytes) -> Any:
+    try:
+        return msgspec.json.decode(question)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"the request is not JSON: {error}") from None

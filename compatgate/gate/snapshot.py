@@ -1,0 +1,123 @@
+"""The matrix in memory, as answers rest on it: immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
+from compatgate.core.target import Target
+from compatgate.documents.bulk import many_objects
+from compatgate.documents.convert import to_entry, to_target, to_waiver
+from compatgate.documents.names import did_you_mean
+from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc
+from compatgate.errors import BadInput, NotFound, Unavailable
+
+Version = tuple[Kind, str, Document | None, int]
+"""Kind and name of a document, what it says (None: deleted), and the revision that made it so."""
+
+
+class Snapshot(Struct, frozen=True):
+    """Everything that answers rest on, at one revision.
+
+    Attributes:
+        targets: by name, resolved.
+        documents: the targets' documents, for labels and match.
+        entries: by name; ``matrix`` has them indexed.
+        waivers: by name; ``matrix`` has them too.
+        unusable: why a stored target cannot be resolved with these facts, by name.
+    """
+
+    revision: int
+    facts: Facts
+    matrix: Matrix
+    targets: dict[str, Target] = {}
+    documents: dict[str, TargetDoc] = {}
+    entries: dict[str, Entry] = {}
+    waivers: dict[str, Waiver] = {}
+    unusable: dict[str, str] = {}
+
+    def target(self, name: str) -> Target:
+        """A target by name.
+
+        Raises:
+            NotFound: there is none of that name; names near ones.
+            Unavailable: its document names a GPU that the facts no longer know.
+        """
+        if found := self.targets.get(name):
+            return found
+        if why := self.unusable.get(name):
+            raise Unavailable(f"the target {name!r} cannot be used: {why}", field="target")
+        hint = did_you_mean(name, self.targets)
+        raise NotFound(f"there is no target {name!r}", field="target", value=name, hint=hint)
+
+
+def build(
+    versions: Iterable[Version],
+    facts: Facts,
+    revision: int,
+    evidence: tuple[Evidence, ...] = (),
+) -> Snapshot:
+    """A snapshot of documents.
+
+    Args:
+        versions: of every document.
+        facts: to resolve GPUs with.
+        revision: of the whole.
+        evidence: judged runs.
+    """
+    nothing = Snapshot(0, facts, Matrix(evidence=evidence))
+    return advance(nothing, versions, revision)
+
+
+def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> Snapshot:
+    """The snapshot of a later revision; only what changed is resolved anew.
+
+    Args:
+        snapshot: to start from; it stays as it is.
+        versions: of every document that changed, the last one of each.
+        revision: of the whole.
+    """
+    new = replace(
+        snapshot,
+        revision=revision,
+        targets=dict(snapshot.targets),
+        documents=dict(snapshot.documents),
+        entries=dict(snapshot.entries),
+        waivers=dict(snapshot.waivers),
+        unusable=dict(snapshot.unusable),
+    )
+    with many_objects():
+        for version in versions:
+            _set(new, *version)
+        matrix = Matrix(
+            revision,
+            EntryIndex(new.entries.values()),
+            tuple(new.waivers.values()),
+            snapshot.matrix.evidence,
+        )
+    return replace(new, matrix=matrix)
+
+
+def _set(new: Snapshot, kind: Kind, name: str, document: Document | None, revision: int) -> None:
+    if kind == "Target":
+        new.targets.pop(name, None)
+        new.unusable.pop(name, None)
+    if document is None:
+        kept = {"Target": new.documents, "Entry": new.entries, "Waiver": new.waivers}[kind]
+        kept.pop(name, None)  # type: ignore[attr-defined]
+        return
+    match document:
+        case EntryDoc():
+            new.entries[name] = to_entry(document, new.facts.gpus, revision)
+        case WaiverDoc():
+            new.waivers[name] = to_waiver(document)
+        case TargetDoc():
+            new.documents[name] = document
+            try:
+                new.targets[name] = to_target(document, new.facts.gpus)
+            except BadInput as error:
+                new.unusable[name] = error.detail

@@ -1,0 +1,141 @@
+"""The audit chain: every change and every batch of decisions, each link hashed with the one before.
+
+A link's hash is the SHA-256 of the JSON list ``[seq, at, actor, action, subject, detail,
+previous]``, where ``detail`` is the text that is stored. Details carry digests of the rows that
+they speak of, so the chain also vouches for revisions, decisions and verdicts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from compatgate.store.clock import iso
+from compatgate.store.models import AuditRecord
+from compatgate.store.paging import DEFAULT, Page, page
+from compatgate.store.rows import AuditRow
+
+GENESIS = "0" * 64
+"""What the first link has for its predecessor."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def digest(content: bytes) -> str:
+    """SHA-256, hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_rows(rows: Iterable[object]) -> str:
+    """SHA-256 over rows, one JSON text a line."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(_encode(row))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def link(
+    last: tuple[int, str] | None,
+    *,
+    at: datetime,
+    actor: str,
+    action: str,
+    subject: str,
+    detail: dict[str, Any],
+) -> dict[str, Any]:
+    """The next link's columns.
+
+    Args:
+        last: number and hash of the link before; None: this is the first.
+        at: when it happened.
+        actor: who did it.
+        action: ``matrix.change``, ``token.create``, ``decisions``, ...
+        subject: what was acted on.
+        detail: whatever else is to be known.
+    """
+    seq, previous = (last[0] + 1, last[1]) if last else (1, GENESIS)
+    body = {
+        "seq": seq,
+        "at": iso(at),
+        "actor": actor,
+        "action": action,
+        "subject": subject,
+        "detail": _encode(detail).decode(),
+        "previous": previous,
+    }
+    return {**body, "hash": hash_of(body)}
+
+
+def hash_of(link: dict[str, Any]) -> str:
+    """The hash that a link must have."""
+    keys = ("seq", "at", "actor", "action", "subject", "detail", "previous")
+    return hashlib.sha256(_encode([link[key] for key in keys])).hexdigest()
+
+
+def head(session: Session) -> tuple[int, str] | None:
+    """Number and hash of the last link."""
+    query = select(AuditRecord.seq, AuditRecord.hash).order_by(AuditRecord.seq.desc()).limit(1)
+    row = session.execute(query).first()
+    return (row.seq, row.hash) if row else None
+
+
+def append(
+    session: Session,
+    *,
+    at: datetime,
+    actor: str,
+    action: str,
+    subject: str,
+    detail: dict[str, Any],
+) -> None:
+    """Add a link; the session must be a writing one, which no other overlaps."""
+    columns = link(head(session), at=at, actor=actor, action=action, subject=subject, detail=detail)
+    session.execute(insert(AuditRecord), [columns])
+
+
+def list_records(
+    session: Session,
+    *,
+    action: str | None = None,
+    actor: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[AuditRow]:
+    """Links, newest first.
+
+    Args:
+        session: to read from.
+        action: an action, or the beginning of several (``matrix.``).
+        actor: who acted.
+        since: not before this.
+        until: not after this.
+        cursor: of the page.
+        limit: at most so many.
+    """
+    query = select(AuditRecord.__table__)
+    if action:
+        matches = AuditRecord.action == action
+        if action.endswith("."):
+            matches = AuditRecord.action.startswith(action, autoescape=True)
+        query = query.where(matches)
+    if actor:
+        query = query.where(AuditRecord.actor == actor)
+    if since:
+        query = query.where(AuditRecord.at >= iso(since))
+    if until:
+        query = query.where(AuditRecord.at <= iso(until))
+    return page(session, query, AuditRecord.seq, _row, cursor=cursor, limit=limit, descending=True)
+
+
+def _row(row: Any) -> AuditRow:
+    detail = msgspec.json.decode(row.detail)
+    return AuditRow(row.seq, row.at, row.actor, row.action, row.subject, detail, row.hash)

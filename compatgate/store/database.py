@@ -1,0 +1,166 @@
+"""A database and its transactions: reading sees one moment, writers go one after another."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from compatgate.errors import BadInput, Conflict, Unavailable
+from compatgate.store.urls import resolve_url, shown
+
+WRITER_LOCK = 0x636F6D70617467  # "compatg"
+"""Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
+
+_BUSY_SECONDS = 15
+_WRITING = "compatgate_writing"
+
+
+class Database:
+    """SQLite or PostgreSQL behind one interface.
+
+    Raises:
+        Unavailable: from every method, when the database does not answer.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.is_sqlite = url.drivername == "sqlite"
+        self.engine = _sqlite(url) if self.is_sqlite else _postgresql(url)
+        _forget_connections_after_fork(self.engine)
+
+    @classmethod
+    def open(cls, url: str | None = None) -> Database:
+        """The database that a URL or path names; see `compatgate.store.urls.resolve_url`."""
+        return cls(resolve_url(url))
+
+    @property
+    def shown(self) -> str:
+        """Its URL, without the password."""
+        return shown(self.url)
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A read-only transaction that sees one moment throughout."""
+        with self._transaction(writing=False) as connection, Session(connection) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A transaction that no other writer of this database overlaps; commits at the end.
+
+        Raises:
+            Conflict: what was written contradicts what is stored.
+        """
+        with self._transaction(writing=True) as connection, Session(connection) as session:
+            yield session
+            session.flush()
+
+    @contextmanager
+    def _transaction(self, *, writing: bool) -> Iterator[Connection]:
+        try:
+            with self.engine.connect() as connection:
+                if not self.is_sqlite and not writing:
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ")
+                connection = connection.execution_options(**{_WRITING: writing})
+                with connection.begin():
+                    if writing and not self.is_sqlite:
+                        lock = text("SELECT pg_advisory_xact_lock(:key)")
+                        connection.execute(lock, {"key": WRITER_LOCK})
+                    yield connection
+        except (DataError, UnicodeEncodeError, OverflowError) as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise BadInput(f"the database cannot hold this: {reason}") from error
+        except IntegrityError as error:
+            raise Conflict(f"the change contradicts what is stored: {error.orig}") from error
+        except (DBAPIError, PoolTimeoutError, OSError) as error:
+            raise unavailable(self, error) from error
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self.engine.dispose()
+
+
+def unavailable(database: Database, error: BaseException) -> Unavailable:
+    """The error for a database that does not answer, or answers with a refusal."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    refused = isinstance(error, ProgrammingError)
+    what = "cannot be used" if refused else "does not answer"
+    return Unavailable(
+        f"the database {database.shown} {what}: {lines[0] if lines else 'no reason'}",
+        field="database",
+        hint="check its schema and the user's rights"
+        if refused
+        else "check that it runs, is reachable and has room",
+    )
+
+
+def _sqlite(url: URL) -> Engine:
+    folder = Path(url.database or "").parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        what = f"cannot make the folder {folder}: {error.strerror or error}"
+        raise Unavailable(what, field="database", value=str(folder)) from None
+    engine = create_engine(
+        url,
+        connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
+        pool_size=32,
+        max_overflow=32,
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin in _begin_sqlite
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = NORMAL",
+        "foreign_keys = ON",
+        "case_sensitive_like = ON",
+        "cache_size = -32768",
+        "wal_autocheckpoint = 8192",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writing = connection.get_execution_options().get(_WRITING)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _postgresql(url: URL) -> Engine:
+    return create_engine(
+        url,
+        pool_size=16,
+        max_overflow=16,
+        pool_timeout=10,
+        pool_pre_ping=True,
+        connect_args={
+            "connect_timeout": 5,
+            "application_name": "compatgate",
+            "options": f"-c lock_timeout={_BUSY_SECONDS}s",
+            "tcp_user_timeout": _BUSY_SECONDS * 1000,
+        },
+    )
+
+
+def _forget_connections_after_fork(engine: Engine) -> None:
+    """A connection shared by two processes breaks both; a child opens its own."""
+    alive = weakref.ref(engine)
+
+    def forget() -> None:
+        if (mine := alive()) is not None:
+            mine.dispose(close=False)
+
+    os.register_at_fork(after_in_child=forget)

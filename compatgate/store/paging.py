@@ -1,0 +1,101 @@
+"""Lists, a page at a time.
+
+A page knows the key after which the next begins: rows added meanwhile do not shift it, and a late
+page costs as little as the first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from compatgate.errors import BadInput
+
+MOST = 1000
+DEFAULT = 100
+T = TypeVar("T")
+Column = InstrumentedAttribute[Any]
+
+
+class Page(Struct, Generic[T], frozen=True):
+    """A part of a list.
+
+    Attributes:
+        items: at most as many as were asked for.
+        next: cursor of the next page; None: this is the last.
+    """
+
+    items: tuple[T, ...]
+    next: str | None = None
+
+
+def page(
+    session: Session,
+    query: Any,
+    key: Column | tuple[Column, ...],
+    make: Callable[[Any], T],
+    *,
+    cursor: str | None,
+    limit: int,
+    descending: bool = False,
+) -> Page[T]:
+    """One page of a query.
+
+    Args:
+        session: to read from.
+        query: a select, filtered, without order; its rows carry the key's columns by their names.
+        key: the unique column (or columns) to order by.
+        make: turns a row into an item.
+        cursor: from the page before.
+        limit: 1 to 1000.
+        descending: newest first.
+
+    Raises:
+        BadInput: a limit out of range, or a cursor that no page gave.
+    """
+    if isinstance(limit, bool) or not 1 <= limit <= MOST:
+        raise BadInput("out of range", field="limit", value=limit, hint=f"1 to {MOST}")
+    keys = key if isinstance(key, tuple) else (key,)
+    if cursor is not None:
+        last = _open(cursor, keys)
+        here = tuple_(*keys)
+        query = query.where(here < last if descending else here > last)
+    query = query.order_by(*(k.desc() if descending else k.asc() for k in keys)).limit(limit + 1)
+    rows: Sequence[Any] = session.execute(query).all()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    following = _seal([getattr(rows[-1], k.key) for k in keys]) if more else None
+    return Page(tuple(make(row) for row in rows), following)
+
+
+def _seal(values: list[Any]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(values)).decode().rstrip("=")
+
+
+def _open(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        values = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=list[Any])
+        if len(values) != len(keys):
+            raise ValueError("another list's cursor")
+        return tuple(_checked(value, k) for value, k in zip(values, keys, strict=True))
+    except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError):
+        hint = "use `next` of the page before"
+        raise BadInput("not a cursor", field="cursor", value=cursor, hint=hint) from None
+
+
+def _checked(value: Any, key: Column) -> Any:
+    if type(value) is not key.type.python_type:
+        raise TypeError("another list's cursor")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("out of range")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("not text that a database keeps")
+    return value

@@ -1,0 +1,134 @@
+"""Tokens: kept as digests, looked up by digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from compatgate.errors import Conflict, NotFound
+from compatgate.store import audit
+from compatgate.store.clock import now
+from compatgate.store.models import Token
+from compatgate.store.paging import DEFAULT, Page, page
+from compatgate.store.rows import TokenRow
+
+_COLUMNS = (
+    Token.id,
+    Token.name,
+    Token.scopes,
+    Token.created_at,
+    Token.created_by,
+    Token.expires_at,
+    Token.last_used_at,
+    Token.revoked_at,
+)
+
+
+def create(
+    session: Session,
+    *,
+    token_id: str,
+    name: str,
+    digest: str,
+    scopes: Iterable[str],
+    by: str,
+    expires_at: datetime | None,
+) -> TokenRow:
+    """Store a token.
+
+    Raises:
+        Conflict: the name is taken; a revoked token keeps its name, for the audit.
+    """
+    if session.execute(select(Token.id).where(Token.name == name)).first():
+        hint = "choose another; names of revoked tokens stay taken"
+        raise Conflict(f"the token {name!r} exists", field="name", value=name, hint=hint)
+    at = now()
+    row = {
+        "id": token_id,
+        "name": name,
+        "digest": digest,
+        "scopes": " ".join(sorted(scopes)),
+        "created_at": at,
+        "created_by": by,
+        "expires_at": expires_at,
+    }
+    session.execute(insert(Token), [row])
+    detail = {"id": token_id, "scopes": sorted(scopes)}
+    audit.append(session, at=at, actor=by, action="token.create", subject=name, detail=detail)
+    return find(session, token_id)
+
+
+def by_digest(session: Session, digest: str) -> TokenRow | None:
+    """The token with this digest, whether or not it is still good."""
+    row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
+    return _row(row) if row else None
+
+
+def find(session: Session, id_or_name: str) -> TokenRow:
+    """A token by its id or name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    query = select(*_COLUMNS).where(or_(Token.id == id_or_name, Token.name == id_or_name))
+    row = session.execute(query).first()
+    if row is None:
+        raise NotFound(f"there is no token {id_or_name!r}", field="token", value=id_or_name)
+    return _row(row)
+
+
+def count(session: Session) -> int:
+    """How many tokens were ever made."""
+    return session.execute(select(func.count()).select_from(Token)).scalar_one()
+
+
+def touch(session: Session, token_id: str, at: datetime) -> None:
+    """Remember that a token was used."""
+    session.execute(update(Token).where(Token.id == token_id).values(last_used_at=at))
+
+
+def revoke(session: Session, id_or_name: str, *, by: str) -> TokenRow:
+    """End a token; one that was revoked stays as it is.
+
+    Raises:
+        NotFound: there is none.
+    """
+    token = find(session, id_or_name)
+    if token.revoked_at is None:
+        at = now()
+        session.execute(update(Token).where(Token.id == token.id).values(revoked_at=at))
+        audit.append(
+            session,
+            at=at,
+            actor=by,
+            action="token.revoke",
+            subject=token.name,
+            detail={"id": token.id},
+        )
+    return find(session, token.id)
+
+
+def list_tokens(
+    session: Session,
+    *,
+    active: bool | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[TokenRow]:
+    """Tokens by name; ``active`` picks those that do (or do not) open anything now."""
+    query = select(*_COLUMNS)
+    expired = Token.expires_at <= now()
+    if active is True:
+        query = query.where(Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), ~expired))
+    elif active is False:
+        query = query.where(or_(Token.revoked_at.is_not(None), expired))
+    return page(session, query, Token.name, _row, cursor=cursor, limit=limit)
+
+
+def _row(row: Any) -> TokenRow:
+    values = dict(row._mapping)
+    return TokenRow(**{**values, "scopes": tuple(values["scopes"].split())})

@@ -1,0 +1,59 @@
+"""The audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from compatgate.web.call import Call, Reply
+from compatgate.web.models.trust import AuditBody, ChainBody
+from compatgate.web.paging import Filter, Paged, page
+from compatgate.web.query import Since, Until
+from compatgate.web.route import Returns, route
+
+
+class AuditFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which links to list."""
+
+    action: Annotated[Filter, Meta(description="or the beginning of several, `matrix.`")] | None = (
+        None
+    )
+    actor: Filter | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/audit",
+    scope="read",
+    tag="audit",
+    query=AuditFilters,
+    returns=Returns(AuditBody, "A page of the log", paged=True, etag=True),
+)
+def list_audit(call: Call[AuditFilters]) -> Reply:
+    """List changes and batches of decisions, newest first."""
+    return page(call.gate.history.list_audit(**call.query.filters()), lambda r: r.to_json())
+
+
+class Head(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the chain must still hold."""
+
+    head: (
+        Annotated[Filter, Meta(description="a head noted earlier, to notice a chain cut short")]
+        | None
+    ) = None
+
+
+@route(
+    "GET",
+    "/audit/verify",
+    scope="read",
+    tag="audit",
+    query=Head,
+    returns=Returns(ChainBody, "What the verification found", etag=True),
+)
+def verify_audit(call: Call[Head]) -> Reply:
+    """Recompute the hash chain, and compare the logs and the matrix with it."""
+    return Reply(call.gate.history.verify(expected_head=call.query.head).to_json())

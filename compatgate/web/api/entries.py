@@ -1,0 +1,48 @@
+"""Entries of the matrix."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from compatgate.core.matrix import Status
+from compatgate.web.api.documents import document_routes
+from compatgate.web.call import Call, Reply
+from compatgate.web.models.examples import ENTRY
+from compatgate.web.models.matrix import EntryBody, EntryChange
+from compatgate.web.paging import Filter, Paged, Search, page
+from compatgate.web.route import Returns, route
+
+
+class EntryFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which entries to list."""
+
+    target: Filter | None = None
+    status: Status | None = None
+    component: Annotated[Filter, Meta(description="that it constrains")] | None = None
+    search: Search | None = None
+
+
+@route(
+    "GET",
+    "/entries",
+    scope="read",
+    tag="entries",
+    query=EntryFilters,
+    returns=Returns(EntryBody, "A page of entries", paged=True, etag=True),
+)
+def list_entries(call: Call[EntryFilters]) -> Reply:
+    """List entries, by name."""
+    found = call.gate.matrix.list_entries(**call.query.filters())
+    return page(found, lambda row: row.to_json())
+
+
+documents = document_routes(
+    "Entry",
+    "entries",
+    scope="bless",
+    body=EntryChange,
+    shown=EntryBody,
+    example=ENTRY,
+)

@@ -1,0 +1,90 @@
+"""Access tokens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from compatgate.documents.durations import parse_duration
+from compatgate.documents.names import did_you_mean
+from compatgate.errors import BadInput
+from compatgate.gate.auth import SCOPES, check_scopes
+from compatgate.store.clock import now
+from compatgate.web.call import Call, Reply
+from compatgate.web.models.examples import TOKEN
+from compatgate.web.models.trust import NewTokenBody, TokenBody, TokenRequest
+from compatgate.web.paging import Paged, page
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+
+class TokenFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which tokens to list."""
+
+    active: Annotated[bool, Meta(description="neither revoked nor expired")] | None = None
+
+
+@route(
+    "GET",
+    "/tokens",
+    scope="admin",
+    tag="tokens",
+    query=TokenFilters,
+    returns=Returns(TokenBody, "A page of tokens", paged=True, etag=True),
+)
+def list_tokens(call: Call[TokenFilters]) -> Reply:
+    """List tokens, by name; secrets are not kept."""
+    return page(call.gate.tokens.list(**call.query.filters()), lambda row: row.to_json())
+
+
+@route(
+    "POST",
+    "/tokens",
+    scope="admin",
+    tag="tokens",
+    body=Body(TokenRequest, examples={"ci": TOKEN}),
+    returns=Returns(NewTokenBody, "The token and, this once, its secret", status=201),
+    errors=(409,),
+)
+def create_token(call: Call[NoQuery]) -> Reply:
+    """Create a token."""
+    wanted = _request(call.document())
+    scopes = check_scopes(wanted.scopes)
+    made = call.gate.tokens.create(
+        wanted.name, scopes, by=call.principal.name, expires_at=_end(wanted.expires)
+    )
+    body = {"secret": made.secret, "token": made.token.to_json()}
+    return Reply(body, status=201, secret=True)
+
+
+@route(
+    "DELETE",
+    "/tokens/{name}",
+    scope="admin",
+    tag="tokens",
+    returns=Returns(TokenBody, "The token as it is now"),
+    errors=(404,),
+)
+def revoke_token(call: Call[NoQuery]) -> Reply:
+    """Revoke a token, by its name or id; it opens nothing from now on."""
+    return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_json())
+
+
+def _request(body: dict[str, Any]) -> TokenRequest:
+    known = TokenRequest.__struct_fields__
+    for key in body:
+        if key not in known:
+            raise BadInput("unknown key", field=key, hint=did_you_mean(key, known))
+    try:
+        return msgspec.convert(body, TokenRequest)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        field = path.strip("`.").replace("[...]", "[0]") or None
+        hint = f"scopes: {', '.join(SCOPES)}" if "scopes" in (field or problem) else ""
+        raise BadInput(problem.replace("`", "'"), field=field, hint=hint) from None
+
+
+def _end(expires: str | None) -> datetime | None:
+    return None if expires is None else now() + parse_duration(expires, field="expires")

@@ -1,0 +1,87 @@
+"""The Flask application: routes from one table, errors as problems, health at the root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from flask import Flask, Response, request
+
+from compatgate import __version__
+from compatgate.catalog import open_library
+from compatgate.gate.auth import anonymous
+from compatgate.web import health, problems
+from compatgate.web.api import ROUTES, TAGS
+from compatgate.web.call import Reply, Service
+from compatgate.web.express import Express
+from compatgate.web.headers import Envelope
+from compatgate.web.lane import EXTENSION, GateLane
+from compatgate.web.metrics import Metrics
+from compatgate.web.openapi.document import describe
+from compatgate.web.route import PREFIX
+from compatgate.web.view import make_view, to_response
+
+if TYPE_CHECKING:
+    from compatgate.gate.service import Gate
+    from compatgate.web.settings import Settings
+
+_INDEX = {
+    "name": "compatgate",
+    "version": __version__,
+    "api": PREFIX,
+    "openapi": f"{PREFIX}/openapi.json",
+    "health": ["/healthz", "/readyz", "/metrics"],
+}
+
+
+def create_app(gate: Gate, settings: Settings) -> Flask:
+    """The application of one gate.
+
+    Args:
+        gate: answers; safe to share between threads.
+        settings: what the operator chose.
+    """
+    app = Flask("compatgate", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
+    app.url_map.merge_slashes = False
+    service = Service(
+        gate,
+        settings,
+        Metrics(),
+        anonymous(settings.anonymous),
+        _fact_files(settings),
+        msgspec.json.encode(describe(ROUTES, TAGS)),
+    )
+    problems.install(app)
+    health.install(app, service)
+    for route in ROUTES:
+        _add(app, route.method, PREFIX + route.flask_rule, route.name, make_view(route, service))
+    _add(app, "GET", "/", "index", _index)
+    app.after_request(_counting(service.metrics))
+    lane = GateLane(app.wsgi_app, service)
+    app.wsgi_app = Envelope(lane)  # type: ignore[method-assign]
+    app.extensions[EXTENSION] = Express(lane, settings.max_request_size)
+    return app
+
+
+def _fact_files(settings: Settings) -> Callable[[str], dict[str, Any]]:
+    library = open_library(settings.overlays)
+    return lambda name: library.load(f"source/{name}", dict[str, Any])
+
+
+def _add(app: Flask, method: str, path: str, name: str, view: Callable[..., Response]) -> None:
+    app.add_url_rule(path, name, view, methods=[method], provide_automatic_options=False)
+
+
+def _index() -> Response:
+    """Where to go from here."""
+    return to_response(Reply(_INDEX))
+
+
+def _counting(metrics: Metrics) -> Callable[[Response], Response]:
+    def count(response: Response) -> Response:
+        metrics.requested(request.method, request.endpoint or "none", response.status_code)
+        return response
+
+    return count

@@ -1,0 +1,50 @@
+"""Who asks: a bearer token, or nobody; and whether they may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.errors import Forbidden, Unauthorized
+
+if TYPE_CHECKING:
+    from compatgate.gate.auth import Principal
+    from compatgate.web.call import Service
+
+_HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
+
+
+def authenticate(header: str | None, service: Service) -> Principal:
+    """The sender of a request.
+
+    Args:
+        header: ``Authorization``, None when there is none.
+        service: knows the tokens, and what nobody may do.
+
+    Raises:
+        Unauthorized: not a bearer token, or not a valid one.
+    """
+    if header is None:
+        return service.nobody
+    scheme, _, secret = header.strip().partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise Unauthorized(
+            "not a bearer token", field="Authorization", hint="send Authorization: Bearer TOKEN"
+        )
+    return service.gate.tokens.verify(secret.strip())
+
+
+def authorize(principal: Principal, scope: str | None) -> None:
+    """Let pass whoever has the scope.
+
+    Raises:
+        Unauthorized: there was no token, and nobody lacks the scope.
+        Forbidden: the token lacks it.
+    """
+    if scope is None or principal.may(scope):
+        return
+    hint = _HINT.format(scope=scope)
+    if principal.token_id is None:
+        raise Unauthorized(f"this needs a token with the scope {scope}", hint=hint)
+    raise Forbidden(
+        f"the token {principal.name} lacks the scope {scope}", field="scope", value=scope, hint=hint
+    )

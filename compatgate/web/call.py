@@ -1,0 +1,111 @@
+"""What a handler is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flask import request
+from msgspec import Struct
+
+from compatgate.gate.matrix import By
+from compatgate.web import body as bodies
+from compatgate.web.reasons import HEADER as REASON
+from compatgate.web.reasons import given_reason
+
+if TYPE_CHECKING:
+    from compatgate.gate.auth import Principal
+    from compatgate.gate.service import Gate
+    from compatgate.web.metrics import Metrics
+    from compatgate.web.route import Route
+    from compatgate.web.settings import Settings
+
+Q = TypeVar("Q", bound=Struct)
+
+
+class Service(Struct, frozen=True):
+    """What every request of one application shares."""
+
+    gate: Gate
+    settings: Settings
+    metrics: Metrics
+    nobody: Principal
+    """Whoever comes without a token."""
+    facts: Callable[[str], dict[str, Any]]
+    """A fact file by its name, overlays laid over it."""
+    description: bytes
+    """The OpenAPI document."""
+
+
+class Call(Struct, Generic[Q]):
+    """One request, its query validated and its sender known.
+
+    Attributes:
+        args: values of the path.
+        query: validated query parameters.
+    """
+
+    service: Service
+    route: Route
+    principal: Principal
+    args: dict[str, Any]
+    query: Q
+    _document: dict[str, Any] | None = None
+
+    @property
+    def gate(self) -> Gate:
+        """The gate that answers."""
+        return self.service.gate
+
+    def raw(self) -> bytes:
+        """The body as it was sent, its content type checked."""
+        assert self.route.body is not None  # noqa: S101 - a mistake in the route's declaration
+        return bodies.read(self.route.body.media, self.service.settings.max_request_size)
+
+    def text(self) -> str:
+        """The body as text."""
+        return bodies.to_text(self.raw())
+
+    def document(self) -> dict[str, Any]:
+        """The body as a JSON object, without the change's ``reason``."""
+        if self._document is None:
+            self._document = bodies.to_object(self.raw(), self.service.settings.max_depth)
+        if self.route.reason == "body":
+            return {key: value for key, value in self._document.items() if key != "reason"}
+        return self._document
+
+    def by(self) -> By:
+        """Who changes, and why.
+
+        Raises:
+            BadInput: no reason was given.
+        """
+        other: Any = None
+        if self.route.reason == "body":
+            self.document()
+            other = (self._document or {}).get("reason")
+        elif self.route.reason == "query":
+            other = getattr(self.query, "reason", None)
+        return By(self.principal.name, given_reason(request.headers.get(REASON), other))
+
+
+class Reply(Struct, frozen=True):
+    """An answer.
+
+    Attributes:
+        body: bytes as they are, or anything that JSON can carry.
+        etag: strong entity tag; a GET without one gets the digest of its body.
+        secret: must be stored nowhere.
+    """
+
+    body: Any
+    status: int = 200
+    headers: dict[str, str] = {}
+    etag: str | None = None
+    media: str = "application/json"
+    secret: bool = False
+
+
+def stored(row: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
+    """A stored document, with the entity tag of its revision."""
+    return Reply(row.to_json(), status=status, headers=headers or {}, etag=row.etag)

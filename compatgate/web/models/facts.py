@@ -1,0 +1,66 @@
+"""Facts, rules and what the service says of itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+
+class FactTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of facts."""
+
+    name: str
+    records: Annotated[dict[str, int], Meta(description="how many, by list of the table")]
+
+
+class FactsBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the gate knows of the vendors' rules."""
+
+    digest: Annotated[str, Meta(description="of all tables; every verdict names it")]
+    overlays: list[str]
+    tables: list[FactTable]
+
+
+class FactRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """A record of a table, with every note and source."""
+
+    part: Annotated[str, Meta(description="list of the table")]
+    name: str
+    record: dict[str, Any]
+
+
+class RuleBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule, and its documentation."""
+
+    id: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
+    name: str
+    about_facts: Annotated[
+        bool, Meta(description="decided by the vendors' facts alone, not by the matrix")
+    ]
+    documentation: str
+
+
+class ProblemItem(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of several mistakes."""
+
+    file: str | None
+    line: int | None
+    document: str | None
+    field: str | None
+    problem: str
+    value: Any
+    hint: str | None
+
+
+class Problem(Struct, frozen=True, forbid_unknown_fields=True):
+    """What went wrong, where, and what to do about it (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: Annotated[str | None, Meta(description="the part of the request that is wrong")]
+    value: Annotated[Any, Meta(description="what it said, where that is a scalar")]
+    hint: Annotated[str | None, Meta(description="what would be right, or what to do next")]
+    problems: list[ProblemItem] = []

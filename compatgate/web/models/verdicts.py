@@ -1,0 +1,128 @@
+"""Questions to the gate, and verdicts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from compatgate.core.target import Mode
+from compatgate.core.verdict import FindingOutcome, Outcome
+
+Text = Annotated[str, Meta(min_length=1)]
+StackValue = str | int | bool | list[str] | None
+_NUMBER = "version as text; `arch` and `require` are lists; `disable-require` is true or false"
+StackBody = Annotated[
+    dict[str, StackValue],
+    Meta(
+        min_length=1,
+        description=f"component to {_NUMBER}",
+        examples=[{"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80", "compute_90"]}],
+    ),
+]
+
+
+class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+    """A place to run, described instead of named."""
+
+    driver: Annotated[Text | None, Meta(description="NVIDIA driver", examples=["535.104.05"])] = (
+        None
+    )
+    gpu: Annotated[
+        Text | None,
+        Meta(description="product, or compute capability", examples=["A100-SXM4-80GB", "8.7"]),
+    ] = None
+    os: Annotated[Text | None, Meta(description="linux, windows or wsl")] = None
+    cpu: Annotated[Text | None, Meta(description="x86_64 or aarch64")] = None
+    name: str | None = None
+    count: Annotated[int, Meta(ge=0)] | None = None
+
+
+class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """May this stack run there? `target` or `pool`, one of the two, and the `stack`."""
+
+    target: Annotated[Text | None, Meta(description="name of a target")] = None
+    pool: PoolQuestion | None = None
+    stack: StackBody | None = None
+    image: Annotated[Text | None, Meta(description="image that the stack belongs to")] = None
+    set: Annotated[
+        dict[str, StackValue] | None,
+        Meta(description="what if: component, or `driver gpu os cpu`, to value; null removes"),
+    ] = None
+
+
+class SourceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the fact that decided was published."""
+
+    title: str
+    url: str | None
+    confidence: str
+
+
+class FixBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The smallest change that was found to mend a finding; evaluated before it is offered."""
+
+    set: dict[str, Any]
+    message: str
+
+
+class FindingBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One rule's result on one or more pools."""
+
+    rule: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
+    name: str
+    outcome: FindingOutcome
+    pools: list[str]
+    component: str
+    have: str | None
+    need: str | None
+    message: str
+    source: SourceBody | None
+    fixes: list[FixBody]
+
+
+class CheckedBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules that held, and rules that did not apply."""
+
+    passed: list[str]
+    not_applicable: list[str]
+
+
+class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool as evaluated; null is what the question left open."""
+
+    name: str
+    gpu: str | None
+    compute_capability: str | None
+    driver: str | None
+    os: Literal["linux", "windows", "wsl"]
+    cpu: Literal["x86_64", "aarch64"]
+    count: int
+
+
+class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """`verdict` is the truth, `allowed` what the policy's mode makes of it.
+
+    The id is a digest of everything that the verdict rests on: asking again gives the same id.
+    """
+
+    id: Annotated[str, Meta(pattern="^vd_[0-9a-f]{32}$")]
+    verdict: Outcome
+    allowed: bool
+    mode: Mode
+    target: str | None
+    findings: list[FindingBody]
+    checked: CheckedBody
+    stack: dict[str, Any]
+    image: str | None
+    pools: list[PoolBody]
+    matrix_revision: int
+    entries: Annotated[dict[str, str], Meta(description="pool to the entry that matched best")]
+    facts: Annotated[str, Meta(description="digest of the vendors' facts")]
+    overlays: list[str]
+    evidence: list[str]
+    decided_at: datetime
+    valid_until: Annotated[
+        str | None, Meta(description="when something that it rests on passes; null: nothing does")
+    ]

@@ -1,0 +1,170 @@
+"""One route as an OpenAPI operation."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from compatgate.web.models.facts import Problem
+from compatgate.web.openapi.schemas import Schemas, answer_type, parameter_schema
+from compatgate.web.problems import MEDIA as PROBLEM
+from compatgate.web.query import parameters
+from compatgate.web.reasons import HEADER, LONGEST
+from compatgate.web.route import Route
+
+TOKEN = "token"  # noqa: S105 - the name of the security scheme
+_PATH = {
+    "name": "name of the {tag}",
+    "id": "id",
+    "number": "number of the revision",
+    "table": "table of facts, as listed",
+    "key": "key of the row, as listed",
+}
+_OPEN_SCOPES = ("read", "gate")
+"""What an operator may give to anybody; the description allows for it."""
+
+
+def describe(route: Route, schemas: Schemas) -> dict[str, Any]:
+    """The operation."""
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "description": _description(route),
+        "parameters": [*_path(route), *_query(route), *_headers(route)],
+        "responses": _responses(route, schemas),
+        "security": _security(route),
+    }
+    if route.body:
+        operation["requestBody"] = _body(route, schemas)
+    return operation
+
+
+def _description(route: Route) -> str:
+    needs = f"Needs the scope `{route.scope}`." if route.scope else "Open to anybody."
+    return f"{route.description} {needs}".strip()
+
+
+def _security(route: Route) -> list[dict[str, list[str]]]:
+    if route.scope is None:
+        return []
+    anybody: list[dict[str, list[str]]] = [{}] if route.scope in _OPEN_SCOPES else []
+    return [*anybody, {TOKEN: [route.scope]}]
+
+
+def _path(route: Route) -> list[dict[str, Any]]:
+    found = []
+    for name, largest in route.parameters:
+        schema: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
+        if largest is not None:
+            schema = {"type": "integer", "minimum": 0, "maximum": largest}
+        found.append(
+            {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "description": _PATH[name].format(tag=route.tag.removesuffix("s")),
+                "schema": schema,
+            }
+        )
+    return found
+
+
+def _query(route: Route) -> list[dict[str, Any]]:
+    found = []
+    for name, parameter in parameters(route.query).items():
+        schema = parameter_schema(parameter.kind)
+        if parameter.is_time:
+            schema = {
+                "anyOf": [
+                    {"type": "string", "format": "date-time"},
+                    {"type": "string", "format": "date"},
+                ],
+                "description": schema.get("description", ""),
+            }
+        described = {"name": name, "in": "query", "schema": schema}
+        if text := schema.pop("description", None):
+            described["description"] = text
+        found.append(described)
+    return found
+
+
+def _headers(route: Route) -> list[dict[str, Any]]:
+    found = []
+    if route.reason:
+        schema = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+        found.append(
+            _header(HEADER, "Why; or say it as `reason`. A change needs a reason.", schema)
+        )
+    if route.matches:
+        text = "Change only what still has this entity tag."
+        found.append(_header("If-Match", text, {"type": "string"}))
+    if route.returns.etag and route.method == "GET":
+        text = "Answer 304 when the entity tag is still this."
+        found.append(_header("If-None-Match", text, {"type": "string"}))
+    return found
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def _body(route: Route, schemas: Schemas) -> dict[str, Any]:
+    assert route.body is not None  # noqa: S101 - the caller looked
+    examples = {name: {"value": value} for name, value in route.body.examples.items()}
+    main, *others = route.body.media
+    content: dict[str, Any] = {main: {"schema": schemas.of(route.body.model), "examples": examples}}
+    content |= {media: {} for media in others}
+    return {"required": True, "content": content}
+
+
+def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
+    returns = route.returns
+    schema = schemas.of(answer_type(route))
+    main, *others = returns.media
+    answer: dict[str, Any] = {"description": returns.description}
+    answer["content"] = {main: {"schema": schema}}
+    answer["content"] |= {media: {} for media in others}
+    if headers := _answer_headers(route):
+        answer["headers"] = headers
+    responses = {str(returns.status): answer}
+    if returns.etag and route.method == "GET":
+        responses["304"] = {"description": "What the client has is still right"}
+    for status in _problems(route):
+        responses[str(status)] = _problem(status, schemas)
+    return dict(sorted(responses.items()))
+
+
+def _answer_headers(route: Route) -> dict[str, Any]:
+    text = {"schema": {"type": "string"}}
+    headers: dict[str, Any] = {}
+    if route.returns.etag:
+        headers["ETag"] = {"description": "Entity tag", "required": True, **text}
+    if route.returns.paged:
+        headers["Link"] = {"description": 'The next page, `rel="next"`', **text}
+    if route.returns.status == HTTPStatus.CREATED and route.returns.etag:
+        headers["Location"] = {"description": "Where it is", "required": True, **text}
+    return headers
+
+
+def _problems(route: Route) -> set[int]:
+    statuses = {400, 503, *route.errors}
+    if route.scope is not None:
+        statuses |= {401, 403}
+    if route.parameters:
+        statuses.add(404)
+    if route.body:
+        statuses |= {413, 415}
+    if route.matches:
+        statuses.add(412)
+    return statuses
+
+
+def _problem(status: int, schemas: Schemas) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "content": {PROBLEM: {"schema": schemas.of(Problem)}},
+    }
+    if status in (401, 403):
+        answer["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}
+    return answer

@@ -1,0 +1,148 @@
+"""One declaration per route: routing, checks and the OpenAPI description all derive from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from compatgate.web.call import Call, Reply
+
+Scope = Literal["read", "gate", "operate", "bless", "admin"]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+Q = TypeVar("Q", bound=Struct)
+
+PREFIX = "/api/v1"
+JSON = "application/json"
+_PARAMETER = re.compile(r"\{(\w+)(?::(int|big))?\}")
+LARGEST = {"int": 2**31 - 1, "big": 2**63 - 1}
+"""Numbers that a database column can hold; beyond them nothing exists."""
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A route without query parameters; naming one is an error."""
+
+
+class Body(Struct, frozen=True):
+    """What a route reads from the request's body.
+
+    Attributes:
+        model: type that the schema is made from; the gate itself validates.
+        media: content types accepted; the first is the one described.
+        examples: name to body; tests send each.
+    """
+
+    model: Any
+    media: tuple[str, ...] = (JSON,)
+    examples: Mapping[str, Any] = {}
+
+
+class Returns(Struct, frozen=True):
+    """What a route answers when all is well.
+
+    Attributes:
+        model: type of the body; None: no body.
+        description: one phrase.
+        paged: the body is a page of ``model``.
+        media: content types of the answer.
+        etag: the answer carries an entity tag.
+    """
+
+    model: Any
+    description: str
+    status: int = 200
+    paged: bool = False
+    media: tuple[str, ...] = (JSON,)
+    etag: bool = False
+
+
+class Route(Struct, frozen=True):
+    """A route of ``/api/v1``.
+
+    Attributes:
+        path: below ``/api/v1``, ``/revisions/{number:int}``, ``/decisions/{id:big}``.
+        scope: what the caller must be allowed to do; None: anybody may.
+        reason: where a change takes its reason from besides the header: a member of the body or a
+            query parameter; None: not a change.
+        matches: a change that honours ``If-Match``.
+        errors: statuses of problems that this route may answer, besides those of every route.
+    """
+
+    method: Method
+    path: str
+    handler: Callable[[Call[Any]], Reply]
+    scope: Scope | None
+    tag: str
+    name: str
+    summary: str
+    description: str
+    returns: Returns
+    query: type[Struct] = NoQuery
+    body: Body | None = None
+    reason: Literal["body", "query"] | None = None
+    matches: bool = False
+    errors: tuple[int, ...] = ()
+
+    @property
+    def flask_rule(self) -> str:
+        """The path as Flask routes it."""
+        return _PARAMETER.sub(
+            lambda m: f"<int(max={LARGEST[m[2]]}):{m[1]}>" if m[2] else f"<{m[1]}>", self.path
+        )
+
+    @property
+    def template(self) -> str:
+        """The path as OpenAPI writes it."""
+        return _PARAMETER.sub(lambda m: f"{{{m[1]}}}", self.path)
+
+    @property
+    def parameters(self) -> list[tuple[str, int | None]]:
+        """Names in the path, each with its largest value where it is a number."""
+        return [(m[1], LARGEST.get(m[2] or "")) for m in _PARAMETER.finditer(self.path)]
+
+
+def route(
+    method: Method,
+    path: str,
+    *,
+    scope: Scope | None,
+    tag: str,
+    returns: Returns,
+    query: type[Q] = NoQuery,  # type: ignore[assignment]
+    body: Body | None = None,
+    reason: Literal["body", "query"] | None = None,
+    matches: bool = False,
+    errors: tuple[int, ...] = (),
+    name: str | None = None,
+    what: str = "",
+) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
+    """Make a handler a route; its docstring is the description.
+
+    Arguments are those of `Route`. Where ``name`` is left out the function's is taken; ``what``
+    replaces ``{what}`` in the docstring of a handler that several resources share.
+    """
+
+    def make(handler: Callable[[Call[Q]], Reply]) -> Route:
+        text = (handler.__doc__ or "").replace("{what}", what)
+        summary, _, rest = text.strip().partition("\n")
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            scope=scope,
+            tag=tag,
+            name=name or handler.__name__,
+            summary=summary.strip().rstrip("."),
+            description=" ".join(rest.split()),
+            returns=returns,
+            query=query,
+            body=body,
+            reason=reason,
+            matches=matches,
+            errors=errors,
+        )
+
+    return make

@@ -1,0 +1,117 @@
+"""Every PyTorch release and build: CUDA, pins and Python."""
+
+from __future__ import annotations
+
+import pytest
+
+POOL = {"gpu": "7.5", "driver": "610.43.02"}
+PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
+
+
+def releases(walk, name):
+    return walk.read(name)["releases"]
+
+
+def toolkits(walk):
+    return sorted({r["series"] for r in walk.read("cuda_driver")["releases"]}, key=walk.numbers)
+
+
+def dotted(*parts):
+    return ".".join(map(str, parts))
+
+
+def pinned(walk, name, stack, component, pin, **pool):
+    """Exact pins: the same passes, another major or older fails, newer warns."""
+    rule = {"cudnn": "CG402", "nccl": "CG403"}[component]
+    major, minor, patch = walk.numbers(pin)[:3]
+
+    def expect(outcome, *version):
+        walk.expect(outcome, rule, {**stack, component: dotted(*version)}, **{**POOL, **pool})
+
+    expect("pass", major, minor, patch)
+    expect("pass", *walk.numbers(pin))
+    expect("fail", major + 1, 0, 0)
+    expect("fail", major - 1, minor, patch)
+    expect("warn", major, minor + 1, 0)
+    expect("warn", major, minor, patch + 1)
+    if patch:
+        expect("fail", major, minor, patch - 1)
+    if minor:
+        expect("fail", major, minor - 1, 99)
+
+
+def torch_builds(walk):
+    """Release, build and whether it is on the install page."""
+    for release in releases(walk, "pytorch"):
+        for build in release["builds"]:
+            yield release, build, True
+        for build in release["index_only_builds"] or ():
+            yield release, build, False
+
+
+def test_each_torch_build_is_published_under_its_label(walk):
+    for release, build, listed in torch_builds(walk):
+        stack = {"torch": f"{release['version']}+{build['tag']}"}
+        expected = "pass" if listed else "warn"
+        walk.expect(expected, "CG401", {**stack, "cuda": build["cuda"]}, **POOL)
+        walk.expect(expected, "CG401", stack, **POOL)
+    walk.done(at_least=150)
+
+
+def test_each_torch_release_has_builds_for_its_own_cudas_only(walk):
+    for release in releases(walk, "pytorch"):
+        page = {build["cuda"] for build in release["builds"]}
+        index = {build["cuda"] for build in release["index_only_builds"] or ()}
+        for cuda in toolkits(walk):
+            expected = "pass" if cuda in page else "warn" if cuda in index else "fail"
+            stack = {"torch": release["version"], "cuda": cuda}
+            walk.expect(expected, "CG401", stack, **POOL)
+            walk.expect(expected, "CG401", {**stack, "cuda": f"{cuda}.1"}, **POOL)
+            label = "cu" + cuda.replace(".", "")
+            named = {"torch": f"{release['version']}+{label}"}
+            walk.expect(expected, "CG401", named, **POOL)
+    walk.done(at_least=1500)
+
+
+@pytest.mark.parametrize("component", ["cudnn", "nccl"])
+def test_each_torch_build_expects_its_own_pins(walk, component):
+    for release, build, _ in torch_builds(walk):
+        if pin := build.get(component):
+            stack = {"torch": f"{release['version']}+{build['tag']}", "cuda": build["cuda"]}
+            pinned(walk, "torch", stack, component, pin)
+            chosen = {"torch": release["version"], "cuda": build["cuda"]}
+            pinned(walk, "torch", chosen, component, pin)
+    walk.done(at_least=300)
+
+
+def test_the_default_torch_build_agrees_with_the_packages_own_pins(walk):
+    for release in releases(walk, "pytorch"):
+        default = release["default_build"]
+        (build,) = [b for b in release["builds"] if b["pypi_default"]] or [None]
+        if default and build and default["tag"] == build["tag"]:
+            assert default["cudnn"] == build["cudnn"], release["version"]
+            assert default["nccl"] in (build["nccl"], None), release["version"]
+
+
+def test_the_tags_of_the_torch_wheels_decide_about_python(walk):
+    for release in releases(walk, "pytorch"):
+        wheels = release["python"]["wheels_linux_x86_64"]
+        free = release["python"]["wheels_free_threaded"]
+        for python in PYTHONS:
+            stack = {"torch": release["version"], "cuda": release["builds"][0]["cuda"]}
+            plain = "pass" if python in wheels else "fail"
+            threaded = "pass" if f"{python}t" in free else "fail"
+            walk.expect(plain, "CG404", {**stack, "python": python}, **POOL)
+            walk.expect(plain, "CG404", {**stack, "python": f"{python}.4"}, **POOL)
+            walk.expect(threaded, "CG404", {**stack, "python": f"{python}t"}, **POOL)
+    walk.done(at_least=800)
+
+
+def test_the_aarch64_wheels_of_torch_decide_on_aarch64(walk):
+    for release in releases(walk, "pytorch"):
+        wheels = release["linux_aarch64_wheels_on_index"]
+        for python in [*PYTHONS, "3.13t", "3.14t"]:
+            stack = {"torch": release["version"], "cuda": release["builds"][-1]["cuda"]}
+            expected = "pass" if python in wheels else "fail"
+            walk.expect(expected, "CG404", {**stack, "python": python}, cpu="aarch64", **POOL)
+    walk.done(at_least=300)

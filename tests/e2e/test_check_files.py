@@ -1,0 +1,94 @@
+"""Lockfiles and bills of materials through the real command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOCKS = Path(__file__).parents[1] / "unit/discovery/lockfiles/files"
+POOL = ["--pool", "driver=580.95.05,gpu=A100-SXM4-80GB"]
+
+
+def compatgate(*arguments: str, stdin: str | None = None):
+    return subprocess.run(
+        [sys.executable, "-m", "compatgate", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "uv.lock", "pdm.lock", "pylock.toml"])
+def test_the_same_project_has_the_same_verdict_in_every_lock(name):
+    lock = str(LOCKS / "torch-2.4" / name)
+    answer = compatgate("check", *POOL, "--lock", lock, "--format", "json")
+    verdict = json.loads(answer.stdout)
+    assert answer.returncode == 0, answer.stderr
+    assert verdict["stack"]["torch"] == "2.4.1"
+    assert verdict["stack"]["cudnn"] == "9.1.0.70+cu12"
+    assert verdict["verdict"] == "pass"
+
+
+def test_a_cudnn_major_that_is_stated_wins_over_the_lock_and_is_denied():
+    lock = str(LOCKS / "torch-2.4" / "uv.lock")
+    answer = compatgate("check", *POOL, "--lock", lock, "--stack", "cudnn=8.9.7+cu12")
+    assert answer.returncode == 1
+    assert "CG402" in answer.stdout
+
+
+def test_what_a_lock_leaves_open_is_no_decision():
+    lock = str(LOCKS / "onnxruntime" / "uv.lock")
+    answer = compatgate("check", *POOL, "--lock", lock)
+    assert answer.returncode == 3
+    assert "left open" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [("", 3), ("{{ requirements }}\n", 3), ("\x00\x01", 2), ("torch=2.4.1 # not a pin\n", 2)],
+)
+def test_an_empty_templated_or_unreadable_lock_never_passes(tmp_path, text, status):
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(text)
+    answer = compatgate("check", *POOL, "--lock", str(lock))
+    assert answer.returncode == status, answer.stdout
+    assert answer.stderr.startswith("error: ")
+    assert len(answer.stderr.splitlines()) == 1
+
+
+def test_a_bill_of_materials_is_a_stack(tmp_path):
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "components": [
+            {
+                "type": "library",
+                "bom-ref": name,
+                "name": name,
+                "version": version,
+                "purl": f"pkg:pypi/{name}@{version.replace('+', '%2B')}",
+            }
+            for name, version in (("torch", "2.5.1+cu121"), ("numpy", "2.1.0"))
+        ],
+    }
+    path = tmp_path / "bom.json"
+    path.write_text(json.dumps(bill))
+    answer = compatgate(
+        "check", "--pool", "driver=580.95.05,gpu=GeForce-RTX-5090", "--sbom", str(path)
+    )
+    assert answer.returncode == 1, answer.stderr
+    assert "CG405" in answer.stdout
+
+
+def test_inspect_shows_a_lock_with_where_each_part_was_seen():
+    lock = str(LOCKS / "torch-2.4" / "uv.lock")
+    shown = json.loads(compatgate("inspect", lock, "--format", "json").stdout)
+    assert shown["stack"]["torch"] == "2.4.1"
+    assert {"component", "version", "origin", "confidence"} == set(shown["observations"][0])

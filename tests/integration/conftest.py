@@ -1,0 +1,224 @@
+"""Databases for tests: SQLite in a file, and PostgreSQL in a cluster of the tests' own.
+
+``COMPATGATE_TEST_POSTGRESQL`` names a server to use instead (a URL whose user may create
+databases). Without any server the PostgreSQL half is skipped, or fails where ``CI`` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from compatgate.core.facts import Facts
+from compatgate.documents.sources import Source, read_paths
+from compatgate.errors import CompatgateError
+from compatgate.gate.matrix import By
+from compatgate.gate.service import Gate
+from compatgate.resources import matrix_dir
+from compatgate.store import schema
+from compatgate.store.database import Database
+from compatgate.store.models import Base
+from compatgate.store.urls import resolve_url
+
+ADDRESS = "127.0.0.1"
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """URL of a PostgreSQL server on which tests may create databases."""
+    given = os.environ.get("COMPATGATE_TEST_POSTGRESQL")
+    if given:
+        yield given
+        return
+    programs = _programs()
+    if programs is None:
+        reason = (
+            "no PostgreSQL server: install Debian's postgresql, or set COMPATGATE_TEST_POSTGRESQL"
+        )
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="compatgate-postgresql-"))
+    user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+    if os.getuid() == 0:
+        shutil.chown(folder, user)
+    port = _free_port()
+    try:
+        _as(user, programs / "initdb", "-D", folder / "data", "-U", "compatgate", "-A", "trust",
+            "-E", "UTF8", "--locale", "C.UTF-8")  # fmt: skip
+        options = f"-p {port} -c listen_addresses={ADDRESS} -k {folder} -c fsync=off"
+        control = [programs / "pg_ctl", "-D", folder / "data", "-l", folder / "log", "-w"]
+        _as(user, *control, "-o", options, "start")
+        try:
+            yield f"postgresql://compatgate@{ADDRESS}:{port}/postgres"
+        finally:
+            _as(user, *control, "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs() -> Path | None:
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    newest = max(installed, key=lambda path: float(path.parts[-3]), default=None)
+    return newest.parent if newest else None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _as(user: str, *command: object) -> None:
+    prefix = ["runuser", "-u", user, "--"] if os.getuid() == 0 else []
+    subprocess.run(
+        [*prefix, *map(str, command)], check=True, stdout=subprocess.DEVNULL, timeout=60, cwd="/"
+    )
+
+
+def _on(server: str, name: str) -> str:
+    return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+
+def _administer(server: str, statement: str) -> None:
+    engine = create_engine(resolve_url(server), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+_KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+
+
+@pytest.fixture(params=_KINDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without a schema."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/gate.db"
+        return
+    server = request.getfixturevalue("postgresql_server")
+    name = f"compatgate_empty_{os.getpid()}_{next(_numbers)}"
+    _administer(server, f"CREATE DATABASE {name}")
+    try:
+        yield _on(server, name)
+    finally:
+        _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=_KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with the schema and nothing else."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/gate.db"
+    url: str = request.getfixturevalue("postgresql_database")
+    _empty(request.getfixturevalue("postgresql_server"), url)
+    return url
+
+
+@pytest.fixture(scope="session")
+def postgresql_database(postgresql_server: str) -> Iterator[str]:
+    """One database for all tests; `database_url` empties it for each."""
+    name = f"compatgate_test_{os.getpid()}"
+    _administer(postgresql_server, f"CREATE DATABASE {name}")
+    try:
+        yield _on(postgresql_server, name)
+    finally:
+        _administer(postgresql_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _empty(server: str, url: str) -> None:
+    """Empty a database; one that a failed test left in disorder, or that is new, is made anew."""
+    database = Database.open(url)
+    try:
+        schema.prepare(database)
+        with database.writing() as session:
+            session.execute(text(f"TRUNCATE {', '.join(Base.metadata.tables)} RESTART IDENTITY"))
+    except CompatgateError:
+        database.close()
+        name = make_url(url).database
+        _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+        _administer(server, f"CREATE DATABASE {name}")
+        schema.migrate(database)
+    finally:
+        database.close()
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """An open database with the schema."""
+    opened = Database.open(database_url)
+    schema.prepare(opened)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def gate(database_url: str, facts: Facts) -> Iterator[Gate]:
+    """A gate on an empty database."""
+    opened = Gate.open(database_url, overlays=[])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def by() -> By:
+    """Who changes things in tests."""
+    return By("tester", "to see what happens")
+
+
+@pytest.fixture
+def stocked(gate: Gate, by: By) -> Gate:
+    """A gate with the example matrix, as revision 1."""
+    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
+    return gate
+
+
+@pytest.fixture(scope="session")
+def entry_body() -> Callable[..., dict[str, Any]]:
+    """An entry as a request carries it."""
+
+    def body(name: str = "made", **spec: Any) -> dict[str, Any]:
+        return {
+            "metadata": {"name": name},
+            "spec": {
+                "targets": ["*"],
+                "components": {"cuda": "12.4.*"},
+                "status": "blessed",
+                **spec,
+            },
+        }
+
+    return body
+
+
+@pytest.fixture(scope="session")
+def target_body() -> Callable[..., dict[str, Any]]:
+    """A target as a request carries it."""
+
+    def body(name: str = "made", **spec: Any) -> dict[str, Any]:
+        pool = {"name": "l4", "gpu": "L4", "driver": "550.54.15"}
+        return {"metadata": {"name": name}, "spec": {"pools": [pool], **spec}}
+
+    return body
+
+
+@pytest.fixture(scope="session")
+def source() -> Callable[[str], list[Source]]:
+    """A text as the file ``matrix.yaml``."""
+    return lambda content: [Source("matrix.yaml", content)]

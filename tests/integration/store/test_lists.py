@@ -1,0 +1,158 @@
+"""Lists: filters, pages that hold still, cursors that are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from compatgate.errors import BadInput, NotFound
+from compatgate.gate.matrix import By
+from compatgate.gate.service import Gate
+
+Body = Callable[..., dict[str, Any]]
+
+
+def _names(page: Any) -> list[str]:
+    return [item.name for item in page.items]
+
+
+def test_entries_are_filtered_by_target_status_component_and_name(stocked: Gate) -> None:
+    entries = stocked.matrix.list_entries
+    assert _names(entries(target="inference-l4")) == [
+        "ort123-cu12",
+        "torch23-cu118",
+        "vllm014-cu128",
+    ]
+    assert _names(entries(status="deprecated")) == ["torch22-cu121"]
+    assert _names(entries(component="nccl")) == ["torch24-cu121", "torch28-cu128", "torch29-cu130"]
+    assert _names(entries(component="onnxruntime-gpu")) == ["ort123-cu12"]
+    assert _names(entries(component="onnxruntime")) == []
+    assert _names(entries(search="TORCH2")) == [f"torch2{x}" for x in
+        ("2-cu121", "3-cu118", "4-cu121", "4-cu124", "8-cu128", "9-cu130")]  # fmt: skip
+    assert _names(entries(search="%")) == _names(entries(search="_")) == []
+    both = entries(target="prod-a100", status="revoked")
+    assert _names(both) == ["torch23-cu118"]
+
+
+def test_an_entry_for_every_target_concerns_each(stocked: Gate, by: By, entry_body: Body) -> None:
+    stocked.matrix.create("Entry", entry_body("everywhere", targets=["*"]), by)
+    assert "everywhere" in _names(stocked.matrix.list_entries(target="dev-rtx"))
+
+
+def test_targets_are_filtered_by_label_gpu_driver_and_name(stocked: Gate) -> None:
+    targets = stocked.matrix.list_targets
+    assert _names(targets(label="tier=prod")) == ["inference-l4", "prod-a100"]
+    assert _names(targets(label="tier=pro")) == _names(targets(label="ier=prod")) == []
+    assert _names(targets(gpu="L4")) == ["inference-l4"]
+    assert _names(targets(gpu="L4", driver="535.183.01")) == []
+    assert _names(targets(driver="580.95.05", search="h100")) == ["staging-h100"]
+
+
+def test_waivers_are_filtered_by_target_owner_and_day(stocked: Gate) -> None:
+    waivers = stocked.matrix.list_waivers
+    assert _names(waivers(target="prod-a100", owner="team-ocr")) == ["legacy-ocr"]
+    assert _names(waivers(target="dev-rtx")) == []
+    assert _names(waivers(active_on=date(2027, 1, 31))) == ["legacy-ocr"]
+    assert _names(waivers(active_on=date(2027, 2, 1))) == []
+
+
+def test_pools_are_listed_by_target_and_name(stocked: Gate) -> None:
+    first = stocked.matrix.list_pools(limit=4)
+    rest = stocked.matrix.list_pools(limit=4, cursor=first.next)
+    assert [(p.target, p.name) for p in (*first.items, *rest.items)] == [
+        ("dev-rtx", "rtx-4090"),
+        ("inference-l4", "l4"),
+        ("prod-a100", "a100-80"),
+        ("staging-h100", "h100-80"),
+        ("staging-h100", "h100-slices"),
+    ]
+    assert stocked.matrix.list_pools(gpu="L4").items[0].count == 96
+
+
+def test_a_changed_target_has_its_new_pools_only(gate: Gate, by: By, target_body: Body) -> None:
+    gate.matrix.create("Target", target_body("t"), by)
+    pools = [{"name": "new", "gpu": "T4", "driver": "535.183.01"}]
+    gate.matrix.change("Target", "t", target_body("t", pools=pools), by)
+    assert [p.name for p in gate.matrix.list_pools().items] == ["new"]
+    gate.matrix.delete("Target", "t", by)
+    assert gate.matrix.list_pools().items == ()
+
+
+def test_pages_follow_each_other_without_gaps_while_rows_come_and_go(
+    gate: Gate, by: By, entry_body: Body
+) -> None:
+    for name in "bdfhj":
+        gate.matrix.create("Entry", entry_body(name), by)
+    first = gate.matrix.list_entries(limit=2)
+    assert _names(first) == ["b", "d"]
+    gate.matrix.delete("Entry", "d", by)
+    gate.matrix.create("Entry", entry_body("a"), by)
+    gate.matrix.create("Entry", entry_body("e"), by)
+    second = gate.matrix.list_entries(limit=2, cursor=first.next)
+    third = gate.matrix.list_entries(limit=2, cursor=second.next)
+    assert (_names(second), _names(third), third.next) == (["e", "f"], ["h", "j"], None)
+
+
+def test_the_last_page_says_so_even_when_it_is_full(gate: Gate, by: By, entry_body: Body) -> None:
+    for name in "ab":
+        gate.matrix.create("Entry", entry_body(name), by)
+    assert gate.matrix.list_entries(limit=2).next is None
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001, True])
+def test_a_limit_out_of_range_is_refused(gate: Gate, limit: int) -> None:
+    with pytest.raises(BadInput) as caught:
+        gate.matrix.list_entries(limit=limit)
+    assert caught.value.field == "limit"
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "é", "WzFd", "W10", "WyJhIiwiYiJd", "bnVsbA", "eyJhIjoxfQ", "WyJcdTAwMDAiXQ"],
+)
+def test_a_cursor_that_no_page_gave_is_refused(gate: Gate, cursor: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        gate.matrix.list_entries(cursor=cursor)
+    assert caught.value.field == "cursor"
+
+
+def test_a_page_takes_one_query_however_long_it_is(stocked: Gate) -> None:
+    statements: list[str] = []
+    engine = stocked.database.engine
+    event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
+    stocked.matrix.list_entries(limit=1000)
+    stocked.matrix.list_targets(limit=1000, label="tier=prod")
+    selects = [s for s in statements if s.startswith("SELECT")]
+    assert len(selects) == 2
+
+
+def test_documents_that_nothing_can_be_said_against_survive_odd_characters(
+    gate: Gate, by: By, entry_body: Body
+) -> None:
+    reason = "naïve – „quotes“ 😀\nnew line\ttab % _ ' \" \\ --"
+    gate.matrix.create("Entry", entry_body("e", reason=reason), by)
+    assert gate.matrix.get("Entry", "e").document["spec"]["reason"] == reason
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\ud800", "x" * 100_000, "'; DROP TABLE entries; --"])
+def test_odd_names_and_filters_are_answered_and_break_nothing(gate: Gate, odd: str) -> None:
+    for ask in (
+        lambda: gate.matrix.get("Entry", odd),
+        lambda: gate.matrix.list_entries(search=odd),
+        lambda: gate.matrix.list_entries(target=odd, component=odd),
+        lambda: gate.matrix.list_targets(label=odd, gpu=odd),
+        lambda: gate.history.list_decisions(target=odd, image=odd),
+        lambda: gate.history.show_decision(10**30),
+        lambda: gate.matrix.show_revision(10**30),
+        lambda: gate.show_verdict(odd),
+        lambda: gate.tokens.revoke(odd, by="tester"),
+    ):
+        try:
+            ask()
+        except (BadInput, NotFound):
+            continue
+    assert gate.matrix.list_entries().items == ()

@@ -1,0 +1,97 @@
+"""Migrations: up, down, complete, and refused where an operator must decide."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from compatgate.gate.service import Gate
+from compatgate.store import schema
+from compatgate.store.database import Database
+from compatgate.store.models import Base
+
+
+def test_models_and_migrations_say_the_same(database: Database) -> None:
+    with database.writing() as session:
+        config = schema._config()
+        config.attributes["connection"] = session.connection()
+        config.stdout = io.StringIO()  # alembic keeps the stream of whoever imported it first
+        command.check(config)
+
+
+def test_the_expected_version_is_the_newest_migration() -> None:
+    assert ScriptDirectory.from_config(schema._config()).get_current_head() == schema.expected()
+
+
+def test_migrating_up_and_down_leaves_nothing_behind(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    assert schema.current(database) is None
+    assert schema.migrate(database) == schema.expected()
+    with database.reading() as session:
+        assert set(Base.metadata.tables) <= set(inspect(session.connection()).get_table_names())
+    assert schema.migrate(database, "base") is None
+    with database.reading() as session:
+        assert inspect(session.connection()).get_table_names() == ["alembic_version"]
+    assert schema.migrate(database) == schema.expected()
+    database.close()
+
+
+def test_migrating_what_is_current_changes_nothing(database: Database) -> None:
+    assert schema.migrate(database) == schema.migrate(database) == schema.expected()
+
+
+def test_an_embedded_database_is_migrated_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "gate.db"
+    Gate.open(str(path), overlays=[]).close()
+    database = Database.open(str(path))
+    assert schema.current(database) == schema.expected()
+    database.close()
+
+
+def test_a_shared_database_is_not_migrated_but_the_command_is_named(
+    request: pytest.FixtureRequest,
+) -> None:
+    server = request.getfixturevalue("postgresql_server")
+    database = Database.open(server)
+    with pytest.raises(schema.SchemaMismatch, match="compatgate db upgrade --database postgresql:"):
+        schema.prepare(database)
+    assert schema.current(database) is None
+    database.close()
+
+
+def test_a_database_of_a_newer_program_is_refused(database: Database) -> None:
+    with database.writing() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for use in (schema.prepare, schema.migrate):
+        with pytest.raises(schema.SchemaMismatch, match="a newer compatgate wrote"):
+            use(database)  # type: ignore[operator]
+
+
+def test_processes_that_start_together_migrate_once(empty_url: str) -> None:
+    results: list[str | None] = []
+
+    def start() -> None:
+        database = Database.open(empty_url)
+        results.append(schema.migrate(database))
+        database.close()
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [schema.expected()] * 6
+
+
+def test_an_sqlite_database_has_the_settings_that_the_log_relies_on(tmp_path: Path) -> None:
+    database = Database.open(str(tmp_path / "gate.db"))
+    with database.reading() as session:
+        for pragma, value in (("journal_mode", "wal"), ("synchronous", 1), ("foreign_keys", 1)):
+            assert session.execute(text(f"PRAGMA {pragma}")).scalar() == value
+    database.close()

@@ -1,0 +1,68 @@
+"""Whatever the description allows, and much that it does not, is answered as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+
+from compatgate.core.facts import Facts
+from compatgate.documents.sources import read_paths
+from compatgate.gate.matrix import By
+from compatgate.gate.service import Gate
+from compatgate.resources import matrix_dir
+from compatgate.store import schema as database_schema
+from compatgate.store.database import Database
+from compatgate.web.api import ROUTES
+from compatgate.web.app import create_app
+from compatgate.web.settings import Settings
+
+schemathesis = pytest.importorskip("schemathesis")
+checks = pytest.importorskip("schemathesis.specs.openapi.checks")
+positive_data_acceptance = checks.positive_data_acceptance
+"""Left out: a schema cannot say which GPUs, versions and names there are."""
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]:
+    """The API on a database with the example matrix."""
+    database = Database.open(str(tmp_path_factory.mktemp("fuzz") / "gate.db"))
+    database_schema.prepare(database)
+    gate = Gate(database, facts)
+    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), By("tester", "fuzz"))
+    app = create_app(gate, Settings(anonymous=frozenset({"read", "gate"}), overlays=()))
+    found = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
+    secret = gate.tokens.create("fuzz", ["admin"], by="tester").secret
+
+    @found.auth()
+    class _Token:
+        def get(self, case: Any, context: Any) -> str:
+            return secret
+
+        def set(self, case: Any, data: str, context: Any) -> None:
+            case.headers = {**(case.headers or {}), "Authorization": f"Bearer {data}"}
+
+    yield found
+    gate.close()
+
+
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("name", [route.name for route in ROUTES])
+def test_every_operation_answers_as_described(api: Any, name: str, mode: Any) -> None:
+    operation = api.find_operation_by_id(name)
+    excluded = [positive_data_acceptance]
+    if name == "export_matrix":  # it reads one YAML document of an answer, and this has several
+        excluded.append(checks.response_schema_conformance)
+
+    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def fuzz(case: Any) -> None:
+        case.call_and_validate(excluded_checks=excluded)
+
+    try:
+        fuzz()
+    except Unsatisfiable:
+        assert mode is schemathesis.GenerationMode.NEGATIVE  # nothing can be sent wrong

@@ -1,0 +1,111 @@
+"""Clients that are slow, rude or broken get their error; the others their answer."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+STACK = {"cuda": "12.4", "arch": ["sm_80"]}
+HEAD = b"POST /api/v1/gate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def exchange(server: Any, sent: bytes, *, close: bool = True) -> bytes:
+    """Send bytes, read until the server closes."""
+    with socket.create_connection((server.host, server.port), timeout=20) as client:
+        try:
+            client.sendall(sent)
+            if close:
+                client.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: client.recv(65536), b""))
+        except OSError:  # closed or reset meanwhile
+            return b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"\x00" * 1000,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"b" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /%ff%fe%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /api/v1/targets?search=%ff HTTP/1.1\r\nHost: x\r\n\r\n",
+        HEAD + b"Content-Length: -1\r\n\r\n{}",
+        HEAD + b"Content-Length: x\r\n\r\n{}",
+        HEAD + b"Content-Length: 99999999999999999999\r\n\r\n{}",
+        HEAD + b"Content-Length: 100\r\n\r\n{}",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{}",
+        HEAD + b"Transfer-Encoding: gzip\r\n\r\n{}",
+        HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        HEAD + b"\r\n",
+    ],
+    ids=lambda sent: repr(sent[:40]) + str(len(sent)),
+)
+def test_whatever_is_sent_is_the_senders_fault(shared: Any, sent: bytes) -> None:
+    answer = exchange(shared, sent)
+    status = answer.split(b" ", 2)[1] if answer else b"closed"
+    assert status in (b"closed", b"200", b"400", b"404", b"411", b"413", b"414", b"415", b"431",
+                      b"501", b"505"), answer  # fmt: skip
+    assert shared.gate(STACK).status == 200
+    assert not any("Traceback" in line for line in shared.log)
+
+
+def test_a_body_beyond_the_limit_is_refused_before_it_is_read(shared: Any) -> None:
+    sent = HEAD + b"Content-Length: 10000000000\r\n\r\n"
+    answer = exchange(shared, sent, close=False)
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_endless_chunks_are_cut_off_at_the_limit(shared: Any) -> None:
+    chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
+    answer = exchange(shared, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 40)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 413")
+    assert shared.gate(STACK).status == 200
+
+
+def test_a_chunked_body_is_answered(shared: Any) -> None:
+    body = b'{"target": "prod-a100", "stack": {"cuda": "12.4"}}'
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    answer = exchange(shared, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_requests_sent_together_are_answered_in_turn(shared: Any) -> None:
+    body = b'{"target": "prod-a100", "stack": {"cuda": "12.4"}}'
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    last = one.replace(b"Host: x", b"Host: x\r\nConnection: close")
+    answer = exchange(shared, one * 5 + last)
+    assert answer.count(b"HTTP/1.1 200") == 6
+
+
+def test_a_few_slow_clients_stop_nobody(shared: Any) -> None:
+    slow = [socket.create_connection((shared.host, shared.port)) for _ in range(8)]
+    for client in slow:
+        client.sendall(HEAD + b"Content-Length: 50\r\n\r\n{")
+    began = time.monotonic()
+    for _ in range(20):
+        assert shared.gate(STACK).status == 200
+    assert time.monotonic() - began < 5
+    for client in slow:
+        client.close()
+
+
+def test_clients_that_are_too_slow_are_cut_off(serve: Any) -> None:
+    server = serve("--threads", "2", impatient=True)
+    slow = [socket.create_connection((server.host, server.port), timeout=20) for _ in range(2)]
+    for client in slow:
+        client.sendall(HEAD + b"Content-Length: 5000\r\n\r\n{")
+    assert server.gate(STACK).status == 200
+    for client in slow:
+        assert b"not complete" in client.recv(65536)
+        client.close()

@@ -1,0 +1,192 @@
+"""The service starts, says where it is, keeps what it is told, and refuses to start on nonsense."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatgate.gate.service import Gate
+from compatgate.store.database import Database
+
+STACK = {"cuda": "12.4", "arch": ["sm_80"]}
+POOL = {"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}
+
+
+def test_the_first_line_is_the_url_and_a_curl_to_try_follows(server: Any) -> None:
+    assert server.output[0] == f"compatgate is serving on http://127.0.0.1:{server.port}"
+    if shutil.which("curl") is None:
+        pytest.skip("no curl")
+    while not server.output[-1].endswith("}'"):
+        time.sleep(0.01)
+    command = "\n".join(server.output[2:])
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30)
+    assert '"verdict":' in done.stdout, done.stderr
+
+
+def test_the_examples_are_imported_at_the_first_start_only(serve: Any) -> None:
+    first = serve()
+    assert first.ask("GET", "/readyz").json()["revision"] == 1
+    assert first.token
+    assert first.stop() == 0
+    again = serve()
+    assert again.ask("GET", "/readyz").json()["revision"] == 1
+    assert not again.token
+    assert any("not imported" in line for line in again.log)
+
+
+def test_a_restart_keeps_everything(serve: Any) -> None:
+    first = serve()
+    verdict = first.gate(STACK).json()
+    body = {"metadata": {"name": "mine"}, "spec": {"pools": [{"name": "p", **POOL}]}, "reason": "x"}
+    assert first.ask("POST", "/api/v1/targets", body, first.bearer).status == 201
+    assert first.stop() == 0
+    again = serve()
+    assert again.ask("GET", f"/api/v1/verdicts/{verdict['id']}").json()["id"] == verdict["id"]
+    assert again.ask("GET", "/api/v1/targets/mine").status == 200
+    assert again.gate(STACK, target="mine").status == 200
+    assert again.ask("GET", "/api/v1/tokens", headers=first.bearer).status == 200
+
+
+def test_the_database_may_come_from_the_environment(run_serve: Any, tmp_path: Path) -> None:
+    server = run_serve(COMPATGATE_DATABASE=str(tmp_path / "elsewhere.db"))
+    assert "elsewhere.db" in server.ask("GET", "/readyz").json()["database"]
+
+
+def test_without_an_option_the_database_is_the_users_own(run_serve: Any, tmp_path: Path) -> None:
+    assert str(tmp_path / "data") in run_serve().ask("GET", "/readyz").json()["database"]
+
+
+def test_on_loopback_reading_and_asking_need_no_token(server: Any) -> None:
+    assert server.ask("GET", "/api/v1/targets").status == 200
+    assert server.gate(STACK).status == 200
+    assert server.ask("DELETE", "/api/v1/targets/prod-a100").status == 401
+
+
+def test_on_any_other_address_everything_needs_a_token(serve: Any) -> None:
+    server = serve("--host", "0.0.0.0")
+    assert server.output[0] == f"compatgate is serving on http://0.0.0.0:{server.port}"
+    assert server.gate(STACK).status == 401
+    assert server.ask("GET", "/api/v1/targets").status == 401
+    assert server.ask("GET", "/healthz").status == 200
+    assert server.ask("GET", "/api/v1/targets", headers=server.bearer).status == 200
+    assert any("Authorization: Bearer" in line for line in server.output)
+
+
+def test_anonymous_scopes_can_be_chosen(serve: Any) -> None:
+    server = serve("--anonymous", "gate")
+    assert server.gate(STACK).status == 200
+    assert server.ask("GET", "/api/v1/targets").status == 401
+
+
+def test_the_largest_request_can_be_chosen(serve: Any) -> None:
+    server = serve("--max-request-size", "1k")
+    answer = server.ask("POST", "/api/v1/gate", b" " * 1025)
+    assert answer.status == 413
+    assert "1024" in answer.json()["hint"]
+
+
+def test_it_listens_on_ipv6(serve: Any) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    server = serve("--host", "::1")
+    assert server.output[0] == f"compatgate is serving on http://[::1]:{server.port}"
+    assert server.gate(STACK).status == 200
+
+
+def refused(run: Callable[..., Any], *options: str, **env: str) -> str:
+    """What a start that fails says; it must exit with status 2 and say it in one line."""
+    server = run(*options, ready=False, **env)
+    output, log = server.process.communicate(timeout=30)
+    assert (server.process.returncode, output) == (2, "")
+    assert "Traceback" not in log
+    text: str = log
+    return text
+
+
+def one_line(text: str) -> str:
+    assert text.startswith("error: ")
+    assert text.count("\n") == 1
+    return text
+
+
+def test_a_port_in_use_is_one_line(run_serve: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        database = tmp_path / "untouched.db"
+        text = refused(run_serve, "--port", str(port), "--database", str(database))
+    assert f"port {port} on 127.0.0.1 is in use" in one_line(text)
+    assert not database.exists()
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
+def test_a_host_that_is_not_here_is_one_line(run_serve: Any, host: str) -> None:
+    assert host in one_line(refused(run_serve, "--host", host))
+
+
+def test_a_matrix_that_is_not_there_is_one_line(run_serve: Any, tmp_path: Path) -> None:
+    text = refused(run_serve, "--matrix", str(tmp_path / "none.yaml"))
+    assert "none.yaml" in one_line(text)
+
+
+def test_a_matrix_with_mistakes_names_each_with_its_line(run_serve: Any, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("kind: Target\nmetadata: {name: a}\nspec: {pools: [{name: p, gpu: H9}]}\n")
+    text = refused(run_serve, "--matrix", str(path))
+    assert f"{path}:3" in text
+    text = refused(run_serve, "--matrix", str(path))
+    assert "admin token" not in text
+
+
+@pytest.mark.parametrize(
+    ("database", "said"),
+    [
+        ("/proc/nowhere/gate.db", "/proc/nowhere"),
+        ("mysql://localhost/gate", "mysql"),
+        ("postgresql://nobody@127.0.0.1:1/gate", "does not answer"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_line(
+    run_serve: Any, database: str, said: str
+) -> None:
+    assert said in one_line(refused(run_serve, "--database", database))
+
+
+def test_a_file_that_is_no_database_is_one_line(run_serve: Any, tmp_path: Path) -> None:
+    path = tmp_path / "text.db"
+    path.write_text("not a database, but long enough to look like one\n" * 100)
+    assert "text.db" in one_line(refused(run_serve, "--database", str(path)))
+
+
+def test_facts_that_are_not_there_are_one_line(run_serve: Any, tmp_path: Path) -> None:
+    assert "nofacts" in one_line(refused(run_serve, "--facts", str(tmp_path / "nofacts")))
+
+
+@pytest.mark.postgresql
+def test_a_shared_database_without_its_schema_is_refused_with_the_command(
+    run_serve: Any, postgresql_server: str
+) -> None:
+    text = one_line(refused(run_serve, "--database", postgresql_server))
+    assert "compatgate db" in text
+
+
+def test_the_service_runs_on_every_kind_of_database(serve: Any, database_url: str) -> None:
+    if database_url.startswith("sqlite"):
+        gate = Gate.open(database_url, overlays=[])
+        gate.close()
+    server = serve("--database", database_url, "--workers", "2")
+    for number in range(20):
+        assert server.gate(STACK, image=f"r/a:{number}").status == 200
+    decisions = server.ask("GET", "/api/v1/decisions").json()["items"]
+    assert len(decisions) == 20
+    assert server.ask("GET", "/api/v1/audit/verify").json()["ok"] is True
+    assert server.stop() == 0
+    assert Database.open(database_url)

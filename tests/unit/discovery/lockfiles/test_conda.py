@@ -1,0 +1,184 @@
+"""conda's files: environments, conda-lock, explicit lists, pixi."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatgate.discovery.lockfiles import build_label, conda
+from compatgate.errors import BadInput, Inconclusive
+
+
+def test_an_environment_gives_condas_and_pips_packages(stack):
+    assert stack("conda/environment.yml") == {
+        "python": "3.11.9",
+        "torch": "2.4.1",
+        "cuda": "12.4",
+        "cudnn": "9.1.0.70",
+        "vllm": "0.6.3.post1",
+    }
+
+
+def test_an_exported_environment_has_builds_that_name_cuda_and_cudnn(read):
+    reading = read("conda/exported.yml")
+    found = {(o.component, o.version, o.confidence) for o in reading.observations}
+    assert ("torch", "2.3.1+cu121", "metadata") in found
+    assert ("cudnn", "8.9.2", "derived") in found
+    assert reading.open == ()
+    assert reading.conflicts == ()
+
+
+def test_the_origin_is_the_line_of_the_dependency(read):
+    origins = {o.component: o.origin for o in read("conda/environment.yml").observations}
+    assert origins["torch"] == "environment.yml:8"
+    assert origins["vllm"] == "environment.yml: pip vllm"
+
+
+@pytest.mark.parametrize(
+    "asked", ["pytorch", "pytorch=2", "pytorch=2.4", "pytorch>=2.4", "pytorch=2.4.*"]
+)
+def test_a_dependency_that_allows_several_versions_stays_open(read, asked):
+    reading = read("environment.yml", f"dependencies:\n  - {asked}\n  - cuda-version=12.4\n")
+    assert [o.component for o in reading.observations] == ["cuda"]
+    assert reading.open[0].startswith("torch:")
+
+
+def test_without_cuda_an_environment_leaves_the_build_open(read):
+    reading = read("environment.yml", "dependencies:\n  - pytorch=2.4.1\n")
+    assert "does not say which CUDA torch 2.4.1" in reading.open[0]
+
+
+def test_versions_are_text_and_never_numbers(stack):
+    text = "dependencies:\n- python=3.10\n- cuda-version=12.10\n"
+    assert stack("environment.yml", text) == {"python": "3.10", "cuda": "12.10"}
+
+
+def test_conda_lock_gives_the_packages_of_the_platform(stack):
+    assert stack("conda/conda-lock.yml") == {
+        "cuda": "12.6",
+        "cudnn": "9.3.0.75+cu126",
+        "nccl": "2.23.4.1",
+        "python": "3.12.7",
+        "torch": "2.5.1+cu126",
+    }
+    assert stack("conda/conda-lock.yml", target="windows x86_64") == {"torch": "2.5.1+cpu"}
+
+
+def test_a_category_of_conda_lock_is_read_when_it_is_asked_for(stack):
+    found = stack("conda/conda-lock.yml", groups=["serve"])
+    assert found["onnxruntime-gpu"] == "1.20.2"
+
+
+@pytest.mark.parametrize("name", ["conda/conda-lock.yml", "conda/explicit.txt", "conda/pixi.lock"])
+def test_a_lock_that_is_not_for_the_platform_is_inconclusive(read, name):
+    with pytest.raises(Inconclusive, match="linux-aarch64"):
+        read(name, target="linux aarch64")
+
+
+def test_an_explicit_list_gives_each_url(stack):
+    assert stack("conda/explicit.txt") == {
+        "cuda": "12.0",
+        "python": "3.11.9",
+        "cudnn": "8.9.7.29",
+        "nccl": "2.22.3.1",
+        "jax": "0.4.31+cu120",
+        "flash-attn": "2.6.3",
+    }
+
+
+def test_in_an_explicit_list_everything_is_a_url(read):
+    with pytest.raises(BadInput, match="not a package's URL") as caught:
+        read("explicit.txt", "@EXPLICIT\npytorch=2.4.1\n")
+    assert caught.value.field == "explicit.txt:2"
+
+
+def test_pixi_gives_the_default_environment(stack):
+    assert stack("conda/pixi.lock") == {
+        "cuda": "12.6",
+        "python": "3.12.7",
+        "torch": "2.5.1+cu126",
+        "cupy": "13.3.0+cu12",
+    }
+
+
+def test_another_environment_of_pixi_is_read_when_it_is_asked_for(stack):
+    assert stack("conda/pixi.lock", groups=["serve"]) == {"vllm": "0.6.3.post1"}
+
+
+def test_a_newer_pixi_lock_is_refused(files: Path, read):
+    text = (files / "conda/pixi.lock").read_text().replace("version: 6", "version: 99", 1)
+    with pytest.raises(BadInput, match="not a pixi lock that is read"):
+        read("pixi.lock", text)
+
+
+@pytest.mark.parametrize(
+    ("build", "label", "cudnn"),
+    [
+        ("py3.11_cuda12.1_cudnn8.9.2_0", "cu121", "8.9.2"),
+        ("py3.9_cuda10.2_cudnn7.6.5_0", "cu102", "7.6.5"),
+        ("cuda126_py312h1763f6d_303", "cu126", ""),
+        ("cuda112py39hbeb2b8e_1", "cu112", ""),
+        ("cuda126_generic_py310_h1", "cu126", ""),
+        ("*cuda120*", "cu120", ""),
+        ("py3.11_cpu_0", "cpu", ""),
+        ("cpu_mkl_py312h1a3a5b8_103", "cpu", ""),
+        ("h955ad1f_0", "", ""),
+        ("pyhd8ed1ab_1", "", ""),
+    ],
+)
+def test_build_strings_name_cuda_and_cudnn(build, label, cudnn):
+    assert build_label.of_conda_build(build) == label
+    assert build_label.cudnn_of_conda_build(build) == cudnn
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "version", "build", "exact"),
+    [
+        (
+            "pytorch=2.4.1=py3.11_cuda12.1_cudnn9.1.0_0",
+            "pytorch",
+            "2.4.1",
+            "py3.11_cuda12.1_cudnn9.1.0_0",
+            True,
+        ),
+        ("nvidia::cuda-version ==12.4", "cuda-version", "12.4", "", True),
+        ("conda-forge/linux-64::cudnn=8.9", "cudnn", "8.9", "", False),
+        ("python 3.11.9", "python", "3.11.9", "", False),
+        ("pytorch 2.4.1 *cuda120*", "pytorch", "2.4.1", "*cuda120*", True),
+        ("pytorch[version='2.4.1',build='*cuda*']", "pytorch", "2.4.1", "*cuda*", False),
+        ("numpy>=1.26,<2", "numpy", None, "", False),
+        ("pytorch=*=*cuda*", "pytorch", None, "", False),
+        ("pip", "pip", None, "", False),
+    ],
+)
+def test_match_specifications_are_read(spec, name, version, build, exact):
+    package = conda.from_spec(spec, "environment.yml:1")
+    assert package is not None
+    assert (package.name, package.version, package.build) == (name, version, build)
+    assert (package.version is not None and not package.specifier) is exact
+
+
+def test_only_onnxruntime_built_for_cuda_is_the_gpu_one(stack):
+    text = "dependencies:\n- onnxruntime=1.20.1={}\n- cuda-version=12.6\n"
+    assert "onnxruntime-gpu" in stack("environment.yml", text.format("py312h1_0_cuda"))
+    assert "onnxruntime-gpu" not in stack("environment.yml", text.format("py312h1_0_cpu"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dependencies: 3\n",
+        "dependencies:\n- {conda: [a]}\n",
+        "dependencies:\n- '!!'\n",
+        "- a\n- b\n",
+    ],
+)
+def test_what_is_no_environment_is_refused(read, text):
+    with pytest.raises(BadInput):
+        read("environment.yml", text)
+
+
+def test_aliases_are_refused(read):
+    with pytest.raises(BadInput, match="aliases"):
+        read("environment.yml", "x: &a [1]\ny: *a\ndependencies:\n- pytorch=2.4.1\n")

@@ -1,0 +1,240 @@
+"""Bills of materials: CycloneDX and SPDX, as their tools write them."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from compatgate.discovery.lockfiles import Platform
+from compatgate.discovery.sbom import read_sbom
+from compatgate.discovery.sbom.distribution import observe as observe_distribution
+from compatgate.errors import BadInput, Inconclusive
+
+IMAGE = {
+    "torch": "2.4.1+cu124",
+    "cudnn": "9.1.0.70+cu12",
+    "nccl": "2.21.5+cuda12.4",
+    "cuda": "12.4.127",
+    "cublas": "12.4.5.8",
+    "cuda-compat": "12.4",
+    "tensorrt": "10.1.0.27+cuda12.4",
+    "python": "3.11.9",
+}
+
+
+def found(reading):
+    return {o.component: o.version for o in reading.observations}
+
+
+@pytest.mark.parametrize(
+    "name", ["image.spdx", "image.spdx.json", "image.spdx.xml", "image.spdx.yaml"]
+)
+def test_spdx_says_the_same_in_every_notation(read, name):
+    reading = read(name)
+    assert reading.format == "SPDX 2.3"
+    assert found(reading) == IMAGE
+    assert (reading.open, reading.conflicts) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["torch.cdx.json", "torch.cdx.xml"])
+def test_cyclonedx_says_the_same_in_json_and_xml(read, name):
+    reading = read(name)
+    assert reading.format == "CycloneDX 1.6"
+    assert found(reading) == {
+        "torch": "2.4.1",
+        "cuda": "12.1.105",
+        "cudnn": "9.1.0.70+cu12",
+        "nccl": "2.20.5+cu12",
+        "cublas": "12.1.3.1",
+    }
+
+
+def test_the_origin_is_the_documents_own_reference(read):
+    spdx = {o.component: o.origin for o in read("image.spdx.json").observations}
+    assert spdx["torch"] == "image.spdx.json: SPDXRef-Package-python-torch"
+    cyclonedx = {o.component: o.origin for o in read("torch.cdx.xml").observations}
+    assert cyclonedx["cudnn"] == "torch.cdx.xml: requirements-L77"
+
+
+def test_a_lock_exported_for_every_platform_is_open_without_one(read):
+    reading = read("uv.cdx.json")
+    assert "torch: uv.cdx.json has 2.4.1+cpu and 2.4.1+cu121" in reading.open
+
+
+def test_with_a_platform_uvs_markers_decide(read):
+    reading = read("uv.cdx.json", platform=Platform())
+    assert found(reading)["torch"] == "2.4.1+cu121"
+    assert reading.open == ()
+
+
+def _bom(*components: dict[str, object]) -> str:
+    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "components": components}
+    return json.dumps(document)
+
+
+def _component(
+    purl: str = "", name: str = "x", version: str = "", **more: object
+) -> dict[str, object]:
+    body: dict[str, object] = {"type": "library", "bom-ref": f"ref-{name}-{purl}", "name": name}
+    return {
+        **body,
+        **({"purl": purl} if purl else {}),
+        **({"version": version} if version else {}),
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("purl", "component", "version"),
+    [
+        ("pkg:pypi/torch@2.4.1%2Bcu121", "torch", "2.4.1+cu121"),
+        ("pkg:pypi/nvidia-cudnn-cu12@9.1.0.70", "cudnn", "9.1.0.70+cu12"),
+        (
+            "pkg:pypi/torch@2.4.1?repository_url=https://download.pytorch.org/whl/cu124",
+            "torch",
+            "2.4.1+cu124",
+        ),
+        (
+            "pkg:conda/pytorch@2.3.1?build=py3.11_cuda12.1_cudnn8.9.2_0&subdir=linux-64",
+            "torch",
+            "2.3.1+cu121",
+        ),
+        ("pkg:conda/cuda-version@12.4", "cuda", "12.4"),
+        ("pkg:deb/ubuntu/libcudnn8@8.9.7.29-1%2Bcuda12.2?arch=amd64", "cudnn", "8.9.7.29+cuda12.2"),
+        ("pkg:deb/ubuntu/cuda-cudart-12-4@12.4.127-1", "cuda", "12.4.127"),
+        ("pkg:deb/ubuntu/nvidia-cuda-toolkit@12.0.140~12.0.1-4build4", "cuda", "12.0.140"),
+        ("pkg:deb/ubuntu/cuda-compat-12-8@570.124.06-0ubuntu1", "cuda-compat", "12.8"),
+        ("pkg:rpm/rhel/libcudnn8@8.9.7.29-1.cuda12.2?arch=x86_64", "cudnn", "8.9.7.29+cuda12.2"),
+        ("pkg:rpm/rocky/libcudnn9-cuda-12@9.1.0.70-1?arch=x86_64", "cudnn", "9.1.0.70+cu12"),
+        ("pkg:rpm/rhel/libnccl@2.21.5-1%2Bcuda12.4", "nccl", "2.21.5+cuda12.4"),
+        ("pkg:generic/cudnn@9.1.0", "cudnn", "9.1.0"),
+        ("pkg:generic/python@3.11.9", "python", "3.11.9"),
+    ],
+)
+def test_package_urls_of_every_kind_give_components(read, purl, component, version):
+    observation = read("sbom.json", _bom(_component(purl))).observations[0]
+    assert (observation.component, observation.version) == (component, version)
+    assert observation.confidence == "metadata"
+
+
+@pytest.mark.parametrize(
+    "purl",
+    [
+        "pkg:npm/torch@1.0.0",
+        "pkg:deb/ubuntu/libcudnn9-dev-cuda-12@9.1.0.70-1",
+        "pkg:deb/ubuntu/nvidia-driver-550@550.54.15-0ubuntu1",
+        "pkg:pypi/torchvision@0.19.1",
+        "pkg:oci/torch@sha256%3A00",
+        "pkg:generic/driver@550.54.15",
+    ],
+)
+def test_what_only_resembles_a_component_is_left_out(read, purl):
+    reading = read("sbom.json", _bom(_component(purl)))
+    assert reading.observations == ()
+    assert reading.open == ("sbom.json holds no component of a GPU stack",)
+
+
+def test_a_part_without_package_url_is_a_guess_that_yields_to_a_known_one(read):
+    guess = _component(name="cudnn", version="8.9.7")
+    assert read("sbom.json", _bom(guess)).observations[0].confidence == "derived"
+    known = _component("pkg:deb/ubuntu/libcudnn9-cuda-12@9.1.0.70-1")
+    assert found(read("sbom.json", _bom(guess, known))) == {"cudnn": "9.1.0.70+cu12"}
+
+
+def test_nested_parts_and_the_described_one_are_read(read):
+    inner = _component("pkg:pypi/torch@2.4.1%2Bcu121")
+    assert found(read("sbom.json", _bom(_component(name="app", components=[inner]))))["torch"]
+    document = json.loads(_bom()) | {"metadata": {"component": inner}}
+    assert found(read("sbom.json", json.dumps(document)))["torch"] == "2.4.1+cu121"
+
+
+def test_two_versions_stay_open(read):
+    text = _bom(_component("pkg:pypi/torch@2.4.1"), _component("pkg:pypi/torch@2.5.1"))
+    assert "torch: sbom.json has 2.4.1 and 2.5.1" in read("sbom.json", text).open
+
+
+def test_a_cudnn_for_another_cuda_is_a_conflict(read):
+    text = _bom(
+        _component("pkg:deb/ubuntu/cuda-cudart-12-4@12.4.127-1"),
+        _component("pkg:deb/ubuntu/libcudnn8@8.9.7.29-1%2Bcuda11.8"),
+    )
+    assert "CUDA 11.8" in read("sbom.json", text).conflicts[0].message
+
+
+@pytest.mark.parametrize("data", [b"", b"  \n"])
+def test_an_empty_document_is_inconclusive(data):
+    with pytest.raises(Inconclusive):
+        read_sbom("sbom.json", data)
+
+
+def test_a_document_that_lists_nothing_is_inconclusive(read):
+    with pytest.raises(Inconclusive, match="lists no components"):
+        read("sbom.json", _bom())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sbom.json", "{}"),
+        ("sbom.json", '{"bomFormat": "CycloneDX", "components": 3}'),
+        ("sbom.json", '{"bomFormat": "CycloneDX", '),
+        ("sbom.json", _bom({"type": "no-such-type", "name": "torch"})),
+        ("sbom.json", '{"spdxVersion": "SPDX-2.3", "packages": [{"name": "x"}]}'),
+        ("sbom.json", '{"spdxVersion": "SPDX-2.3", "packages": 3}'),
+        ("sbom.spdx", "SPDXVersion: SPDX-2.3\nnonsense\n"),
+        ("sbom.xml", '<bom xmlns="http://cyclonedx.org/schema/bom/1.5"><components>'),
+        ("sbom.txt", "torch==2.4.1\n"),
+    ],
+)
+def test_what_is_malformed_is_bad_input_and_names_the_file(read, name, text):
+    with pytest.raises(BadInput) as caught:
+        read(name, text)
+    assert str(caught.value).startswith(name)
+
+
+def test_spdx_3_is_refused_by_name(read):
+    text = '{"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": []}'
+    with pytest.raises(BadInput, match=r"SPDX 3.*CycloneDX"):
+        read("sbom.json", text)
+
+
+_BOMB = """<?xml version="1.0"?>
+<!DOCTYPE bom [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">
+<!ENTITY x SYSTEM "file:///etc/passwd">]>
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<bom xmlns="http://cyclonedx.org/schema/bom/1.5"><serialNumber>&b;&x;</serialNumber></bom>',
+        "<Document><spdxVersion>SPDX-2.3</spdxVersion><name>&b;&x;</name></Document>",
+    ],
+)
+def test_xml_with_entities_is_refused(read, body):
+    with pytest.raises(BadInput, match="document type or entities"):
+        read("sbom.xml", _BOMB.format(body))
+
+
+def test_what_is_nested_too_deeply_is_refused(read):
+    text = '{"bomFormat": "CycloneDX", "components": ' + "[" * 500 + "]" * 500 + "}"
+    with pytest.raises(BadInput, match="nested too deeply"):
+        read("sbom.json", text)
+    deep = "<a>" * 500 + "</a>" * 500
+    with pytest.raises(BadInput, match="nested too deeply"):
+        read("s.xml", f'<bom xmlns="http://cyclonedx.org/schema/bom/1.5">{deep}</bom>')
+
+
+def test_without_the_extra_the_error_names_it(read, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cyclonedx.model.bom", None)
+    with pytest.raises(BadInput, match=r"compatgate\[sbom\]"):
+        read("torch.cdx.json")
+
+
+def test_a_system_package_whose_version_cannot_be_read_is_said():
+    left: list[str] = []
+    assert observe_distribution("libcudnn9-cuda-12", "unknown", "sbom: x", left) == []
+    assert left[0].startswith("sbom: x:")

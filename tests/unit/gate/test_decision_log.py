@@ -1,0 +1,198 @@
+"""The group commit: shared transactions, in order, and an error reaches everyone it concerns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from compatgate.errors import Unavailable
+from compatgate.gate import decisions
+from compatgate.gate.decisions import DecisionLog
+from compatgate.store.database import Database
+from compatgate.store.decisions import NewDecision
+
+
+def _decision(who: str, verdict: str = "vd_1") -> NewDecision:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    return NewDecision(verdict, now, None, "pass", True, 1, None, who, "test", 5)
+
+
+class _Writer:
+    """Remembers batches; waits, or fails, when told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.verdicts: list[set[str]] = []
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.error: Exception | None = None
+        self.busy = 0
+
+    def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
+        self.busy += 1
+        assert self.busy == 1, "two transactions at once"
+        self.may_write.wait(10)
+        self.busy -= 1
+        if self.error:
+            raise self.error
+        self.batches.append([decision.asked_by for decision in batch])
+        self.verdicts.append(set(verdicts))
+        return 1
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def writer() -> _Writer:
+    return _Writer()
+
+
+@pytest.fixture
+def log(writer: _Writer, tmp_path: object) -> DecisionLog:
+    log = DecisionLog(Database.open(f"{tmp_path}/unused.db"))
+    log._writer = writer  # type: ignore[assignment]
+    return log
+
+
+@pytest.fixture
+def together() -> Callable[..., list[threading.Thread]]:
+    def start(work: Callable[[int], None], count: int) -> list[threading.Thread]:
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(count)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    return start
+
+
+def test_a_lone_decision_is_a_batch_of_its_own(log: DecisionLog, writer: _Writer) -> None:
+    log.record(_decision("a"), "{}")
+    log.record(_decision("b"), "{}")
+    assert writer.batches == [["a"], ["b"]]
+
+
+def test_decisions_that_come_during_a_write_share_the_next_one(
+    log: DecisionLog, writer: _Writer, together: Callable[..., list[threading.Thread]]
+) -> None:
+    writer.may_write.clear()
+    (first,) = together(lambda _: log.record(_decision("first"), "{}"), 1)
+    while not writer.busy:
+        time.sleep(0.001)
+    rest = together(lambda n: log.record(_decision(f"r{n}"), "{}"), 10)
+    while len(log._open.rows) < 10:
+        time.sleep(0.001)
+    assert all(thread.is_alive() for thread in (first, *rest))
+    writer.may_write.set()
+    for thread in (first, *rest):
+        thread.join(10)
+    assert writer.batches[0] == ["first"]
+    assert sorted(writer.batches[1]) == sorted(f"r{n}" for n in range(10))
+
+
+def test_nothing_is_lost_or_written_twice_under_load(
+    log: DecisionLog, writer: _Writer, together: Callable[..., list[threading.Thread]]
+) -> None:
+    def work(thread: int) -> None:
+        for number in range(200):
+            log.record(_decision(f"{thread}-{number}"), "{}")
+
+    for thread in together(work, 16):
+        thread.join(30)
+    written = [who for batch in writer.batches for who in batch]
+    assert sorted(written) == sorted(f"{t}-{n}" for t in range(16) for n in range(200))
+
+
+def test_a_verdict_is_handed_over_until_it_was_written_once(
+    log: DecisionLog, writer: _Writer
+) -> None:
+    log.record(_decision("a", "vd_1"), "{}")
+    log.record(_decision("b", "vd_1"), "{}")
+    log.record(_decision("c", "vd_2"), "{}")
+    assert writer.verdicts == [{"vd_1"}, set(), {"vd_2"}]
+
+
+def test_an_error_reaches_every_decision_of_its_batch_and_no_other(
+    log: DecisionLog, writer: _Writer, together: Callable[..., list[threading.Thread]]
+) -> None:
+    outcomes: list[str] = []
+
+    def work(number: int) -> None:
+        try:
+            log.record(_decision(str(number)), "{}")
+            outcomes.append("stored")
+        except Unavailable as error:
+            outcomes.append(error.problem)
+
+    writer.error = OSError("disk full")
+    for thread in together(work, 8):
+        thread.join(10)
+    assert len(outcomes) == 8
+    assert all("disk full" in outcome for outcome in outcomes)
+    writer.error = None
+    log.record(_decision("later"), "{}")
+    assert writer.batches == [["later"]]
+
+
+def test_a_failed_write_is_tried_once_more_with_every_verdict(
+    log: DecisionLog, writer: _Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.record(_decision("a"), "{}")
+    real, calls = writer.write, []
+
+    def fail_once(batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
+        calls.append(set(verdicts))
+        if len(calls) == 1:
+            raise OSError("connection lost")
+        return real(batch, verdicts)
+
+    monkeypatch.setattr(writer, "write", fail_once)
+    log.record(_decision("b"), "{}")
+    assert calls == [set(), {"vd_1"}]
+
+
+def test_a_full_queue_is_refused_at_once(
+    log: DecisionLog,
+    writer: _Writer,
+    together: Callable[..., list[threading.Thread]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decisions, "CAPACITY", 3)
+    writer.may_write.clear()
+    threads = together(lambda _: log.record(_decision("first"), "{}"), 1)
+    while not writer.busy:
+        time.sleep(0.001)
+    threads += together(lambda n: log.record(_decision(str(n)), "{}"), 3)
+    while len(log._open.rows) < 3:
+        time.sleep(0.001)
+    with pytest.raises(Unavailable, match="does not keep up"):
+        log.record(_decision("one too many"), "{}")
+    writer.may_write.set()
+    for thread in threads:
+        thread.join(10)
+    assert sum(map(len, writer.batches)) == 4
+
+
+def test_whoever_waits_too_long_is_told(
+    log: DecisionLog,
+    writer: _Writer,
+    together: Callable[..., list[threading.Thread]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decisions, "PATIENCE_SECONDS", 0.05)
+    writer.may_write.clear()
+    leaders = together(lambda _: log.record(_decision("leads"), "{}"), 1)
+    while not writer.busy:
+        time.sleep(0.001)
+    leaders += together(lambda _: log.record(_decision("leads next"), "{}"), 1)
+    while not log._open.rows:
+        time.sleep(0.001)
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        log.record(_decision("waits"), "{}")
+    writer.may_write.set()
+    for thread in leaders:
+        thread.join(10)

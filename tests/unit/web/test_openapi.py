@@ -1,0 +1,91 @@
+"""The description is valid, complete and true."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from openapi_spec_validator import validate
+
+from compatgate.gate.service import Gate
+from compatgate.web.api import ROUTES, TAGS
+from compatgate.web.app import create_app
+from compatgate.web.route import Route
+from compatgate.web.settings import Settings
+
+WITH_EXAMPLES = [
+    pytest.param(route, name, id=f"{route.name}-{name}")
+    for route in ROUTES
+    if route.body
+    for name in route.body.examples
+]
+
+
+def test_the_description_is_valid_openapi(description: dict[str, Any]) -> None:
+    validate(description)  # type: ignore[arg-type]
+
+
+def test_it_is_served(client: FlaskClient, description: dict[str, Any]) -> None:
+    assert client.get("/api/v1/openapi.json").get_json() == description
+
+
+def test_every_route_is_described_and_nothing_else(gate: Gate, description: dict[str, Any]) -> None:
+    app = create_app(gate, Settings())
+    served = {
+        (method, re.sub(r"<(?:[^:<>]+:)?(\w+)>", r"{\1}", rule.rule))
+        for rule in app.url_map.iter_rules()
+        if rule.rule.startswith("/api/")
+        for method in (rule.methods or set()) - {"HEAD"}
+    }
+    described = {
+        (method.upper(), path) for path, item in description["paths"].items() for method in item
+    }
+    assert served == described
+
+
+def test_operation_ids_are_unique() -> None:
+    names = [route.name for route in ROUTES]
+    assert len(names) == len(set(names))
+
+
+def test_every_operation_says_what_it_does_and_what_it_needs(description: dict[str, Any]) -> None:
+    for item in description["paths"].values():
+        for operation in item.values():
+            assert operation["summary"]
+            assert operation["description"].endswith((".", "`."))
+            assert all(p.get("description") or p["name"] for p in operation["parameters"])
+            assert set(operation["tags"]) <= set(TAGS)
+
+
+def test_every_change_takes_a_reason(description: dict[str, Any]) -> None:
+    for route in ROUTES:
+        if route.method != "GET" and route.tag in ("targets", "entries", "waivers", "matrix"):
+            operation = description["paths"][f"/api/v1{route.template}"][route.method.lower()]
+            names = [p["name"] for p in operation["parameters"]]
+            assert "X-Compatgate-Reason" in names
+
+
+def test_nothing_refers_to_a_component_that_does_not_exist(description: dict[str, Any]) -> None:
+    refs = set(re.findall(r"'#/components/schemas/(\w+)'", repr(description)))
+    assert refs == set(description["components"]["schemas"])
+
+
+@pytest.mark.parametrize(("route", "name"), WITH_EXAMPLES)
+def test_every_example_is_accepted(client: FlaskClient, route: Route, name: str) -> None:
+    assert route.body
+    path = f"/api/v1{route.template}"
+    body = route.body.examples[name]
+    if route.method == "POST" and route.tag in ("targets", "entries", "waivers"):
+        for kind in ("waivers/legacy-ocr", "entries/torch24-cu124", "targets/prod-a100"):
+            client.delete(f"/api/v1/{kind}?reason=room")
+        if route.tag != "targets":
+            target = next(r for r in ROUTES if r.name == "create_target")
+            assert target.body
+            client.post("/api/v1/targets", json=target.body.examples["target"])
+    elif "{name}" in path:
+        path = path.format(name=body["metadata"]["name"])
+    headers = {"X-Compatgate-Reason": "an example"} if route.reason else {}
+    answer = client.open(path, method=route.method, json=body, headers=headers)
+    assert answer.status_code == route.returns.status, answer.text

@@ -1,0 +1,101 @@
+"""The options of ``compatgate serve``."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compatgate.cli import serve
+from compatgate.cli.parser import Parser
+from compatgate.errors import BadInput
+from compatgate.web.start import is_loopback, listen, url_of
+
+
+def parse(*words: str) -> argparse.Namespace:
+    parser = Parser(prog="compatgate serve")
+    serve.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with listen("127.0.0.1", 0) as listener:
+        yield listener
+
+
+def test_the_defaults_serve_this_machine_only() -> None:
+    args = parse()
+    assert (args.host, args.port, args.max_request_size) == ("127.0.0.1", 8080, 1024**2)
+    assert (args.matrix, args.facts, args.database, args.anonymous) == ([], None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1048576", 1024**2), ("512k", 512 * 1024), ("8m", 8 * 1024**2), ("1G", 1024**3)],
+)
+def test_a_size_may_have_a_unit(text: str, size: int) -> None:
+    assert parse("--max-request-size", text).max_request_size == size
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--port", "x"],
+        ["--port", "65536"],
+        ["--port", "-1"],
+        ["--workers", "0"],
+        ["--threads", "9999"],
+        ["--max-request-size", "0"],
+        ["--max-request-size", "1t"],
+        ["--max-request-size", ""],
+        ["--log-level", "loud"],
+        ["--prot", "1"],
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_sense_is_one_line_and_status_2(words: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse(*words)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_scopes_that_do_not_exist_are_named() -> None:
+    with pytest.raises(BadInput) as caught:
+        serve.run(parse("--anonymous", "read,root"))
+    assert (caught.value.field, caught.value.value) == ("--anonymous", "root")
+
+
+def test_port_0_picks_a_free_one(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    assert port
+    assert url_of(listener, "127.0.0.1") == f"http://127.0.0.1:{port}"
+    assert url_of(listener, "::1") == f"http://[::1]:{port}"
+
+
+def test_a_port_in_use_says_so(listener: socket.socket) -> None:
+    with pytest.raises(BadInput, match="is in use") as caught:
+        listen("127.0.0.1", listener.getsockname()[1])
+    assert caught.value.field == "--port"
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "256.1.1.1", "a" * 300, "192.0.2.1", ""])
+def test_a_host_that_is_not_here_says_so(host: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        listen(host, 0)
+    assert caught.value.field == "--host"
+
+
+def test_only_loopback_addresses_are_loopback() -> None:
+    for host, expected in (
+        ("127.0.0.1", True),
+        ("127.0.0.9", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+    ):
+        with listen(host, 0) as found:
+            assert is_loopback(found) is expected
