@@ -115,6 +115,14 @@ class Unavailable(CompatgateError):
     slug = "unavailable"
 
 
+class Damaged(CompatgateError):
+    """What was fetched is not what its digest, its size or its format says; nothing is kept."""
+
+    status = 502
+    exit_code = 3
+    slug = "damaged"
+
+
 class CatalogError(CompatgateError):
     """A fact file is malformed, or a compiled table does not belong to its source."""
 

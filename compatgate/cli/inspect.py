@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from compatgate.discovery.findings import Inspection
 
-HELP = "show the stack in a lockfile, wheel, library or folder"
+HELP = "show the stack in an image, lockfile, wheel, library or folder"
 
 _EXAMPLES = """\
 examples:
   compatgate inspect ./build/extension.so
   compatgate inspect cupy_cuda12x-14.2.0-cp311-cp311-manylinux2014_x86_64.whl --format json
+  compatgate inspect registry.example/team/app:1.2
   compatgate inspect .venv/lib/python3.11/site-packages
 """
 
@@ -44,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "what",
-        metavar="PATH",
-        help="lockfile, shared library, object, static library, fatbinary, cubin, PTX file, wheel"
-        " or folder",
+        metavar="PATH|IMAGE",
+        help="image reference, lockfile, shared library, object, static library, fatbinary, cubin,"
+        " PTX file, wheel or folder",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
@@ -102,9 +103,26 @@ def _lockfile(path: str) -> Inspection:
     return Inspection(stack, reading.observations, (*reading.conflicts, *disagreements, *left))
 
 
+def _is_reference(what: str) -> bool:
+    """A path that does not exist is an image; one that looks like a path is a mistake."""
+    return not os.path.exists(what) and not what.startswith(("/", ".", "~"))
+
+
+def _image(reference: str) -> Inspection:
+    from compatgate.catalog import load_facts
+    from compatgate.cli.check.pulled import read_reference
+    from compatgate.discovery.findings import Inspection
+    from compatgate.discovery.observed import Conflict
+
+    reading = read_reference(reference, None, load_facts())
+    left = tuple(Conflict("open", what) for what in reading.open)
+    return Inspection(reading.stack_body, reading.observations, (*reading.conflicts, *left))
+
+
 KINDS: tuple[Kind, ...] = (
     Kind("lockfile", _is_lockfile, _lockfile),
     Kind("file, wheel or folder", os.path.exists, _local),
+    Kind("image reference", _is_reference, _image),
 )
 """In the order in which they are asked."""
 

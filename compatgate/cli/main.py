@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compatgate.cli.check", "decide whether a stack may run on a target or pool"),
-    "inspect": ("compatgate.cli.inspect", "show the stack in a lockfile, wheel, library or folder"),
+    "inspect": (
+        "compatgate.cli.inspect",
+        "show the stack in an image, lockfile, wheel, library or folder",
+    ),
     "probe": ("compatgate.cli.probe", "find driver, GPUs and stack of this machine"),
     "explain": ("compatgate.cli.explain", "show what a rule checks, why, and how to fix it"),
     "env": ("compatgate.cli.env", "print variables for builders that have no GPU"),

@@ -51,7 +51,8 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
     if body.get("stack") is None:
-        hint = "reading a stack out of an image is not in this version; state it" if image else ""
+        hint = "the service does not read images yet: check --image does, and sends the stack"
+        hint = hint if image else ""
         raise BadInput("the stack is missing", field="stack", hint=hint)
     stated = _mapping(body["stack"], "stack")
     stack = _at("stack", lambda: parse_stack(stated, image=image))

@@ -94,6 +94,12 @@ def _what(group: argparse._ArgumentGroup) -> None:
 
 def _files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
+        "--image",
+        metavar="REF",
+        help="the stack in an image, read from its registry without pulling it; what it shows wins"
+        " over what is stated",
+    )
+    group.add_argument(
         "--lock",
         metavar="FILE",
         help="the stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock,"

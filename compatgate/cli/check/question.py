@@ -63,6 +63,14 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
         written = read_written(args, pools, stack)
         stated = set(map(_key, stack))
         stack = {**{k: v for k, v in written.items() if _key(k) not in stated}, **stack}
+    image: dict[str, str] = {}
+    if args.image:
+        from compatgate.cli.check.pulled import image_body, image_wins, pinned, read_reference
+
+        cpu = pools[0].get("cpu") if pools else None
+        reading = read_reference(args.image, cpu, facts())
+        stack = image_wins(image_body(reading), {_key(k): v for k, v in stack.items()})
+        image = {"image": pinned(reading)}
     if args.target and args.pool:
         raise BadInput("--target and --pool exclude each other", hint="--set changes a target's")
     if not args.target and not pools:
@@ -71,7 +79,7 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
         )
     if not stack and not args.stack:
         raise BadInput("say what is to run", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
-    common: dict[str, Any] = {"stack": stack, **({"set": changes} if changes else {})}
+    common: dict[str, Any] = {"stack": stack, **image, **({"set": changes} if changes else {})}
     where = [{"target": args.target}] if args.target else [{"pool": pool} for pool in named(pools)]
     return Question(tuple({**place, **common} for place in where), notes)
 

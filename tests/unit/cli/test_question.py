@@ -23,6 +23,7 @@ def ask(**options: Any) -> Question:
         "pool": [],
         "nvidia_smi": None,
         "probe": None,
+        "image": None,
         "lock": None,
         "sbom": None,
         "stack": ["cuda=12.4"],

@@ -1,0 +1,32 @@
+"""Images in registries: what they hold, read without a container engine and without unpacking.
+
+`read_image` asks a registry for manifest and config, reads what the variables and labels of
+published images tell, and then streams the layers that the config does not account for, from the
+top down. docs/images.md says what is read, and docs/decisions/006-reading-images.md why so.
+"""
+
+from __future__ import annotations
+
+from compatgate.discovery.image.cache import default_folder
+from compatgate.discovery.image.options import (
+    ImageOptions,
+    Limits,
+    options_from_environment,
+    parse_mirrors,
+)
+from compatgate.discovery.image.read import DEADLINE_S, read_image
+from compatgate.discovery.image.reading import ImageReading
+from compatgate.discovery.image.reference import Reference, parse_reference
+
+__all__ = [
+    "DEADLINE_S",
+    "ImageOptions",
+    "ImageReading",
+    "Limits",
+    "Reference",
+    "default_folder",
+    "options_from_environment",
+    "parse_mirrors",
+    "parse_reference",
+    "read_image",
+]

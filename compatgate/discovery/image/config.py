@@ -1,0 +1,181 @@
+"""What an image's config says: variables, labels, requirements, and which layers they account for.
+
+Sources: ``matrix/facts/image_signals.yaml`` (what published images carry, and the traps);
+NVIDIA/nvidia-container-toolkit ``internal/config/image/cuda_image.go`` (``GetRequirements``,
+``IsLegacy``, ``HasDisableRequire``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from compatgate.core.arch import parse_arch
+from compatgate.core.components import COMPONENTS
+from compatgate.discovery.image.manifest import Config, History
+from compatgate.discovery.image.signals import CUDA_COMPAT, Signal, Signals
+from compatgate.discovery.image.spelling import split_package, tidy
+from compatgate.discovery.observed import Observation
+from compatgate.errors import BadInput
+
+REQUIRE = "NVIDIA_REQUIRE_"
+JETPACK = "NVIDIA_REQUIRE_JETPACK"
+DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_COMPAT_PACKAGE = re.compile(r"cuda-compat-(\d{1,2})-(\d{1,2})")
+_INSTALLERS = re.compile(
+    r"\b(?:pip3?|conda|mamba|micromamba|uv|poetry)\b[^&;|]*\b(?:install|sync|add)"
+)
+
+
+class Stated(Struct, frozen=True):
+    """What the config states.
+
+    Attributes:
+        observations: of components, the one that decides first.
+        require: expressions that the container runtime checks, all of which must hold.
+        disable_require: the runtime is told not to check them.
+        arch: compute capabilities that an NVIDIA build was compiled for; None when not stated.
+        accounted: how many layers, from the lowest, are NVIDIA's own and are what the variables
+            say.
+    """
+
+    observations: tuple[Observation, ...]
+    require: tuple[str, ...]
+    disable_require: bool
+    arch: tuple[str, ...] | None
+    accounted: int
+
+
+def read_config(config: Config, signals: Signals, layers: int) -> Stated:
+    """Read a config by the published signals.
+
+    Args:
+        config: of the image.
+        signals: which variable tells what.
+        layers: how many the manifest has.
+    """
+    env = _environment(config)
+    labels = (config.config.labels if config.config else None) or {}
+    values = [(s, env.get(s.name, ""), f"env {s.name}") for s in signals.environment]
+    values += [(s, labels.get(s.name, ""), f"label {s.name}") for s in signals.labels]
+    observations = [
+        seen for signal, value, origin in values if (seen := _observation(signal, value, origin))
+    ]
+    ngc = any(value and _ngc_only(signal) for signal, value, _ in values)
+    history = config.history or []
+    observations += _compat(values, observations, history, ngc)
+    # A package that names the CUDA of its build tells more than a bare version.
+    observations.sort(key=lambda o: (o.confidence != "metadata", "+cu" not in o.version))
+    return Stated(
+        tuple(dict.fromkeys(observations)),
+        _requirements(env, signals),
+        env.get(DISABLE_REQUIRE, "") in _TRUE,
+        _arch(values) if ngc else None,
+        _accounted(history, signals, layers, ngc),
+    )
+
+
+def _environment(config: Config) -> dict[str, str]:
+    """Variables; of one that is set twice the last counts."""
+    pairs = (item.partition("=") for item in (config.config.env if config.config else None) or [])
+    return {name: value for name, _, value in pairs}
+
+
+def _observation(signal: Signal, value: str, origin: str) -> Observation | None:
+    if not value or signal.confidence is None or signal.component not in COMPONENTS:
+        return None
+    package = split_package(value.strip().strip("\"'"))
+    name, text = package or ("", value)
+    version = tidy(signal.component, text, name)
+    if version is None:
+        return None
+    return Observation(signal.component, version, origin, signal.confidence)
+
+
+def _ngc_only(signal: Signal) -> bool:
+    return bool(signal.families) and all(f.startswith("ngc") for f in signal.families)
+
+
+def _compat(
+    values: Iterable[tuple[Signal, str, str]],
+    observations: Sequence[Observation],
+    history: Sequence[History],
+    ngc: bool,
+) -> list[Observation]:
+    """The forward-compatibility package: by name, or, in NGC images, the one of their CUDA.
+
+    ``CUDA_DRIVER_VERSION`` is the driver in that package, not one that the host must have. Images
+    of CUDA 12.6.3 and later install the package without a variable; their history names it.
+    """
+    found = []
+    for signal, value, origin in values:
+        if signal.component == CUDA_COMPAT and (match := _COMPAT_PACKAGE.fullmatch(value)):
+            found.append(Observation(CUDA_COMPAT, f"{match[1]}.{match[2]}", origin, "metadata"))
+    if not found:
+        named = (_COMPAT_PACKAGE.search(step.created_by) for step in history)
+        found += [
+            Observation(CUDA_COMPAT, f"{match[1]}.{match[2]}", "history", "derived")
+            for match in named
+            if match
+        ][-1:]
+    cuda = next((o for o in observations if o.component == "cuda"), None)
+    for signal, value, origin in values:
+        if not found and ngc and cuda and value and signal.component == "compat-driver":
+            version = ".".join(cuda.version.split(".")[:2])
+            how = f"{origin}={value}, with {cuda.origin}"
+            found.append(Observation(CUDA_COMPAT, version, how, "derived"))
+    return found
+
+
+def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:
+    """Expressions of ``NVIDIA_REQUIRE_*``, and the one that a legacy image implies."""
+    found = [
+        value
+        for name, value in sorted(env.items())
+        if name.startswith(REQUIRE)
+        and not name.startswith(JETPACK)
+        and name not in signals.ignored
+        and value
+    ]
+    if not env.get("NVIDIA_REQUIRE_CUDA"):
+        match = re.match(r"(\d{1,2})\.(\d{1,2})(?:\.|$)", env.get("CUDA_VERSION", ""))
+        found += [f"cuda>={match[1]}.{match[2]}"] if match else []
+    return tuple(found)
+
+
+def _arch(values: Iterable[tuple[Signal, str, str]]) -> tuple[str, ...] | None:
+    """``8.0 8.6 9.0+PTX`` of an NGC build; elsewhere it may be meant for a later build."""
+    for signal, value, _ in values:
+        if signal.component == "arch" and value:
+            try:
+                codes = [a for item in re.split(r"[\s;]+", value.strip()) for a in parse_arch(item)]
+            except BadInput:
+                return None
+            return tuple(dict.fromkeys(code.name for code in codes))
+    return None
+
+
+def _accounted(history: Sequence[History], signals: Signals, layers: int, ngc: bool) -> int:
+    """Layers up to the last step that sets or uses a variable which only NVIDIA's builds set.
+
+    Where the history is not that of the layers, none is accounted for. In ``nvidia/cuda`` images
+    nothing is installed with a Python installer: such a step shows that somebody else built on.
+    """
+    if sum(not step.empty_layer for step in history) != layers:
+        return 0
+    names = [
+        s.name
+        for s in (*signals.environment, *signals.labels)
+        if s.vendors and s.component != "require"
+    ]
+    if not names:
+        return 0
+    marks = re.compile(r"\b(?:" + "|".join(map(re.escape, names)) + r")\b")
+    last = max((n for n, step in enumerate(history) if marks.search(step.created_by)), default=-1)
+    below = history[: last + 1]
+    if not ngc and any(_INSTALLERS.search(step.created_by) for step in below):
+        return 0
+    return sum(not step.empty_layer for step in below)

@@ -1,0 +1,176 @@
+"""What the wanted files of a layer tell, each kind by a small function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from email.parser import BytesHeaderParser
+from typing import Protocol
+
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+
+from compatgate.core.arch import Arch
+from compatgate.core.components import resolve_component
+from compatgate.core.versions import parse_version, show
+from compatgate.discovery.image.databases import apk_packages, dpkg_packages
+from compatgate.discovery.image.feed import Content
+from compatgate.discovery.image.rpm import LARGEST as LARGEST_RPM
+from compatgate.discovery.image.rpm import rpm_packages
+from compatgate.discovery.image.signals import CUDA_COMPAT, Signals
+from compatgate.discovery.image.spelling import tidy
+from compatgate.discovery.image.wanted import python_of
+from compatgate.discovery.libraries import library_observation, parse_version_file
+from compatgate.discovery.observed import Observation
+from compatgate.discovery.python_env import read_answer
+from compatgate.errors import BadInput
+
+_LARGEST_METADATA = 4 * 1024 * 1024
+_LARGEST_TEXT = 256 * 1024
+_HASHED = re.compile(r"-[0-9a-f]{8,}(?=\.so)")
+_TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
+_TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTILINE)
+_CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
+_CONDA_FRAMEWORKS = frozenset({"pytorch", "pytorch-gpu", "tensorflow", "jax", "cupy", "vllm"})
+_CONDA_OTHERS = frozenset({"libcublas", "tensorrt", "python"})
+
+
+class GpuCode(Protocol):
+    """The GPU code of one file."""
+
+    @property
+    def arch(self) -> tuple[Arch, ...]:
+        """SASS and PTX that it carries."""
+
+
+class Readable(Protocol):
+    """Where bytes come from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to ``size`` bytes; none at the end."""
+
+
+class GpuCodeReader(Protocol):
+    """Lists the GPU code of a file that is read once, front to back."""
+
+    def __call__(self, file: Readable, *, size: int, name: str) -> GpuCode:
+        """Raises BadInput where the file is damaged."""
+
+
+def distribution(path: str, content: Content) -> tuple[str, str] | None:
+    """Normalised name and version of a Python distribution.
+
+    A hard link has no content; then the folder's name tells (PyPA, "Recording installed
+    projects").
+    """
+    data = content.read_all(_LARGEST_METADATA) if content.left else None
+    if data:
+        headers = BytesHeaderParser().parsebytes(data.partition(b"\n\n")[0] + b"\n\n")
+        name, version = headers.get("Name"), headers.get("Version")
+        if name and version:
+            return canonicalize_name(str(name)), str(version).strip()
+    folder = path.split("/")[-2].rpartition(".")[0]
+    name, _, version = folder.partition("-")
+    return (canonicalize_name(name), version.partition("-py")[0]) if version else None
+
+
+def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
+    """The component that a distribution is, and the Python that it is installed for."""
+    found = [
+        replace(seen, origin=origin)
+        for seen in read_answer({"packages": {name: version}}, origin).observations
+        if seen.component != "python" and _is_version(seen)
+    ]
+    python = python_of(origin)
+    if found and python and resolve_component(found[0].component).component.kind == "framework":
+        found.append(Observation("python", python, origin, "derived"))
+    return found
+
+
+def cuda_label(observations: list[Observation]) -> Iterator[Observation]:
+    """The CUDA that a framework's build names (``+cu121``): it loads that, not the base's."""
+    for seen in observations:
+        if resolve_component(seen.component).component.kind == "framework":
+            cuda = parse_version(seen.component, seen.version).cuda
+            if cuda and len(cuda) == 2:
+                yield Observation("cuda", show(cuda), f"{seen.origin}: {seen.version}", "metadata")
+
+
+def torch_version(content: Content, origin: str) -> list[Observation]:
+    """``torch/version.py``: the version with its label, and the CUDA of the build."""
+    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    found = []
+    if (match := _TORCH.search(text)) and tidy("torch", match[1]):
+        found.append(Observation("torch", match[1], origin, "metadata"))
+    if match := _TORCH_CUDA.search(text):
+        found.append(Observation("cuda", match[1], origin, "metadata"))
+    return found
+
+
+def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]:
+    """A package by its record's name, ``pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0.json``."""
+    parts = path.rpartition("/")[2].removesuffix(".json").rsplit("-", 2)
+    if len(parts) != 3:
+        return []
+    name, version, build = parts
+    component = signals.conda.get(name)
+    if component is None and name in _CONDA_FRAMEWORKS | _CONDA_OTHERS:
+        component = resolve_component(name.removesuffix("-gpu")).component.name
+    if component is None or name == "cuda-nvtx":
+        return []
+    label = ""
+    if name in _CONDA_FRAMEWORKS or component in ("cudnn", "nccl"):
+        match = _CONDA_CUDA.search(build)
+        label = f"+cu{match[1]}{match[2] or ''}" if match else ""
+    clean = tidy(component, version + label)
+    return [Observation(component, clean, origin, "metadata")] if clean else []
+
+
+def library(path: str, origin: str) -> Observation | None:
+    """What a library's file name tells."""
+    seen = library_observation(_HASHED.sub("", path))
+    if seen is None or not _is_version(seen):
+        return None
+    return replace(seen, origin=origin)
+
+
+def toolkit(path: str, content: Content, origin: str) -> Observation | None:
+    """A toolkit's version file."""
+    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    seen = parse_version_file(text, path)
+    return replace(seen, origin=origin) if seen and _is_version(seen) else None
+
+
+def packages(
+    kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
+) -> Iterator[Observation]:
+    """The components in a distribution's package database.
+
+    Raises:
+        ValueError: the database cannot be read; says why.
+    """
+    if kind == "rpm":
+        data = content.read_all(LARGEST_RPM)
+        if data is None:
+            raise ValueError(f"it is larger than {LARGEST_RPM} bytes")
+        rows = rpm_packages(data, check)
+    else:
+        rows = (apk_packages if kind == "apk" else dpkg_packages)(content)
+    for name, version in rows:
+        component = signals.package(name)
+        if component == CUDA_COMPAT:
+            numbers = re.findall(r"\d+", name)
+            clean = ".".join(numbers[:2]) or None
+        else:
+            clean = tidy(component, version, name) if component else None
+        if component and clean:
+            yield Observation(component, clean, f"{origin}: {name} {version}", "metadata")
+
+
+def _is_version(seen: Observation) -> bool:
+    component = "cuda" if seen.component == CUDA_COMPAT else seen.component
+    try:
+        parse_version(component, seen.version)
+    except BadInput:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""What a caller may choose when an image is read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.facts import CudaArch
+from compatgate.errors import BadInput
+
+Layers = Literal["auto", "all", "none"]
+
+MIRRORS = "COMPATGATE_REGISTRY_MIRRORS"
+CA_FILE = "COMPATGATE_REGISTRY_CA"
+GIB = 1024**3
+
+
+class Limits(Struct, frozen=True):
+    """How much is taken from an image before it counts as hostile.
+
+    Attributes:
+        unpacked: bytes of all layers, decompressed.
+        ratio: decompressed bytes for one compressed byte of a layer; asked from `ratio_from` on,
+            since small layers of zeros are harmless and compress a thousandfold.
+        ratio_from: bytes of a layer, decompressed.
+        layers: of one image.
+        members: files of all layers.
+        wanted: files of all layers that may tell something.
+        remembered: paths that may hide something below; 1,000,000 are some 80 MB.
+        whiteouts: of all layers; they are remembered.
+        window: bytes of the largest zstd window, which is in memory.
+    """
+
+    unpacked: int = 256 * GIB
+    ratio: int = 200
+    ratio_from: int = 4 * GIB
+    layers: int = 512
+    members: int = 20_000_000
+    wanted: int = 200_000
+    remembered: int = 1_000_000
+    whiteouts: int = 200_000
+    window: int = 64 * 1024**2
+
+
+class ImageOptions(Struct, frozen=True):
+    """Settings for `read_image`.
+
+    Attributes:
+        layers: ``auto`` reads every layer that the config does not account for, ``all`` every
+            layer, ``none`` the config alone.
+        needs: components, as ``("cudnn", "torch")``; reading stops when each has been seen in a
+            layer. Empty: everything is wanted.
+        mirrors: registry to base URLs that are tried before it.
+        plain_http: registries, besides those on loopback, that are spoken to without TLS.
+        unverified_tls: registries whose certificate is not checked.
+        ca_file: PEM file of the authorities to trust instead of the system's.
+        registries: the only registries that may be asked; None: any.
+        docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
+        helpers: whether credential helpers may be run.
+        cache: folder of earlier readings; None: none is used or kept.
+        arch_facts: where code runs, to compare the GPU code of several distributions.
+        limits: how much is taken from an image.
+    """
+
+    layers: Layers = "auto"
+    needs: tuple[str, ...] = ()
+    mirrors: Mapping[str, tuple[str, ...]] = {}
+    plain_http: frozenset[str] = frozenset()
+    unverified_tls: frozenset[str] = frozenset()
+    ca_file: str | None = None
+    registries: frozenset[str] | None = None
+    docker_config: str | None = None
+    helpers: bool = True
+    cache: str | None = None
+    arch_facts: CudaArch | None = None
+    limits: Limits = Limits()
+
+
+def options_from_environment(
+    environment: Mapping[str, str] | None = None, *, cache: str | None = None
+) -> ImageOptions:
+    """The settings that ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA`` make.
+
+    Args:
+        environment: None: this process's.
+        cache: as in `ImageOptions`.
+
+    Raises:
+        BadInput: a mirror is not ``REGISTRY=URL``.
+    """
+    environment = os.environ if environment is None else environment
+    return ImageOptions(
+        mirrors=parse_mirrors(environment.get(MIRRORS, "")),
+        ca_file=environment.get(CA_FILE) or None,
+        cache=cache,
+    )
+
+
+def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
+    """Read ``docker.io=https://mirror.example,docker.io=http://localhost:5001``.
+
+    Raises:
+        BadInput: an item is not ``REGISTRY=URL``.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for item in re.split(r"[,\s]+", text.strip()):
+        registry, equals, url = item.partition("=")
+        if not item:
+            continue
+        if not equals or not registry or not re.match(r"https?://[^/?#\s]+", url):
+            hint = "like docker.io=https://mirror.example"
+            raise BadInput(f"{item!r} is not REGISTRY=URL", field=MIRRORS, value=item, hint=hint)
+        found[registry] = (*found.get(registry, ()), url.rstrip("/"))
+    return found

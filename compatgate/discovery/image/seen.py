@@ -1,0 +1,116 @@
+"""What the layers of an image tell, gathered file by file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import IntEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.arch import Arch
+from compatgate.discovery.observed import Observation
+
+_MAJOR = re.compile(
+    r"(?P<stem>libcudart|libcudnn|libnccl|libcublas|libnvinfer)(?:-[0-9a-f]{8,})?\.so\.(?P<major>\d+)"
+    r"(?:\.\d+)?"
+)
+_JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
+_MOST_NOTES = 200
+COMPONENT_OF = {
+    "libcudart": "cuda",
+    "libcudnn": "cudnn",
+    "libnccl": "nccl",
+    "libcublas": "cublas",
+    "libnvinfer": "tensorrt",
+}
+
+
+class Witness(IntEnum):
+    """Kinds of witnesses; the lower decides.
+
+    What a framework is installed with (wheels, conda) is what it loads; the distribution's
+    packages and the base image's variables come after the libraries that are there.
+    """
+
+    FRAMEWORK = 0
+    WHEEL = 1
+    LABEL = 2
+    CONDA = 3
+    LIBRARY = 4
+    TOOLKIT = 5
+    PACKAGE = 6
+    CONFIG = 7
+
+
+class CodeFile(Struct, frozen=True):
+    """A file with GPU code.
+
+    Attributes:
+        origin: layer and path.
+        owner: the Python package that it belongs to, ``""`` for none.
+    """
+
+    origin: str
+    owner: str
+    arch: tuple[Arch, ...]
+
+
+class Seen(Struct):
+    """Everything that was seen.
+
+    Attributes:
+        observations: with the kind of their witness, in the order in which they were met.
+        majors: components of which a library's name tells only the major version.
+        codes: files with GPU code.
+        open: what could not be read, in sentences.
+        jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
+    """
+
+    observations: list[tuple[Witness, Observation]] = []
+    majors: list[Observation] = []
+    codes: list[CodeFile] = []
+    open: list[str] = []
+    jax_plugins: dict[str, str] = {}
+
+    def add(self, witness: Witness, observations: Iterable[Observation | None]) -> None:
+        """Take observations of one kind; None is passed over."""
+        self.observations += ((witness, o) for o in observations if o is not None)
+
+    def add_distribution(self, name: str, version: str, path: str) -> None:
+        """Take a Python distribution that says something of another one."""
+        if match := _JAX_PLUGIN.fullmatch(name):
+            self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]
+
+    def add_major(self, name: str, origin: str) -> None:
+        """Take what a soname tells: the major version."""
+        if match := _MAJOR.fullmatch(name):
+            component = COMPONENT_OF[match["stem"]]
+            self.majors.append(Observation(component, match["major"], origin, "metadata"))
+
+    def note(self, sentence: str) -> None:
+        """Say what could not be read, once."""
+        if len(self.open) < _MOST_NOTES and sentence not in self.open:
+            self.open.append(sentence)
+            if len(self.open) == _MOST_NOTES:
+                self.open.append("and more, which are not listed")
+
+    def ranked(self) -> list[Observation]:
+        """All observations, the one that decides first."""
+        ordered = sorted(self.observations, key=lambda pair: pair[0])
+        return [self._with_plugin(o) for _, o in ordered]
+
+    def _with_plugin(self, seen: Observation) -> Observation:
+        """JAX has no build label; its plugin, which may be met later, tells the CUDA."""
+        if seen.component != "jax" or "+" in seen.version or not self.jax_plugins:
+            return seen
+        for folder, major in self.jax_plugins.items():
+            if f": {folder}/" in seen.origin:
+                return replace(seen, version=f"{seen.version}+cuda{major}")
+        return seen
+
+    def components(self) -> set[str]:
+        """What has been seen; ``arch`` when GPU code has."""
+        found = {o.component for _, o in self.observations}
+        return found | {"arch"} if self.codes else found

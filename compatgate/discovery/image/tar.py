@@ -1,0 +1,165 @@
+"""Tar archives read from a stream, one header at a time, in bounded memory.
+
+The standard library's ``tarfile`` keeps every header that it has seen, and reads an extended
+header whole whatever size it claims; a hostile layer must not decide how much memory is used.
+
+Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Format"), GNU tar
+``src/tar.h`` (long names, base-256 numbers, sparse files).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatgate.discovery.image.feed import BLOCK, Content, Feed, Member
+from compatgate.discovery.image.problems import damaged
+
+LARGEST_EXTENSION = 1024 * 1024
+"""Bytes of an extended header; names have at most a few thousand."""
+
+_ZEROS = bytes(BLOCK)
+_RECORDS = {
+    b"path": "path",
+    b"linkpath": "linkpath",
+    b"size": "size",
+    b"GNU.sparse.name": "path",
+}
+
+
+def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
+    """The members of an archive; the content of each is there until the next is asked for.
+
+    Raises:
+        Damaged: a header is, or the archive ends within a member.
+    """
+    extended: dict[str, str] = {}
+    while True:
+        block = feed.take(BLOCK)
+        if len(block) < BLOCK or block == _ZEROS:
+            if block and block != _ZEROS:
+                raise damaged("a layer ends within a header")
+            return
+        size, kind = _checked_size(block, feed.position), block[156:157]
+        if kind in b"xgLK" and kind:
+            _extend(extended, kind, feed, size)
+            continue
+        if kind == b"S":
+            _pass_sparse_map(feed, block)
+        member = _member(block, kind, size, extended)
+        extended = {}
+        content = Content(feed, member)
+        padding = -member.size % BLOCK
+        yield member, content
+        if missing := feed.skip(content.left):
+            raise damaged(f"a layer ends within {member.path}, {missing} bytes early")
+        feed.skip(padding)
+
+
+def _checked_size(block: bytes, position: int) -> int:
+    """The size field of a header whose checksum is right."""
+    stated = _number(block[148:156])
+    unsigned = sum(block[:148]) + sum(block[156:]) + 8 * 32
+    if stated != unsigned:
+        signed = unsigned - 256 * sum(b > 127 for b in block[:148] + block[156:])
+        if stated != signed:
+            raise damaged(f"a layer is no tar archive at byte {position - BLOCK}")
+    size = _number(block[124:136])
+    if size < 0:
+        raise damaged(f"a layer has a file of {size} bytes at byte {position - BLOCK}")
+    return size
+
+
+def _number(field: bytes) -> int:
+    if field[0] in (0x80, 0xFF):
+        return (
+            int.from_bytes(field, "big", signed=True)
+            if field[0] == 0xFF
+            else int.from_bytes(field[1:], "big")
+        )
+    try:
+        return int(field.partition(b"\0")[0].strip() or b"0", 8)
+    except ValueError:
+        return -1
+
+
+def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> Member:
+    path = extended.get("path") or _name(block)
+    kinds = {b"1": "hardlink", b"2": "symlink", b"5": "dir"}
+    word = "file" if kind in (b"0", b"\0", b"7", b"S") else kinds.get(kind, "other")
+    if word == "file" and path.endswith("/"):
+        word = "dir"  # as the first tar wrote them
+    if text := extended.get("size"):
+        size = _extended_size(text)
+    if kind in b"123456" and kind:
+        size = 0  # links, devices and directories have no content, whatever they say
+    link = ""
+    if word == "hardlink":
+        link = _clean(extended.get("linkpath") or _text(block[157:257]))
+    return Member(_clean(path), word, size, bool(_number(block[100:108]) & 0o111), link)
+
+
+def _extended_size(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise damaged(f"a layer has a file of {text[:40]!r} bytes")
+    return int(text)
+
+
+def _name(block: bytes) -> str:
+    name = _text(block[:100])
+    prefix = _text(block[345:500]) if block[257:263] == b"ustar\0" else ""
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _clean(path: str) -> str:
+    """``./usr//lib/`` and ``/usr/lib`` are ``usr/lib``; ``..`` goes no further than the root."""
+    if path[:1] not in "./" and "//" not in path and "/." not in path and path[-1:] != "/":
+        return path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _extend(extended: dict[str, str], kind: bytes, feed: Feed, size: int) -> None:
+    """Read a pax or GNU header that says more of the next member."""
+    if size > LARGEST_EXTENSION:
+        raise damaged(f"a layer has an extended header of {size} bytes")
+    data = feed.take(size)
+    if len(data) < size:
+        raise damaged("a layer ends within an extended header")
+    feed.skip(-size % BLOCK)
+    if kind in (b"L", b"K"):
+        extended["path" if kind == b"L" else "linkpath"] = _text(data)
+    elif kind == b"x":
+        extended.update(_records(data))
+
+
+def _records(data: bytes) -> Iterator[tuple[str, str]]:
+    """``30 path=...`` records; only names and sizes are wanted."""
+    at = 0
+    while at < len(data):
+        digits, space, _ = data[at : at + 20].partition(b" ")
+        if not space or not digits.isdigit() or not int(digits):
+            return
+        record = data[at + len(digits) + 1 : at + int(digits) - 1]
+        at += int(digits)
+        key, _, value = record.partition(b"=")
+        if key in _RECORDS:
+            yield _RECORDS[key], value.decode("utf-8", "surrogateescape")
+
+
+def _pass_sparse_map(feed: Feed, block: bytes) -> None:
+    """An old GNU sparse file: blocks with more of its map stand before the content."""
+    more = block[482]
+    while more:
+        block = feed.take(BLOCK)
+        if len(block) < BLOCK:
+            raise damaged("a layer ends within a sparse file's map")
+        more = block[504]

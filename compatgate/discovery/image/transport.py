@@ -1,0 +1,247 @@
+"""HTTP as registries need it: streamed bodies, bounded redirects, one deadline, counted bytes."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import TracebackType
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError, SSLError
+from urllib3.util import Timeout
+
+from compatgate import __version__
+from compatgate.discovery.image.deadline import Deadline
+from compatgate.discovery.image.options import ImageOptions
+from compatgate.discovery.image.reference import is_loopback
+from compatgate.errors import BadInput, Unavailable
+
+MOST_REDIRECTS = 5
+CHUNK = 256 * 1024
+"""Bytes that are asked of a socket at a time."""
+_CONNECT_SECONDS = 15.0
+_STALL_SECONDS = 60.0
+_ATTEMPTS = 3
+_BUSY = (429, 502, 503, 504)
+_MOVED = (301, 302, 303, 307, 308)
+
+
+class Response:
+    """An answer whose body is read as it comes; closing it ends the connection."""
+
+    def __init__(self, raw: urllib3.BaseHTTPResponse, url: str, transport: Transport) -> None:
+        self.status = raw.status
+        self.headers = raw.headers
+        self.url = url
+        self._raw = raw
+        self._transport = transport
+
+    def __enter__(self) -> Response:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def read(self, size: int = CHUNK, /) -> bytes:
+        """What has come, up to ``size`` bytes; none at the end of the body.
+
+        Raises:
+            Unavailable: the connection broke, or the deadline has passed.
+        """
+        what = f"reading from {_host(self.url)}"
+        try:
+            data = self._raw.read1(size)
+        except (HTTPError, OSError) as error:
+            self._transport.deadline.check(what)
+            raise _unreachable(self.url, error) from None
+        self._transport.deadline.check(what)
+        self._transport.bytes_read += len(data)
+        return data
+
+    def read_all(self, largest: int) -> bytes:
+        """A small body.
+
+        Raises:
+            BadInput: it is larger than ``largest`` bytes.
+        """
+        parts = bytearray()
+        while data := self.read():
+            parts += data
+            if len(parts) > largest:
+                what = f"{self.url} is larger than the {largest} bytes that are read"
+                raise BadInput(what, field="image")
+        return bytes(parts)
+
+    def close(self) -> None:
+        """End the connection; what was not read is never fetched."""
+        self._raw.close()
+        self._raw.release_conn()
+
+
+class Transport:
+    """Requests to registries, token services and where they redirect to.
+
+    Attributes:
+        bytes_read: of all bodies so far.
+    """
+
+    def __init__(self, options: ImageOptions, deadline: Deadline) -> None:
+        self.deadline = deadline
+        self.bytes_read = 0
+        self._options = options
+        self._managers: dict[tuple[str, bool], urllib3.PoolManager] = {}
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for manager in self._managers.values():
+            manager.clear()
+
+    def open(
+        self, url: str, headers: dict[str, str], *, form: bytes | None = None, method: str = "GET"
+    ) -> Response:
+        """Send a GET or HEAD, or a POST with a form, and follow redirects.
+
+        ``Authorization`` goes to the host of ``url`` only: object stores refuse a request that
+        carries another server's token.
+
+        Raises:
+            Unavailable: no answer, too many redirects, a redirect that leaves TLS, or the deadline.
+        """
+        first = urlsplit(url)
+        for _ in range(MOST_REDIRECTS + 1):
+            response = self._send(url, headers, form, method)
+            location = response.headers.get("Location")
+            if response.status not in _MOVED or form is not None or not location:
+                return response
+            response.close()
+            target = urljoin(url, location)
+            self._check_redirect(url, target)
+            url = target
+            if urlsplit(url)[:2] != first[:2]:
+                headers = {k: v for k, v in headers.items() if k != "Authorization"}
+        what = f"{first.netloc} redirects more than {MOST_REDIRECTS} times"
+        raise Unavailable(what, field="image", hint="the registry or its mirror is misconfigured")
+
+    def _check_redirect(self, url: str, target: str) -> None:
+        scheme, host = urlsplit(target)[:2]
+        if scheme not in ("http", "https") or not host:
+            raise Unavailable(f"{_host(url)} redirects to {target[:200]!r}", field="image")
+        if scheme == "http" and url.startswith("https:"):
+            what = f"{_host(url)} redirects from TLS to plain HTTP on {host}"
+            raise Unavailable(what, field="image")
+
+    def _send(self, url: str, headers: dict[str, str], form: bytes | None, method: str) -> Response:
+        """One request; a connection that fails, or a server that is busy, is asked again."""
+        for attempt in range(_ATTEMPTS):
+            last = attempt == _ATTEMPTS - 1
+            self.deadline.check(f"asking {_host(url)}")
+            try:
+                response = self._send_once(url, headers, form, method)
+            except (HTTPError, OSError) as error:
+                self.deadline.check(f"asking {_host(url)}")
+                if last or isinstance(error, SSLError):
+                    raise _unreachable(url, error) from None
+            else:
+                if last or response.status not in _BUSY:
+                    return response
+                response.close()
+            time.sleep(min(0.2 * 4**attempt, self.deadline.left))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _send_once(
+        self, url: str, headers: dict[str, str], form: bytes | None, method: str
+    ) -> Response:
+        left = self.deadline.left
+        raw = self._manager(url).request(
+            method if form is None else "POST",
+            url,
+            body=form,
+            headers={"User-Agent": f"compatgate/{__version__}", **headers},
+            timeout=Timeout(connect=min(_CONNECT_SECONDS, left), read=min(_STALL_SECONDS, left)),
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+        )
+        return Response(raw, url, self)
+
+    def _manager(self, url: str) -> urllib3.PoolManager:
+        parts = urlsplit(url)
+        proxy = ""
+        if not is_loopback(parts.netloc) and not proxy_bypass(parts.hostname or ""):
+            proxy = getproxies().get(parts.scheme, "")
+        key = (proxy, parts.netloc in self._options.unverified_tls)
+        if key not in self._managers:
+            self._managers[key] = self._new_manager(*key)
+        return self._managers[key]
+
+    def _new_manager(self, proxy: str, unverified: bool) -> urllib3.PoolManager:
+        settings: dict[str, Any] = {"cert_reqs": "CERT_NONE" if unverified else "CERT_REQUIRED"}
+        if self._options.ca_file and not unverified:
+            if not os.path.isfile(self._options.ca_file):
+                what = "there is no such file of certificate authorities"
+                raise BadInput(what, field="ca_file", value=self._options.ca_file)
+            settings["ca_certs"] = self._options.ca_file
+        if unverified:
+            settings["assert_hostname"] = False
+        manager = (
+            urllib3.ProxyManager(proxy, maxsize=2, **settings)
+            if proxy
+            else urllib3.PoolManager(maxsize=2, **settings)
+        )
+        manager.pool_classes_by_scheme = _watched_pools(self.deadline)
+        return manager
+
+
+def _watched_pools(deadline: Deadline) -> dict[str, Any]:
+    """Pools whose connections end at the deadline."""
+
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            deadline.watch(self.sock)
+
+    class Secure(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            deadline.watch(self.sock)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc
+
+
+def _unreachable(url: str, error: Exception) -> Unavailable:
+    reason = str(getattr(error, "reason", None) or error)
+    text = reason.rpartition(": ")[2] if "HTTPConnection" in reason else reason
+    hint = (
+        "give the registry's certificate authority as a file, or name the registry as unverified"
+        if isinstance(error, SSLError)
+        else "check the registry's name, the network and the proxy"
+    )
+    return Unavailable(f"{_host(url)} does not answer: {text[:300]}", field="image", hint=hint)

@@ -1,0 +1,90 @@
+"""`check --image` and `inspect` through the real command, on a real registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SITE = "usr/local/lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def compatgate(tmp_path):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)}
+
+    def run(*arguments: str):
+        return subprocess.run(
+            [sys.executable, "-m", "compatgate", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            env=environment,
+            check=False,
+        )
+
+    return run
+
+
+def metadata(name: str, version: str) -> bytes:
+    return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n".encode()
+
+
+def rebuilt(layer, cudnn: str):
+    return layer(
+        {
+            f"{SITE}/torch-2.2.2+cu121.dist-info/METADATA": metadata("torch", "2.2.2+cu121"),
+            f"{SITE}/nvidia_cudnn_cu12-{cudnn}.dist-info/METADATA": metadata(
+                "nvidia-cudnn-cu12", cudnn
+            ),
+        }
+    )
+
+
+POOL = ["--pool", "driver=535.183.01,gpu=A100-SXM4-80GB"]
+
+
+def test_a_rebuild_that_pulls_a_new_cudnn_major_is_denied_by_its_reference_alone(
+    registry, layer, compatgate
+):
+    before = registry.push(rebuilt(layer, "8.9.2.26"))
+    after = registry.push(rebuilt(layer, "9.1.0.70"))
+
+    good = compatgate("check", *POOL, "--image", before.reference, "--format", "json")
+    bad = compatgate("check", *POOL, "--image", after.reference, "--format", "json")
+
+    assert good.returncode == 0, good.stderr + good.stdout
+    assert bad.returncode == 1, bad.stderr + bad.stdout
+    verdict = json.loads(bad.stdout)
+    assert verdict["image"].endswith(after.digest)
+    denied = next(f for f in verdict["findings"] if f["rule"] == "CG402")
+    assert denied["outcome"] == "fail"
+    assert denied["fixes"][0]["set"]["cudnn"].startswith("8.9.2")
+
+
+def test_what_the_image_shows_wins_over_what_is_stated_and_is_a_finding(
+    registry, layer, compatgate
+):
+    image = registry.push(rebuilt(layer, "9.1.0.70"))
+    answer = compatgate(
+        "check", *POOL, "--image", image.reference, "--stack", "cudnn=8.9.2", "--format", "json"
+    )
+    verdict = json.loads(answer.stdout)
+    assert verdict["stack"]["cudnn"].startswith("9.1.0")
+    assert any(f["rule"] == "CG902" for f in verdict["findings"])
+
+
+def test_a_registry_that_does_not_answer_is_no_decision(compatgate):
+    answer = compatgate("check", *POOL, "--image", "127.0.0.1:9/team/app:1")
+    assert answer.returncode == 3
+    assert len(answer.stderr.strip().splitlines()) == 1
+
+
+def test_inspect_shows_an_image_with_where_each_part_was_seen(registry, layer, compatgate):
+    image = registry.push(rebuilt(layer, "9.1.0.70"))
+    shown = json.loads(compatgate("inspect", image.reference, "--format", "json").stdout)
+    assert shown["stack"]["torch"] == "2.2.2+cu121"
+    assert all(SITE in o["origin"] for o in shown["observations"])
