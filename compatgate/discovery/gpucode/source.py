@@ -113,7 +113,8 @@ class Source:
         """Go to the next ``pattern`` at a multiple of 8 bytes from ``base``, or to the end.
 
         Returns:
-            Bytes other than zero that were passed; None at the end.
+            How many bytes other than zero were passed, as far as the first window that has any:
+            0 is exact. None at the end.
         """
         passed = 0
         while True:
@@ -124,7 +125,8 @@ class Source:
                 return None
             at = self._aligned(window, pattern, base)
             step = at if at is not None else len(window) - len(pattern) + 1
-            passed += step - window.count(0, 0, step)
+            if not passed:
+                passed = step - window.count(0, 0, step)
             self._advance(step)
             if at is not None:
                 return passed
