@@ -184,4 +184,5 @@ def main(arguments: Sequence[str] = ()) -> str:
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1:]))
+    if text := main(sys.argv[1:]):
+        print(text)
