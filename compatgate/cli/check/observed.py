@@ -125,6 +125,18 @@ def read_text(path: str, option: str) -> str:
     Raises:
         BadInput: it cannot be read, or is too large.
     """
+    data = read_bytes(path, option)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's "nvidia-smi > file"
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8", "replace")
+
+
+def read_bytes(path: str, option: str) -> bytes:
+    """A file, or standard input for ``-``.
+
+    Raises:
+        BadInput: it cannot be read, or is too large.
+    """
     try:
         if path == "-":
             data = sys.stdin.buffer.read(LARGEST + 1)
@@ -135,6 +147,4 @@ def read_text(path: str, option: str) -> str:
         raise BadInput(f"cannot read '{path}': {error.strerror}", field=option) from None
     if len(data) > LARGEST:
         raise BadInput(f"'{path}' is larger than {LARGEST >> 20} MiB", field=option)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's "nvidia-smi > file"
-        return data.decode("utf-16", "replace")
-    return data.decode("utf-8", "replace")
+    return data

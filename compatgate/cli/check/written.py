@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
-from compatgate.cli.check.observed import LARGEST
+from compatgate.cli.check.observed import read_bytes
 from compatgate.core.stack import parse_stack
 from compatgate.core.target import Os
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import CompatgateError
 
 if TYPE_CHECKING:
     import argparse
@@ -50,13 +49,13 @@ def read_written(args: argparse.Namespace, pools: list[Body], stated: Body) -> B
     if args.sbom:
         from compatgate.discovery.sbom import read_sbom
 
-        data = _bytes(args.sbom, "--sbom")
+        data = read_bytes(args.sbom, "--sbom")
         body = _body(read_sbom(_name(args.sbom), data, platform=platform))
     if args.lock:
         from compatgate.discovery.lockfiles import read_lockfile
 
         name = _name(args.lock) if args.lock == "-" else Path(args.lock)
-        reading = read_lockfile(name, _bytes(args.lock, "--lock"), platform=platform)
+        reading = read_lockfile(name, read_bytes(args.lock, "--lock"), platform=platform)
         locked = _body(reading, reading.arch)
         body = {**body, **locked, **_joined(body, locked)}
     return body
@@ -95,17 +94,3 @@ def _joined(one: Body, other: Body) -> Body:
 
 def _name(path: str) -> str:
     return "standard input" if path == "-" else path
-
-
-def _bytes(path: str, option: str) -> bytes:
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(LARGEST + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(LARGEST + 1)
-    except OSError as error:
-        raise BadInput(f"cannot read '{path}': {error.strerror}", field=option) from None
-    if len(data) > LARGEST:
-        raise BadInput(f"'{path}' is larger than {LARGEST >> 20} MiB", field=option)
-    return data
