@@ -101,6 +101,7 @@ def _serve(args: argparse.Namespace) -> int:
     url = url_of(listener, args.host)
     prepared = prepare(args.database, args.matrix, overlays)
     _report(prepared, args.matrix)
+    _warn(settings.anonymous, url, local=is_loopback(listener))
 
     def announce() -> None:
         token = "" if settings.anonymous & {"gate", "admin"} else _HEADER
@@ -125,6 +126,14 @@ def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
     if prepared.admin is not None:
         text = f"admin token, shown only this once: {prepared.admin.secret}"
         print(text, file=sys.stderr, flush=True)
+
+
+def _warn(anonymous: frozenset[str], url: str, *, local: bool) -> None:
+    """What whoever gives rights away should have meant."""
+    given = anonymous if not local else anonymous - {"read", "gate"}
+    if given:
+        text = f"warning: whoever reaches {url} may {', '.join(sorted(given))} without a token"
+        print(text, file=sys.stderr)
 
 
 def _share_figures(workers: int) -> str | None:

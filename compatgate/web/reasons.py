@@ -21,7 +21,7 @@ def given_reason(header: str | None, other: object) -> str:
     Raises:
         BadInput: there is none, or it is not text.
     """
-    field, value = (HEADER, _utf8(header)) if header else ("reason", other)
+    field, value = ("reason", other) if header is None else (HEADER, _utf8(header))
     if value is None or value == "":
         raise BadInput(
             "a change needs a reason",

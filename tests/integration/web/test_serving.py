@@ -83,6 +83,14 @@ def test_anonymous_scopes_can_be_chosen(serve: Any) -> None:
     server = serve("--anonymous", "gate")
     assert server.gate(STACK).status == 200
     assert server.ask("GET", "/api/v1/targets").status == 401
+    assert not any("warning" in line for line in server.log)
+
+
+def test_rights_given_to_everybody_are_warned_of(serve: Any) -> None:
+    for options in (["--anonymous", "bless"], ["--host", "0.0.0.0", "--anonymous", "read"]):
+        server = serve(*options)
+        assert any("without a token" in line for line in server.log)
+        server.kill()
 
 
 def test_the_largest_request_can_be_chosen(serve: Any) -> None:

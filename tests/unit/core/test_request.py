@@ -93,7 +93,7 @@ def test_a_null_in_set_for_a_pool_property_changes_nothing_or_is_refused(gpus):
         ({"target": 7, "stack": STACK}, "target", "must be the name of a target"),
         ({"target": "", "stack": STACK}, "target", "must be the name of a target"),
         ({"target": "t"}, "stack", "the stack is missing"),
-        ({"target": "t", "image": "app:1"}, "stack", "state it"),
+        ({"target": "t", "image": "app:1"}, "stack", "check --image"),
         ({"target": "t", "stack": STACK, "image": 7}, "image", "must be an image reference"),
         ({"target": "t", "stack": STACK, "image": ""}, "image", "must be an image reference"),
         ({"target": "t", "stack": STACK, "sets": {}}, "sets", "unknown key"),
