@@ -8,15 +8,14 @@ from functools import cached_property
 from typing import Literal
 
 from compatgate.core.arch import Arch
-from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Branch, CudnnRelease, Facts, Pair, Source, Toolkit
 from compatgate.core.forward import Forward, judge_forward
 from compatgate.core.frameworks import Found, find_framework
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.matrix import Entry, Matrix
-from compatgate.core.stack import Stack
+from compatgate.core.stack import Stack, brought_cuda
 from compatgate.core.target import Policy, Pool, Target
-from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.versions import Version, show
 
 
 class Case:
@@ -160,12 +159,7 @@ class Case:
         that CUDA 13.0 needs.
         """
         stated = self.stack.get("cuda")
-        brought = [
-            parse_version("cuda", show(version.cuda))
-            for name, version in self.stack.components.items()
-            if version.cuda and len(version.cuda) == 2 and COMPONENTS[name].kind == "framework"
-        ]
-        newest = max(brought, default=None)
+        newest = brought_cuda(self.stack)
         if stated is None or newest is None:
             return stated or newest
         return newest if newest.major_minor > stated.major_minor else stated

@@ -145,15 +145,20 @@ def complete(stack: Stack) -> Stack:
     """The stack with its CUDA taken from a framework's version label, where it is not stated."""
     if "cuda" in stack.components:
         return stack
+    newest = brought_cuda(stack)
+    if newest is None:
+        return stack
+    return structs.replace(stack, components={"cuda": newest, **stack.components})
+
+
+def brought_cuda(stack: Stack) -> Version | None:
+    """The newest CUDA that frameworks bring by their version label (``torch=2.9.1+cu130``)."""
     labels = [
         version.cuda
         for name, version in stack.components.items()
         if COMPONENTS[name].kind == "framework" and version.cuda and len(version.cuda) == 2
     ]
-    if not labels:
-        return stack
-    cuda: Version = parse_version("cuda", show(max(labels)))
-    return structs.replace(stack, components={"cuda": cuda, **stack.components})
+    return parse_version("cuda", show(max(labels))) if labels else None
 
 
 def _key(name: str) -> str:
