@@ -115,6 +115,12 @@ class Unavailable(CompatgateError):
     slug = "unavailable"
 
 
+class Infrastructure(Unavailable):
+    """A staging host, its engine or a registry failed in a way that another attempt may mend."""
+
+    slug = "infrastructure"
+
+
 class Damaged(CompatgateError):
     """What was fetched is not what its digest, its size or its format says; nothing is kept."""
 

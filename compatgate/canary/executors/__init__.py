@@ -1,0 +1,1 @@
+"""Where containers run: one interface, one module per kind of executor."""

@@ -1,0 +1,79 @@
+"""What a workload reported: its JSON lines, as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class Device(Struct, frozen=True):
+    """A GPU as the process saw it."""
+
+    name: str
+    uuid: str | None = None
+    pci: str | None = None
+    memory_bytes: int | None = None
+    compute_capability: str | None = None
+    mig: str | None = None
+
+
+class Env(Struct, frozen=True):
+    """The first line: what is really loaded.
+
+    Attributes:
+        versions: canonical component to version as the process reported it, the driver apart.
+        paths: component to the file it was loaded from.
+        other: the line's further members, kept as they came.
+    """
+
+    driver: str | None = None
+    gpus: tuple[Device, ...] = ()
+    versions: dict[str, str] = {}
+    paths: dict[str, str] = {}
+    other: dict[str, Any] = {}
+
+
+class Metric(Struct, frozen=True):
+    """Values of a metric in the order measured; a repeated line appends.
+
+    Attributes:
+        warmup: leading values that the program marked as warm-up; not judged.
+    """
+
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    warmup: tuple[float, ...] = ()
+
+
+class Check(Struct, frozen=True):
+    """Something that holds or does not."""
+
+    name: str
+    ok: bool
+    message: str = ""
+
+
+class Report(Struct, frozen=True):
+    """Everything that one execution of a workload printed.
+
+    Attributes:
+        problems: lines that broke the protocol, each with its number and what was wrong; a report
+            with problems is never evidence.
+        lines: how many were read; ``dropped_bytes`` came beyond the limit of output.
+        truncated: output was cut, so that something may be missing.
+    """
+
+    env: Env | None = None
+    metrics: tuple[Metric, ...] = ()
+    checks: tuple[Check, ...] = ()
+    progress: float | None = None
+    problems: tuple[str, ...] = ()
+    lines: int = 0
+    dropped_bytes: int = 0
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something may be missing."""
+        return self.dropped_bytes > 0
