@@ -37,7 +37,7 @@ from compatgate.discovery.image.layers import Layer, Scan
 from compatgate.discovery.image.manifest import Descriptor
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.registry import Blob
-from compatgate.discovery.image.signals import read_signals
+from compatgate.discovery.signals import read_signals
 from contextlib import contextmanager
 
 class Registry:

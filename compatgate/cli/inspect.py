@@ -13,7 +13,7 @@ from compatgate.errors import NotFound
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.discovery.findings import Inspection
+    from compatgate.discovery.stack import Inspection
 
 HELP = "show the stack in an image, lockfile, wheel, library or folder"
 
@@ -92,15 +92,13 @@ def _is_lockfile(path: str) -> bool:
 def _lockfile(path: str) -> Inspection:
     from pathlib import Path
 
-    from compatgate.discovery.findings import Inspection
     from compatgate.discovery.lockfiles import Platform, read_lockfile
-    from compatgate.discovery.observed import Conflict
-    from compatgate.discovery.settle import settle
+    from compatgate.discovery.stack import Inspection, settle
 
     reading = read_lockfile(Path(path), Path(path).read_bytes(), platform=Platform())
     stack, disagreements = settle(reading.observations, reading.arch)
-    left = tuple(Conflict("open", what) for what in reading.open)
-    return Inspection(stack, reading.observations, (*reading.conflicts, *disagreements, *left))
+    conflicts = (*reading.conflicts, *disagreements)
+    return Inspection(stack, reading.observations, conflicts, reading.open)
 
 
 def _is_reference(what: str) -> bool:
@@ -111,12 +109,10 @@ def _is_reference(what: str) -> bool:
 def _image(reference: str) -> Inspection:
     from compatgate.catalog import load_facts
     from compatgate.cli.check.pulled import read_reference
-    from compatgate.discovery.findings import Inspection
-    from compatgate.discovery.observed import Conflict
+    from compatgate.discovery.stack import Inspection
 
     reading = read_reference(reference, None, load_facts())
-    left = tuple(Conflict("open", what) for what in reading.open)
-    return Inspection(reading.stack_body, reading.observations, (*reading.conflicts, *left))
+    return Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
 
 
 KINDS: tuple[Kind, ...] = (
@@ -140,8 +136,8 @@ def _text(what: str, inspection: Inspection) -> str:
     for seen in inspection.observations:
         where = paint(f"{seen.origin} ({seen.confidence})", "dim", colour=colour)
         lines.append(f"  {seen.component:<12} {seen.version}  {where}")
-    if inspection.conflicts:
+    if inspection.doubts:
         lines += ["", paint("conflicts", "bold", "yellow", colour=colour)]
-    lines += (f"  {c.component:<12} {c.message}" for c in inspection.conflicts)
+    lines += (f"  {c.component:<12} {c.message}" for c in inspection.doubts)
     # Names of files need not be text.
     return "\n".join(lines).encode("utf-8", "backslashreplace").decode()

@@ -8,10 +8,10 @@ import stat
 from collections.abc import Callable, Iterator
 from io import StringIO
 
-from compatgate.discovery.findings import Findings
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.gpucode.dynamic import read_dynamic
 from compatgate.discovery.gpucode.source import Source
+from compatgate.discovery.stack import Findings
 from compatgate.discovery.wheel import LARGEST_METADATA, is_library, name_and_version
 from compatgate.errors import BadInput, NotFound
 

@@ -23,6 +23,11 @@ _COMPONENTS = {
     "libnvinfer": "tensorrt",
 }
 _FILE = re.compile(r"(?P<stem>libcudart|libcudnn|libnccl|libcublas|libnvinfer)\.so\.(?P<v>[\d.]+)")
+_SONAME = re.compile(
+    r"(?P<stem>libcudart|libcudnn|libnccl|libcublas|libnvinfer)\.so\.(?P<major>\d+)(?:\.\d+)?"
+)
+_HASHED = re.compile(r"-[0-9a-f]{8,}(?=\.so)")
+"""auditwheel puts a hash in the name of a library that it copies into a wheel."""
 _COMPAT = re.compile(r"cuda-?(?P<cuda>\d{1,2}\.\d{1,2})[^/]*/compat/(?:.*/)?libcuda\.so\.\d")
 _CACHED = re.compile(r"^\s*(?P<soname>lib\S+)\s+\(.*\)\s+=>\s+(?P<path>\S+)", re.MULTILINE)
 _TEXT = re.compile(r"CUDA Version\s+(\d{1,2}\.\d{1,2}(?:\.\d+)?)")
@@ -37,10 +42,21 @@ def library_observation(path: str) -> Observation | None:
     """
     if match := _COMPAT.search(path):
         return Observation("cuda-compat", match["cuda"], path, "metadata")
-    match = _FILE.fullmatch(os.path.basename(path))
+    match = _FILE.fullmatch(_name(path))
     if match is None or match["v"].count(".") < 2:
         return None
     return Observation(_COMPONENTS[match["stem"]], match["v"], path, "metadata")
+
+
+def major_observation(path: str) -> Observation | None:
+    """The major version that a soname tells: 11 of ``libcudart.so.11.0``; None for other names."""
+    if match := _SONAME.fullmatch(_name(path)):
+        return Observation(_COMPONENTS[match["stem"]], match["major"], path, "metadata")
+    return None
+
+
+def _name(path: str) -> str:
+    return _HASHED.sub("", path).rpartition("/")[2]
 
 
 def parse_ldconfig(text: str) -> list[str]:

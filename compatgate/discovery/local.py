@@ -6,8 +6,8 @@ import os
 import stat
 
 from compatgate.core.facts import CudaArch
-from compatgate.discovery.findings import Findings, Inspection, conclude
 from compatgate.discovery.folder import find_in_file, find_in_folder
+from compatgate.discovery.stack import Findings, Inspection, conclude
 from compatgate.discovery.wheel import find_in_wheel, is_wheel
 from compatgate.errors import BadInput, NotFound
 

@@ -24,7 +24,7 @@ from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
 from compatgate.discovery.nvml import read_nvml
 from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation, ObservedPool
 from compatgate.discovery.python_env import ask_python
-from compatgate.discovery.settle import settle
+from compatgate.discovery.stack.settle import settle
 from compatgate.errors import BadInput
 
 SCHEMA = "probe/v1"

@@ -16,8 +16,8 @@ from lzma import LZMAError
 
 from packaging.utils import canonicalize_name
 
-from compatgate.discovery.findings import Findings
 from compatgate.discovery.gpucode import read_gpu_code
+from compatgate.discovery.stack import Findings
 from compatgate.errors import BadInput
 
 MOST_MEMBERS = 200_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -34,40 +33,6 @@ def read_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReadin
     return read_image(
         reference, signals=read_source("image_signals"), platform=platform, options=options
     )
-
-
-def image_body(reading: ImageReading) -> Body:
-    """The image's stack in the form of requests, with what it leaves open and contradicts."""
-    remarks = {
-        "open": list(reading.open),
-        "conflicts": [conflict.message for conflict in reading.conflicts],
-    }
-    return {**reading.stack_body, **{key: value for key, value in remarks.items() if value}}
-
-
-def image_wins(shown: Body, stated: Body) -> Body:
-    """Both joined: what the image shows wins, and a contradiction is a finding.
-
-    Args:
-        shown: of the image.
-        stated: of the options and files, with canonical names.
-
-    Raises:
-        BadInput: a stated version is malformed.
-    """
-    conflicts = list(shown.get("conflicts", ()))
-    for name, value in stated.items():
-        if name in shown and name not in ("open", "conflicts"):
-            one, other = parse_stack({name: value}), parse_stack({name: shown[name]})
-            if one != other:
-                conflicts.append(f"{name}: stated is {value}, the image shows {shown[name]}")
-    joined = {**stated, **shown}
-    left = [*stated.get("open", ()), *shown.get("open", ())]
-    return {
-        **joined,
-        **({"open": left} if left else {}),
-        **({"conflicts": conflicts} if conflicts else {}),
-    }
 
 
 def pinned(reading: ImageReading) -> str:

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from compatgate.cli.check.observed import read_bytes
-from compatgate.core.stack import parse_stack
 from compatgate.core.target import Os
-from compatgate.errors import CompatgateError
 
 if TYPE_CHECKING:
     import argparse
@@ -47,10 +45,12 @@ def read_written(args: argparse.Namespace, pools: list[Body], stated: Body) -> B
     platform = _platform(pools, stated)
     body: Body = {}
     if args.sbom:
+        from compatgate.catalog import read_source
         from compatgate.discovery.sbom import read_sbom
 
         data = read_bytes(args.sbom, "--sbom")
-        body = _body(read_sbom(_name(args.sbom), data, platform=platform))
+        signals = read_source("image_signals")
+        body = _body(read_sbom(_name(args.sbom), data, signals=signals, platform=platform))
     if args.lock:
         from compatgate.discovery.lockfiles import read_lockfile
 
@@ -70,20 +70,11 @@ def _platform(pools: list[Body], stated: Body) -> Platform:
 
 
 def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
-    from compatgate.discovery.settle import settle
+    from compatgate.discovery.stack.settle import settle
+    from compatgate.discovery.stack.stated import with_remarks
 
     stack, disagreements = settle(reading.observations, arch)
-    body: Body = {}
-    left: list[str] = list(reading.open)
-    for name, value in stack.items():
-        try:
-            parse_stack({name: value})
-        except CompatgateError as error:
-            left.append(f"{name}: {error.problem}")
-        else:
-            body[name] = value
-    said = [c.message for c in (*reading.conflicts, *disagreements)]
-    return {**body, **({"open": left} if left else {}), **({"conflicts": said} if said else {})}
+    return with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
 
 
 def _joined(one: Body, other: Body) -> Body:

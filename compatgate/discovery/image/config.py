@@ -15,9 +15,9 @@ from msgspec import Struct
 from compatgate.core.arch import parse_arch
 from compatgate.core.components import COMPONENTS
 from compatgate.discovery.image.manifest import Config, History
-from compatgate.discovery.image.signals import CUDA_COMPAT, Signal, Signals
-from compatgate.discovery.image.spelling import split_package, tidy
 from compatgate.discovery.observed import Observation
+from compatgate.discovery.packages import split_package, tidy
+from compatgate.discovery.signals import CUDA_COMPAT, Signal, Signals
 from compatgate.errors import BadInput
 
 REQUIRE = "NVIDIA_REQUIRE_"

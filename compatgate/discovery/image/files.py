@@ -5,56 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from email.parser import BytesHeaderParser
-from typing import Protocol
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from compatgate.core.arch import Arch
 from compatgate.core.components import resolve_component
 from compatgate.core.versions import parse_version, show
 from compatgate.discovery.image.databases import apk_packages, dpkg_packages
 from compatgate.discovery.image.feed import Content
 from compatgate.discovery.image.rpm import LARGEST as LARGEST_RPM
 from compatgate.discovery.image.rpm import rpm_packages
-from compatgate.discovery.image.signals import CUDA_COMPAT, Signals
-from compatgate.discovery.image.spelling import tidy
 from compatgate.discovery.image.wanted import python_of
 from compatgate.discovery.libraries import library_observation, parse_version_file
 from compatgate.discovery.observed import Observation
+from compatgate.discovery.packages import observe, tidy
 from compatgate.discovery.python_env import read_answer
+from compatgate.discovery.signals import CUDA_COMPAT, Signals
 from compatgate.errors import BadInput
 
 _LARGEST_METADATA = 4 * 1024 * 1024
 _LARGEST_TEXT = 256 * 1024
-_HASHED = re.compile(r"-[0-9a-f]{8,}(?=\.so)")
 _TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTILINE)
 _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
 _CONDA_FRAMEWORKS = frozenset({"pytorch", "pytorch-gpu", "tensorflow", "jax", "cupy", "vllm"})
 _CONDA_OTHERS = frozenset({"libcublas", "tensorrt", "python"})
-
-
-class GpuCode(Protocol):
-    """The GPU code of one file."""
-
-    @property
-    def arch(self) -> tuple[Arch, ...]:
-        """SASS and PTX that it carries."""
-
-
-class Readable(Protocol):
-    """Where bytes come from."""
-
-    def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
-
-
-class GpuCodeReader(Protocol):
-    """Lists the GPU code of a file that is read once, front to back."""
-
-    def __call__(self, file: Readable, *, size: int, name: str) -> GpuCode:
-        """Raises BadInput where the file is damaged."""
 
 
 def distribution(path: str, content: Content) -> tuple[str, str] | None:
@@ -128,7 +103,7 @@ def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]
 
 def library(path: str, origin: str) -> Observation | None:
     """What a library's file name tells."""
-    seen = library_observation(_HASHED.sub("", path))
+    seen = library_observation(path)
     if seen is None or not _is_version(seen):
         return None
     return replace(seen, origin=origin)
@@ -143,8 +118,8 @@ def toolkit(path: str, content: Content, origin: str) -> Observation | None:
 
 def packages(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
-) -> Iterator[Observation]:
-    """The components in a distribution's package database.
+) -> tuple[list[Observation], list[str]]:
+    """The components in a distribution's package database, and what of them cannot be read.
 
     Raises:
         ValueError: the database cannot be read; says why.
@@ -156,15 +131,9 @@ def packages(
         rows = rpm_packages(data, check)
     else:
         rows = (apk_packages if kind == "apk" else dpkg_packages)(content)
-    for name, version in rows:
-        component = signals.package(name)
-        if component == CUDA_COMPAT:
-            numbers = re.findall(r"\d+", name)
-            clean = ".".join(numbers[:2]) or None
-        else:
-            clean = tidy(component, version, name) if component else None
-        if component and clean:
-            yield Observation(component, clean, f"{origin}: {name} {version}", "metadata")
+    left: list[str] = []
+    seen = (observe(n, v, f"{origin}: {n} {v}", signals, left) for n, v in rows)
+    return [o for o in seen if o], left
 
 
 def _is_version(seen: Observation) -> bool:

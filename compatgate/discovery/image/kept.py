@@ -9,7 +9,6 @@ from typing import Any
 
 from compatgate import __version__
 from compatgate.discovery.image import cache
-from compatgate.discovery.image.layers import gpu_code_reader
 from compatgate.discovery.image.manifest import Platform
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.reading import ImageReading, restored, stored
@@ -63,7 +62,6 @@ class Kept:
             "signals": cache.key("", self._signals),
             "layers": self._options.layers,
             "facts": hashlib.sha256(repr(self._options.arch_facts).encode()).hexdigest(),
-            "reads code": gpu_code_reader() is not None,
         }
 
     def _key(self, digest: str, needs: tuple[str, ...]) -> str:

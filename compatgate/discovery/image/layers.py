@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compatgate.core.arch import Arch
+from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.image import files
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.feed import Content, Feed, Member
@@ -16,12 +15,14 @@ from compatgate.discovery.image.manifest import Descriptor
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.problems import too_large
 from compatgate.discovery.image.registry import Registry
-from compatgate.discovery.image.seen import CodeFile, Seen, Witness
-from compatgate.discovery.image.signals import Signals
+from compatgate.discovery.image.seen import Seen, Witness
 from compatgate.discovery.image.stream import Budget, decompressed
 from compatgate.discovery.image.tar import members
 from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.image.wanted import Kind, is_cached, owner, wanted
+from compatgate.discovery.libraries import major_observation
+from compatgate.discovery.signals import Signals
+from compatgate.discovery.stack import CodeFile
 from compatgate.errors import BadInput, CompatgateError
 
 _ELF = b"\x7fELF"
@@ -59,10 +60,9 @@ class Scan:
         self._deadline = deadline
         self._budget = Budget(options.limits, self._check)
         self._visibility = Visibility(options.limits)
-        self._reader = gpu_code_reader()
         self._members = 0
         self._wanted = 0
-        self._linked: dict[str, tuple[Arch, ...]] = {}  # code of this layer's files, for links
+        self._linked: dict[str, CodeFile] = {}  # code of this layer's files, for links
 
     def read(self, layers: Sequence[Layer], registry: Registry) -> None:
         """Read layers, the highest first, until what is needed has been seen.
@@ -151,19 +151,21 @@ class Scan:
             return
         found = files.library(member.path, origin)
         self.seen.add(Witness.LIBRARY, [found])
-        if found is None:
-            self.seen.add_major(member.path.rpartition("/")[2], origin)
+        if found is None and (major := major_observation(member.path)):
+            self.seen.majors.append(replace(major, origin=origin))
 
     def _toolkit(self, _: Kind, member: Member, content: Content, origin: str) -> None:
         self.seen.add(Witness.TOOLKIT, [files.toolkit(member.path, content, origin)])
 
     def _packages(self, kind: Kind, member: Member, content: Content, origin: str) -> None:
         try:
-            found = list(files.packages(kind, content, origin, self._signals, self._check))
+            found, left = files.packages(kind, content, origin, self._signals, self._check)
         except ValueError as error:
             self.seen.note(f"the package database {origin} was not read: {error}; {_LIBRARY_HELP}")
         else:
             self.seen.add(Witness.PACKAGE, found)
+            for sentence in left:
+                self.seen.note(sentence)
 
     def _unread_packages(self, _: Kind, member: Member, content: Content, origin: str) -> None:
         if content.left:
@@ -174,26 +176,23 @@ class Scan:
 
     def _code(self, _: Kind, member: Member, content: Content, origin: str) -> None:
         if member.kind == "hardlink":
-            arch = self._linked.get(member.link, ())
+            known = self._linked.get(member.link)
         else:
-            arch = self._code_of(content, origin)
-            self._linked[member.path] = arch
-        if arch and not is_cached(member.path):
-            self.seen.codes.append(CodeFile(origin, owner(member.path), arch))
+            known = CodeFile.of(origin, "", self._code_of(content, origin))
+            self._linked[member.path] = known
+        if known and (known.arch or known.linked) and not is_cached(member.path):
+            self.seen.codes.append(replace(known, origin=origin, owner=owner(member.path)))
 
-    def _code_of(self, content: Content, origin: str) -> tuple[Arch, ...]:
+    def _code_of(self, content: Content, origin: str) -> GpuCode:
         size = content.left
         head = content.read(min(len(_ELF), size))
         if head != _ELF:
-            return ()
-        if self._reader is None:
-            self.seen.note("GPU code in binaries was not read: this installation cannot")
-            return ()
+            return GpuCode()
         try:
-            return self._reader(_Begun(head, content), size=size, name=origin).arch
+            return read_gpu_code(_Begun(head, content), size=size, name=origin)
         except BadInput as error:
             self.seen.note(f"{origin} cannot be read and may hold GPU code: {error.problem}")
-            return ()
+            return GpuCode()
 
 
 _Reader = Callable[[Scan, Kind, Member, Content, str], None]
@@ -222,12 +221,3 @@ class _Begun:
         """Up to ``size`` bytes; none at the end."""
         head, self._head = self._head[:size], self._head[size:]
         return head or self._content.read(size)
-
-
-def gpu_code_reader() -> files.GpuCodeReader | None:
-    """The reader of GPU code in binaries; None where it is not part of the installation."""
-    try:
-        module = import_module("compatgate.discovery.gpucode")
-    except ImportError:
-        return None
-    return cast(files.GpuCodeReader, module.read_gpu_code)

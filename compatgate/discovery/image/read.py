@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import resolve_component
-from compatgate.discovery.image.conclude import conclude
-from compatgate.discovery.image.config import read_config
+from compatgate.core.facts import CudaArch
+from compatgate.discovery.image.config import Stated, read_config
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.kept import Kept
 from compatgate.discovery.image.layers import Layer, Scan
@@ -28,8 +28,11 @@ from compatgate.discovery.image.problems import damaged
 from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.image.reference import Reference, parse_reference
 from compatgate.discovery.image.registry import Registry, places
-from compatgate.discovery.image.signals import CUDA_COMPAT, read_signals
+from compatgate.discovery.image.seen import Seen, Witness
 from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.observed import Observation
+from compatgate.discovery.signals import CUDA_COMPAT, read_signals
+from compatgate.discovery.stack import Inspection, conclude
 from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
 
 DEADLINE_S = 300.0
@@ -112,24 +115,46 @@ def _read(
         open_items.append("the layers were not read, as asked")
     chosen = layers[unread:][::-1]
     scan.read(chosen, found.registry)
-    stack, observations, conflicts = conclude(stated, scan.seen, options.arch_facts)
-    open_items += scan.seen.open
-    if not observations:
+    found_there = concluded(stated, scan.seen, options.arch_facts)
+    open_items += found_there.open
+    if not found_there.observations:
         open_items.append("nothing that is known to need a GPU was found in the image")
     reading = ImageReading(
         reference=str(name),
         digest=found.digest,
         index=found.index,
         platform=str(config.platform if config.os else wanted),
-        stack_body=stack,
-        observations=observations,
-        conflicts=conflicts,
+        stack_body=found_there.stack,
+        observations=found_there.observations,
+        conflicts=found_there.conflicts,
         open=tuple(open_items),
         bytes_read=transport.bytes_read,
         layers=len(layers),
         layers_read=scan.count,
     )
     return reading, scan.verified
+
+
+def concluded(stated: Stated, seen: Seen, facts: CudaArch | None) -> Inspection:
+    """The stack that config and layers amount to.
+
+    Args:
+        stated: by the config; its architectures count where no file with GPU code was met.
+        seen: in the layers.
+        facts: where code runs; without them the code of several packages is not compared.
+    """
+    seen.add(Witness.CONFIG, stated.observations)
+    found = conclude(seen.findings(), facts)
+    stack, observations = dict(found.stack), found.observations
+    if stated.arch and "arch" not in stack:
+        stack["arch"] = list(stated.arch)
+        how = "env TORCH_CUDA_ARCH_LIST"
+        observations += (Observation("arch", "+".join(stated.arch), how, "derived"),)
+    if stated.require:
+        stack["require"] = list(stated.require)
+    if stated.disable_require:
+        stack["disable-require"] = True
+    return replace(found, stack=stack, observations=observations)
 
 
 def _resolve(

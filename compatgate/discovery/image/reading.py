@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.stack.stated import with_remarks
 
 
 class ImageReading(Struct, frozen=True):
@@ -39,6 +40,10 @@ class ImageReading(Struct, frozen=True):
     index: str | None = None
     layers: int = 0
     layers_read: int = 0
+
+    def to_request(self) -> dict[str, Any]:
+        """The stack in the form of requests, with what is open and where witnesses disagree."""
+        return with_remarks(self.stack_body, self.open, self.conflicts)
 
     def to_json(self) -> dict[str, Any]:
         """``{"stack", "observations", "conflicts", "open", "image"}``."""

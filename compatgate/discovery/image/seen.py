@@ -9,22 +9,11 @@ from enum import IntEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.arch import Arch
 from compatgate.discovery.observed import Observation
+from compatgate.discovery.stack import CodeFile, Findings
 
-_MAJOR = re.compile(
-    r"(?P<stem>libcudart|libcudnn|libnccl|libcublas|libnvinfer)(?:-[0-9a-f]{8,})?\.so\.(?P<major>\d+)"
-    r"(?:\.\d+)?"
-)
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
 _MOST_NOTES = 200
-COMPONENT_OF = {
-    "libcudart": "cuda",
-    "libcudnn": "cudnn",
-    "libnccl": "nccl",
-    "libcublas": "cublas",
-    "libnvinfer": "tensorrt",
-}
 
 
 class Witness(IntEnum):
@@ -42,19 +31,6 @@ class Witness(IntEnum):
     TOOLKIT = 5
     PACKAGE = 6
     CONFIG = 7
-
-
-class CodeFile(Struct, frozen=True):
-    """A file with GPU code.
-
-    Attributes:
-        origin: layer and path.
-        owner: the Python package that it belongs to, ``""`` for none.
-    """
-
-    origin: str
-    owner: str
-    arch: tuple[Arch, ...]
 
 
 class Seen(Struct):
@@ -83,12 +59,6 @@ class Seen(Struct):
         if match := _JAX_PLUGIN.fullmatch(name):
             self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]
 
-    def add_major(self, name: str, origin: str) -> None:
-        """Take what a soname tells: the major version."""
-        if match := _MAJOR.fullmatch(name):
-            component = COMPONENT_OF[match["stem"]]
-            self.majors.append(Observation(component, match["major"], origin, "metadata"))
-
     def note(self, sentence: str) -> None:
         """Say what could not be read, once."""
         if len(self.open) < _MOST_NOTES and sentence not in self.open:
@@ -96,10 +66,11 @@ class Seen(Struct):
             if len(self.open) == _MOST_NOTES:
                 self.open.append("and more, which are not listed")
 
-    def ranked(self) -> list[Observation]:
-        """All observations, the one that decides first."""
+    def findings(self) -> Findings:
+        """All of it, the witness that decides first."""
         ordered = sorted(self.observations, key=lambda pair: pair[0])
-        return [self._with_plugin(o) for _, o in ordered]
+        ranked = dict.fromkeys(self._with_plugin(o) for _, o in ordered)
+        return Findings(list(ranked), self.majors, self.codes, self.open)
 
     def _with_plugin(self, seen: Observation) -> Observation:
         """JAX has no build label; its plugin, which may be met later, tells the CUDA."""

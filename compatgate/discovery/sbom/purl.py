@@ -10,27 +10,29 @@ from typing import Any
 
 from compatgate.core.components import resolve_component
 from compatgate.core.versions import parse_version
+from compatgate.discovery import packages
 from compatgate.discovery.lockfiles import conda, pypi
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Observation
-from compatgate.discovery.sbom import distribution
 from compatgate.discovery.sbom.bounds import library
 from compatgate.discovery.sbom.interface import Part
 from compatgate.discovery.sbom.relevant import may_be_component
+from compatgate.discovery.signals import Signals
 from compatgate.errors import BadInput
 
 _SOURCES = ("download_url", "repository_url", "vcs_url", "index_url")
-_SYSTEM = ("deb", "rpm")
+_SYSTEM = ("deb", "rpm", "apk")
 _NOT_BY_NAME = ("driver", "tritonserver")
 _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
-def observe(parts: Sequence[Part], file: str) -> pypi.Found:
+def observe(parts: Sequence[Part], file: str, signals: Signals) -> pypi.Found:
     """Components among the parts of a bill of materials.
 
     Args:
         parts: of the document.
         file: its name, for the origin ``sbom.json: pkg:pypi/torch@2.4.1``.
+        signals: which packages of Linux distributions tell something.
     """
     python: list[Package] = []
     conda_packages: list[Package] = []
@@ -48,7 +50,8 @@ def observe(parts: Sequence[Part], file: str) -> pypi.Found:
             conda_packages.append(_package(purl, origin, part))
         elif purl.type in _SYSTEM:
             version = purl.version or part.version
-            observations += distribution.observe(purl.name, version, origin, left)
+            seen = packages.observe(purl.name, version, origin, signals, left)
+            observations += [seen] if seen else []
         elif purl.type == "generic":
             version = purl.version or part.version
             observations += _by_name(purl.name, version, origin, left, "metadata")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
 from compatgate.discovery.lockfiles.platform import Markers, Platform
@@ -12,6 +14,7 @@ from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
 from compatgate.discovery.sbom.interface import Part, Reader, SbomReading
 from compatgate.discovery.sbom.purl import observe
 from compatgate.discovery.sbom.spdx import SpdxJson, SpdxTagValue, SpdxXml, SpdxYaml
+from compatgate.discovery.signals import read_signals
 from compatgate.errors import BadInput, Inconclusive
 
 READERS: tuple[Reader, ...] = (
@@ -26,13 +29,18 @@ READERS: tuple[Reader, ...] = (
 
 
 def read_sbom(
-    path_or_name: str | os.PathLike[str], data: bytes, *, platform: Platform | None = None
+    path_or_name: str | os.PathLike[str],
+    data: bytes,
+    *,
+    signals: Mapping[str, Any],
+    platform: Platform | None = None,
 ) -> SbomReading:
     """Read a bill of materials.
 
     Args:
         path_or_name: for messages; nothing but ``data`` is read.
         data: a CycloneDX document (JSON, XML) or an SPDX 2.x one (JSON, YAML, XML, tag-value).
+        signals: the fact file ``image_signals``, which names packages of Linux distributions.
         platform: decides the markers that uv writes beside its components; without it a component
             counts whatever its marker says.
 
@@ -50,7 +58,7 @@ def read_sbom(
     if not bill.listed:
         hint = "point the generator at the image or environment"
         raise Inconclusive("lists no components", field=name, hint=hint)
-    found = observe(_for_platform(bill.parts, platform, name), name)
+    found = observe(_for_platform(bill.parts, platform, name), name, read_signals(signals))
     left = list(found.open)
     if not found.observations and not left:
         left.append(f"{name} holds no component of a GPU stack")

@@ -6,17 +6,13 @@ import io
 import tarfile
 
 import pytest
-from msgspec import Struct
 
-from compatgate.core.arch import Arch, parse_arch
+from compatgate.core.arch import parse_arch
+from compatgate.discovery.gpucode import Entry, GpuCode
 from compatgate.discovery.image import layers
 from compatgate.errors import BadInput
 
 SITE = "usr/local/lib/python3.11/site-packages"
-
-
-class Code(Struct):
-    arch: tuple[Arch, ...]
 
 
 def library(text: str) -> bytes:
@@ -29,7 +25,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A reader of such libraries; returns the names that it was given."""
     asked: list[str] = []
 
-    def read_gpu_code(file, *, size: int, name: str) -> Code:
+    def read_gpu_code(file, *, size: int, name: str) -> GpuCode:
         asked.append(name.partition(": ")[2])
         data = b""
         while piece := file.read(1000):
@@ -38,9 +34,10 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         words = data[4:].decode().split()
         if words == ["broken"]:
             raise BadInput("is damaged", field=name)
-        return Code(tuple(code for word in words for code in parse_arch(word)))
+        codes = [code for word in words for code in parse_arch(word)]
+        return GpuCode(tuple(Entry(code.kind, code) for code in codes))
 
-    monkeypatch.setattr(layers, "gpu_code_reader", lambda: read_gpu_code)
+    monkeypatch.setattr(layers, "read_gpu_code", read_gpu_code)
     return asked
 
 
@@ -69,12 +66,6 @@ def test_a_library_that_cannot_be_read_is_said(registry, read, layer, reader) ->
     found = read(image.reference)
     assert "may hold GPU code: is damaged" in found.open[0]
     assert "arch" not in found.stack_body
-
-
-def test_without_a_reader_that_is_said(registry, read, layer, monkeypatch) -> None:
-    monkeypatch.setattr(layers, "gpu_code_reader", lambda: None)
-    image = registry.push(layer({f"{SITE}/a/_C.so": library("sm_80")}))
-    assert "GPU code in binaries was not read" in read(image.reference).open[0]
 
 
 def test_an_installed_file_may_be_a_link_to_an_installer_s_cache(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compatgate.core.arch import parse_arch
-from compatgate.discovery.findings import Findings, conclude
 from compatgate.discovery.gpucode import Entry, GpuCode
+from compatgate.discovery.stack import Findings, conclude
 
 
 def _code(*names: str, isa: str | None = None, cuda: str | None = None) -> GpuCode:
@@ -150,8 +150,9 @@ def test_link_time_code_is_shown_and_does_not_run(found):
     assert [o.version for o in inspection.observations] == ["(lto_80)"]
 
 
-def test_a_file_that_cannot_be_read_is_a_conflict_without_decision(found):
+def test_a_file_that_cannot_be_read_is_open_and_shown_as_undecided(found):
     found.add_unread("x.so", "damaged at byte 5")
-    (conflict,) = conclude(found).conflicts
-    assert (conflict.component, conflict.decided) == ("arch", None)
-    assert "x.so" in conflict.message
+    inspection = conclude(found)
+    assert "x.so" in inspection.open[0]
+    (conflict,) = inspection.to_json()["conflicts"]
+    assert (conflict["component"], conflict["decided"]) == ("open", None)

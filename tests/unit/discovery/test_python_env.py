@@ -9,7 +9,7 @@ import pytest
 
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.python_env import ask_python, read_answer
-from compatgate.discovery.settle import settle
+from compatgate.discovery.stack.settle import settle
 from compatgate.errors import BadInput
 
 ANSWER = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compatgate.discovery.observed import Observation
-from compatgate.discovery.settle import settle
+from compatgate.discovery.stack.settle import settle
 
 
 def test_what_was_measured_decides_over_metadata() -> None:

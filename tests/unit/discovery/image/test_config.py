@@ -9,11 +9,11 @@ import pytest
 from compatgate.catalog import read_source
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
-from compatgate.discovery.image.conclude import conclude
 from compatgate.discovery.image.config import Stated, read_config
 from compatgate.discovery.image.manifest import Config, History, Settings
+from compatgate.discovery.image.read import concluded
 from compatgate.discovery.image.seen import Seen
-from compatgate.discovery.image.signals import Signals, read_signals
+from compatgate.discovery.signals import Signals, read_signals
 
 FACTS = read_source("image_signals", overlays=[])
 NGC = {
@@ -48,14 +48,15 @@ def stated(published: Signals):
 
 
 def stack_of(stated: Stated) -> dict[str, Any]:
-    return conclude(stated, Seen(), None)[0]
+    return concluded(stated, Seen(), None).stack
 
 
 @pytest.mark.parametrize("image", FACTS["examples"], ids=lambda i: i["image"])
 def test_published_images_are_read_without_a_contradiction(stated, image) -> None:
     found = stated(image["env"], image["labels"])
-    stack, _, conflicts = conclude(found, Seen(), None)
-    assert conflicts == ()
+    inspection = concluded(found, Seen(), None)
+    stack = inspection.stack
+    assert inspection.conflicts == ()
     env = image["env"]
     parsed = parse_stack(stack)
     tag = image["image"].partition(":")[2].split("-")[0]
@@ -69,8 +70,9 @@ def test_published_images_are_read_without_a_contradiction(stated, image) -> Non
 @pytest.mark.parametrize("row", FACTS["nvidia_cuda_cudnn_images"], ids=lambda r: f"{r['tag_cuda']}")
 def test_every_listed_cudnn_image_is_read(stated, row) -> None:
     names = ("CUDA_VERSION", "NV_CUDA_CUDART_VERSION", "NV_CUDNN_PACKAGE", "NV_LIBNCCL_PACKAGE")
-    stack, _, conflicts = conclude(stated({n: row[n] for n in names if row[n]}), Seen(), None)
-    assert conflicts == ()
+    inspection = concluded(stated({n: row[n] for n in names if row[n]}), Seen(), None)
+    stack = inspection.stack
+    assert inspection.conflicts == ()
     assert (
         parse_version("cuda", stack["cuda"]).major_minor
         == parse_version("cuda", row["tag_cuda"]).major_minor

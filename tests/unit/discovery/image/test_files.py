@@ -17,8 +17,8 @@ from compatgate.discovery.image.databases import apk_packages, dpkg_packages
 from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.rpm import rpm_packages
 from compatgate.discovery.image.seen import Seen, Witness
-from compatgate.discovery.image.signals import read_signals
 from compatgate.discovery.image.wanted import is_cached, owner, python_of, wanted
+from compatgate.discovery.signals import read_signals
 from compatgate.errors import Unavailable
 
 SIGNALS = read_signals(read_source("image_signals", overlays=[]))
@@ -132,7 +132,7 @@ def test_jax_is_of_its_plugin_s_cuda() -> None:
     origin = f"layer 1: {SITE}/jax-0.4.30.dist-info/METADATA"
     seen.add(Witness.WHEEL, files.of_distribution("jax", "0.4.30", origin))
     seen.add_distribution("jax-cuda12-plugin", "0.4.30", f"{SITE}/jax_cuda12.dist-info/METADATA")
-    assert seen.ranked()[0].version == "0.4.30+cuda12"
+    assert seen.findings().observations[0].version == "0.4.30+cuda12"
 
 
 def test_torch_s_version_file_tells_label_and_cuda() -> None:
@@ -193,7 +193,8 @@ def test_packages_of_dpkg_become_components() -> None:
         "python3": "3.10.6-1",
     }
     text = "".join(f"Package: {n}\nVersion: {v}\n\n" for n, v in rows.items()).encode()
-    found = files.packages("dpkg", content(text), "status", SIGNALS, nothing)
+    found, left = files.packages("dpkg", content(text), "status", SIGNALS, nothing)
+    assert left == []
     assert {o.component: o.version for o in found} == {
         "cuda": "12.8.57",
         "cuda-compat": "12.8",
@@ -227,7 +228,7 @@ def test_an_rpm_database_is_read() -> None:
         header("libnccl", "2.21.5", "1+cuda12.4"),
         header("bash", "5.1", "2.el9"),
     )
-    found = files.packages("rpm", content(data), "rpmdb", SIGNALS, nothing)
+    found, _ = files.packages("rpm", content(data), "rpmdb", SIGNALS, nothing)
     assert {o.component: o.version for o in found} == {
         "cudnn": "9.1.0.70+cu12",
         "nccl": "2.21.5+cu124",

@@ -11,14 +11,15 @@ import pytest
 from compatgate.core.arch import parse_arch
 from compatgate.core.facts import Facts
 from compatgate.discovery.image import cache
-from compatgate.discovery.image.conclude import conclude
 from compatgate.discovery.image.config import Stated
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.manifest import parse_manifest, parse_platform
 from compatgate.discovery.image.options import options_from_environment, parse_mirrors
+from compatgate.discovery.image.read import concluded
 from compatgate.discovery.image.reading import ImageReading, restored, stored
-from compatgate.discovery.image.seen import CodeFile, Seen
+from compatgate.discovery.image.seen import Seen
 from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.stack import CodeFile
 from compatgate.errors import BadInput, Damaged, Unavailable
 
 
@@ -121,7 +122,7 @@ def test_the_code_of_several_packages_is_what_runs_with_all_of_them(facts: Facts
     for owner, names in (("torch", "sm_80 sm_90 compute_90"), ("flash-attn", "sm_80")):
         arch = tuple(a for name in names.split() for a in parse_arch(name))
         seen.codes.append(CodeFile(f"layer 1: {owner}.so", owner, arch))
-    stack, observations, conflicts = conclude(Stated((), (), False, None, 0), seen, facts.arch)
-    assert stack["arch"] == ["sm_80"]
-    assert "flash-attn has nothing for sm_90 compute_90" in conflicts[0].message
-    assert [o.confidence for o in observations] == ["measured", "measured"]
+    found = concluded(Stated((), (), False, None, 0), seen, facts.arch)
+    assert found.stack["arch"] == ["sm_80"]
+    assert "flash-attn has nothing for sm_90 compute_90" in found.conflicts[0].message
+    assert [o.confidence for o in found.observations] == ["measured", "measured"]

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from compatgate.catalog import read_source
 from compatgate.discovery.sbom import SbomReading, read_sbom
 
+SIGNALS = read_source("image_signals", overlays=[])
 FILES = Path(__file__).parent / "files"
 
 
@@ -25,6 +27,6 @@ def read() -> Callable[..., SbomReading]:
 
     def reading(name: str, text: str | None = None, **options: Any) -> SbomReading:
         data = text.encode() if text is not None else (FILES / name).read_bytes()
-        return read_sbom(name, data, **options)
+        return read_sbom(name, data, signals=SIGNALS, **options)
 
     return reading

@@ -1,4 +1,9 @@
-"""Versions and package names as images write them, brought into the form of a stack."""
+"""Packages of Linux distributions (dpkg, rpm, apk): which component one is, and its version.
+
+Which names tell something is data (``matrix/facts/image_signals.yaml``, ``on_disk``); here is how
+the versions are written: ``libcudnn9-cuda-12`` 9.1.0.70-1, ``libnccl2`` 2.21.5-1+cuda12.4,
+``cuda-cudart-12-4`` 12.4.127-1, ``libcudnn8`` 8.9.7.29-1.cuda12.2 (RPM).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ import re
 
 from compatgate.core.components import COMPONENTS
 from compatgate.core.versions import parse_version
+from compatgate.discovery.observed import Observation
+from compatgate.discovery.signals import CUDA_COMPAT, Signals
 from compatgate.errors import BadInput
 
 _BUILD_OF = ("cudnn", "nccl", "tensorrt")
@@ -16,6 +23,34 @@ _CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
 _LOCAL = re.compile(r"\+cu\d{2,4}$")
 _DEBIAN = re.compile(r"(?P<name>[a-z0-9][a-z0-9.+-]*)=(?P<version>\S+)")
 _RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<release>\d[\w.~+]*)")
+
+
+def observe(
+    name: str, version: str, origin: str, signals: Signals, left: list[str]
+) -> Observation | None:
+    """The component that a package is; None for most packages.
+
+    Args:
+        name: of the package.
+        version: with its revision, as the package manager writes it.
+        origin: where it was seen.
+        signals: which names tell something.
+        left: receives what cannot be read, in sentences.
+    """
+    name = name.lower()
+    component = signals.package(name)
+    if component is None:
+        return None
+    if component == CUDA_COMPAT:  # its version is the driver's; its name tells the CUDA
+        return Observation(CUDA_COMPAT, ".".join(re.findall(r"\d+", name)[:2]), origin, "metadata")
+    if not version:
+        left.append(f"{component}: no version is stated ({origin})")
+        return None
+    clean = tidy(component, version, name)
+    if clean is None:
+        left.append(f"{origin}: {version[:100]!r} is no version of {component}")
+        return None
+    return Observation(component, clean, origin, "metadata")
 
 
 def split_package(text: str) -> tuple[str, str] | None:

@@ -1,0 +1,101 @@
+"""From findings to one stack, and everything that is to be said of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.facts import CudaArch
+from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.stack.code import common_code, made_by
+from compatgate.discovery.stack.findings import Findings
+from compatgate.discovery.stack.settle import settle
+
+
+class Inspection(Struct, frozen=True):
+    """A stack, where each part of it was seen, and what is doubtful about it.
+
+    Attributes:
+        stack: in the form of requests.
+        observations: every one of them.
+        conflicts: where witnesses disagree, and which decides.
+        open: what could not be read or is not decided, in sentences.
+    """
+
+    stack: dict[str, Any]
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+
+    @property
+    def doubts(self) -> tuple[Conflict, ...]:
+        """Conflicts, and what is open as a conflict that nothing decides."""
+        return (*self.conflicts, *(Conflict("open", sentence) for sentence in self.open))
+
+    def to_json(self) -> dict[str, Any]:
+        """``{"stack": {...}, "observations": [...], "conflicts": [...]}``."""
+        return {
+            "stack": self.stack,
+            "observations": [observation.to_json() for observation in self.observations],
+            "conflicts": [conflict.to_json() for conflict in self.doubts],
+        }
+
+
+def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
+    """The stack that the findings amount to.
+
+    Args:
+        found: all of them.
+        facts: where code runs; without them the code of several distributions is not compared.
+    """
+    observations = list(found.observations)
+    compiled = made_by(found.files, facts)
+    if compiled and not any(o.component == "cuda" for o in observations):
+        observations.append(max(compiled, key=lambda o: _numbers(o.version)))
+    arch, disagreements = common_code(found.files, facts)
+    stack, conflicts = settle(observations, [code.name for code in arch])
+    if any(file.arch for file in found.files):
+        stack.setdefault("arch", [])  # code there is, but none that all of it can run with
+    with_ptx = [file for file in found.files if file.ptx_isa]
+    return Inspection(
+        stack,
+        tuple(dict.fromkeys([*observations, *found.majors, *(f.seen() for f in found.files)])),
+        (
+            *conflicts,
+            *_other_majors(stack, found.majors),
+            *_newer_ptx(stack, made_by(with_ptx, facts)),
+            *disagreements,
+        ),
+        tuple(found.open),
+    )
+
+
+def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:
+    """Libraries whose major version is not the stack's."""
+    return [
+        Conflict(
+            seen.component,
+            f"the stack has {seen.component} {stack[seen.component]}, {seen.origin} says "
+            f"{seen.version}",
+            stack[seen.component],
+        )
+        for seen in dict.fromkeys(majors)
+        if seen.component in stack and stack[seen.component].partition(".")[0] != seen.version
+    ]
+
+
+def _newer_ptx(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
+    """PTX of a newer toolkit than the stack's, which an older driver cannot compile."""
+    cuda = stack.get("cuda")
+    return [
+        Conflict("cuda", f"the stack has CUDA {cuda}, {o.origin}, of CUDA {o.version}", cuda)
+        for o in dict.fromkeys(compiled)
+        if cuda and _numbers(o.version)[:2] > _numbers(cuda)[:2]
+    ]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))
