@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Protocol
 
 from compatgate.errors import BadInput
@@ -10,6 +11,8 @@ CHUNK = 256 * 1024
 """Bytes read at a time."""
 TAIL = 2 * 1024 * 1024
 """Bytes of a stream's end that are kept, for the section headers of an ELF file."""
+_RARE = 1
+"""Which byte of a pattern to look for first: that of fatbinaries, 0xED, is rare in programs."""
 
 
 class Readable(Protocol):
@@ -52,7 +55,8 @@ class Source:
         self._base = base
         self._buffer = b""
         self._start = 0  # of what is left in the buffer
-        self._tail = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._kept = 0  # bytes in the tail
         self._seen = 0  # bytes taken from the stream
 
     @property
@@ -132,10 +136,15 @@ class Source:
                 return passed
 
     def _aligned(self, window: bytes, pattern: bytes, base: int) -> int | None:
-        at = window.find(pattern)
-        while at >= 0 and (self.position + at - base) % 8:
-            at = window.find(pattern, at + 1)
-        return at if at >= 0 else None
+        first = (base - self.position) % 8
+        # One byte of every eight, searched for alone, is several times as fast as `bytes.find`.
+        column = window[first + _RARE :: 8]
+        row = column.find(pattern[_RARE])
+        while row >= 0:
+            if window.startswith(pattern, first + 8 * row):
+                return first + 8 * row
+            row = column.find(pattern[_RARE], row + 1)
+        return None
 
     def skip_zeros(self, end: int) -> None:
         """Pass over zeros, to the first other byte or to ``end``."""
@@ -148,8 +157,10 @@ class Source:
 
     def known(self, offset: int, count: int) -> bytes:
         """Bytes of a stream that were passed and are kept; fewer, or none, where they are not."""
-        start = offset - (self._seen - len(self._tail))
-        return bytes(self._tail[start : start + count]) if start >= 0 else b""
+        start = offset - (self._seen - self._kept)
+        if len(self._tail) > 1:
+            self._tail = deque([b"".join(self._tail)])
+        return self._tail[0][start : start + count] if self._tail and start >= 0 else b""
 
     def _advance(self, count: int) -> None:
         self._start += count
@@ -172,6 +183,7 @@ class Source:
 
     def _keep(self, data: bytes) -> None:
         self._seen += len(data)
-        self._tail += data
-        if len(self._tail) > 2 * TAIL:
-            del self._tail[:-TAIL]
+        self._kept += len(data)
+        self._tail.append(data)
+        while self._kept - len(self._tail[0]) >= TAIL:
+            self._kept -= len(self._tail.popleft())

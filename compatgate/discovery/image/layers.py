@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.image import files
+from compatgate.discovery.image.ahead import ahead
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.manifest import Descriptor
@@ -88,8 +89,11 @@ class Scan:
     def _read_layer(self, layer: Layer, registry: Registry) -> None:
         if layer.descriptor.media_type.endswith("+encrypted"):
             raise BadInput(f"{layer.name} is encrypted", field="image")
-        with registry.blob(layer.descriptor) as blob:
-            feed = Feed(decompressed(blob, self._budget))
+        with (
+            registry.blob(layer.descriptor) as blob,
+            ahead(decompressed(blob, self._budget)) as pieces,
+        ):
+            feed = Feed(pieces)
             try:
                 for member, content in members(feed):
                     self._take(layer, member, content)

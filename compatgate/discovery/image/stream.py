@@ -14,7 +14,7 @@ from typing import IO, Protocol, cast
 from compatgate.discovery.image.options import Limits
 from compatgate.discovery.image.problems import damaged, too_large
 
-PIECE = 512 * 1024
+PIECE = 256 * 1024
 """Most decompressed bytes at a time."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"

@@ -58,7 +58,7 @@ def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
 def _checked_size(block: bytes, position: int) -> int:
     """The size field of a header whose checksum is right."""
     stated = _number(block[148:156])
-    unsigned = sum(block[:148]) + sum(block[156:]) + 8 * 32
+    unsigned = sum(block) - sum(block[148:156]) + 8 * 32
     if stated != unsigned:
         signed = unsigned - 256 * sum(b > 127 for b in block[:148] + block[156:])
         if stated != signed:
