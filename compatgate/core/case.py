@@ -22,7 +22,7 @@ class Case:
     """What a rule looks at.
 
     Args:
-        stack: completed (see `compatgate.core.evaluate.complete`).
+        stack: completed (see `compatgate.core.stack.complete`).
         pool: of the target.
         today: ISO date, UTC.
         now: seconds since the epoch.
