@@ -41,7 +41,7 @@ def judge(case: Case, *, with_fixes: bool) -> Judged:
     """Ask every rule about a case, and look for fixes where they are wanted."""
     answers: dict[str, Answer] = {rule.id: rule.check(case) for rule in RULES}
     findings: list[Finding] = []
-    finder = FixFinder(case, answers, RULES)
+    finder = FixFinder(case, answers)
     for rule in RULES:
         answer = answers[rule.id]
         if isinstance(answer, str):

@@ -7,10 +7,10 @@ from functools import cache
 
 import msgspec
 import pytest
+from drawn import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.catalog import load_facts
 from compatgate.core.matrix import ANY_TARGET, Matrix, Waiver
 from compatgate.core.request import parse_pool
 from compatgate.core.target import Policy, Target
@@ -35,11 +35,6 @@ STACKS = (
     {},
 )
 SETS = (None, {"driver": "470.57.02"}, {"cudnn": None}, {"cuda": "12.1"}, {"driver": "x"})
-
-
-@cache
-def facts():
-    return load_facts(overlays=[])
 
 
 @cache
