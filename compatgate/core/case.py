@@ -17,12 +17,17 @@ from compatgate.core.stack import Stack, brought_cuda
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.versions import Version, show
 
+WITHOUT_DRIVER = frozenset(
+    ("cuda", "toolkit", "floor", "frameworks", "code", "runs", "cudnn_release")
+)
+"""What `Case` derives without looking at the driver."""
+
 
 class Case:
     """What a rule looks at.
 
     Args:
-        stack: completed (see `compatgate.core.evaluate.complete`).
+        stack: completed (see `compatgate.core.stack.complete`).
         pool: of the target.
         today: ISO date, UTC.
         now: seconds since the epoch.
@@ -80,6 +85,13 @@ class Case:
             brief=True,
         )
 
+    def on_driver(self, pool: Pool) -> Case:
+        """The same question on a pool with another driver and nothing else."""
+        other = self.on(self.stack, pool)
+        for name in WITHOUT_DRIVER & self.__dict__.keys():
+            other.__dict__[name] = self.__dict__[name]
+        return other
+
     # --- the pool --------------------------------------------------------------------------
 
     @property
@@ -118,14 +130,12 @@ class Case:
         if self.driver is None:
             return None
         if self.os == "linux":
-            branches = self.facts.driver_branches.branches.values()
-            known = [b.cuda for b in branches if b.branch <= self.driver.major and b.cuda]
-        else:
-            table = self.facts.cuda_driver
-            known = [
-                *(t.version.major_minor for t in table.toolkits if self._reaches(t.driver)),
-                *((c.major, 0) for c in table.minor_compat.values() if self._reaches(c.minimum)),
-            ]
+            return self.facts.highest_cuda(self.driver.major)
+        table = self.facts.cuda_driver
+        known = [
+            *(t.version.major_minor for t in table.toolkits if self._reaches(t.driver)),
+            *((c.major, 0) for c in table.minor_compat.values() if self._reaches(c.minimum)),
+        ]
         return max(known, default=None)
 
     def _reaches(self, minimum: Mapping[str, Version]) -> bool:

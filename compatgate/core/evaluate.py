@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,12 +12,8 @@ from msgspec.structs import replace
 
 from compatgate.core.case import Case
 from compatgate.core.facts import Facts
-from compatgate.core.fixes import FixFinder
-from compatgate.core.matrix import Matrix, Waiver
-from compatgate.core.rules import RULES
-from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
-from compatgate.core.rules.canary import evidence_for
-from compatgate.core.rules.matrix import deciding_entry
+from compatgate.core.judge import Judged, judge
+from compatgate.core.matrix import Matrix
 from compatgate.core.stack import Stack, complete
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.verdict import RANK, Checked, Finding, Outcome, Verdict
@@ -48,48 +44,77 @@ def evaluate(
         now: for ends of life, waivers and the age of evidence.
         with_fixes: compute fixes; planning, which asks thousands of times, leaves them out.
     """
-    matrix = matrix or Matrix()
+    found = assess(
+        stack, target, facts=facts, matrix=matrix or Matrix(), now=now, with_fixes=with_fixes
+    )
+    return seal(found, target.policy, stack.image, now)
+
+
+def assess(
+    stack: Stack,
+    target: Target,
+    *,
+    facts: Facts,
+    matrix: Matrix,
+    now: datetime,
+    with_fixes: bool = True,
+) -> Verdict:
+    """A verdict but for its id, image and moment; arguments are those of `evaluate`.
+
+    Of the stack's image nothing counts but which waivers it matches
+    (`compatgate.core.matrix.Matrix.image_patterns`): one assessment does for every image that
+    matches the same ones, and `seal` makes the verdict of each.
+    """
     moment = now.astimezone(UTC)
     stack = complete(stack)
+    today, seconds = moment.date().isoformat(), moment.timestamp()
     judged = [
-        _judge(
-            Case(
-                stack,
-                pool,
-                target,
-                facts,
-                matrix,
-                today=moment.date().isoformat(),
-                now=moment.timestamp(),
-            ),
+        judge(
+            Case(stack, pool, target, facts, matrix, today=today, now=seconds),
             with_fixes=with_fixes,
         )
         for pool in target.pools
     ]
     findings = _grouped(finding for one in judged for finding in one.findings) or _no_pool(target)
     outcome = _OUTCOMES[max((RANK[f.outcome] for f in findings), default=0)]
-    return _sealed(
-        Verdict(
-            id="",
-            verdict=outcome,
-            allowed=is_allowed(outcome, target.policy),
-            mode=target.policy.mode,
-            target=target.name or None,
-            findings=findings,
-            checked=_checked(judged),
-            stack=stack.to_json(),
-            pools=tuple(_pool_json(pool) for pool in target.pools),
-            matrix_revision=matrix.revision,
-            facts=facts.digest,
-            overlays=facts.overlays,
-            evidence=tuple(dict.fromkeys(run for one in judged for run in one.evidence)),
-            entries={one.pool: one.entry for one in judged if one.entry},
-            image=stack.image,
-            valid_until=min((when for one in judged for when in one.until), default=None),
-        ),
-        target.policy,
-        moment,
+    return Verdict(
+        id="",
+        verdict=outcome,
+        allowed=is_allowed(outcome, target.policy),
+        mode=target.policy.mode,
+        target=target.name or None,
+        findings=findings,
+        checked=_checked(judged),
+        stack=stack.to_json(),
+        pools=tuple(_pool_json(pool) for pool in target.pools),
+        matrix_revision=matrix.revision,
+        facts=facts.digest,
+        overlays=facts.overlays,
+        evidence=tuple(dict.fromkeys(run for one in judged for run in one.evidence)),
+        entries={one.pool: one.entry for one in judged if one.entry},
+        valid_until=min((when for one in judged for when in one.until), default=None),
     )
+
+
+def seal(found: Verdict, policy: Policy, image: str | None, now: datetime) -> Verdict:
+    """The verdict of an assessment.
+
+    Its id is a digest of what it rests on and says, the image included, not of the time.
+
+    Args:
+        found: of `assess`.
+        policy: of the target.
+        image: that the stack was read from.
+        now: when it was decided.
+    """
+    verdict = replace(found, image=image)
+    digest = hashlib.sha256(_encode((verdict, policy))).hexdigest()
+    return replace(verdict, id=f"vd_{digest[:32]}", decided_at=shown_moment(now))
+
+
+def shown_moment(moment: datetime) -> str:
+    """A time as answers carry it, ``2026-11-03T09:30:00.123Z``."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_allowed(outcome: Outcome, policy: Policy) -> bool:
@@ -99,79 +124,6 @@ def is_allowed(outcome: Outcome, policy: Policy) -> bool:
     if outcome == "unknown":
         return policy.on_unknown != "fail"
     return outcome != "fail"
-
-
-class _Judged(msgspec.Struct, frozen=True):
-    """What the rules said of one pool."""
-
-    pool: str
-    findings: list[Finding]
-    passed: list[str]
-    not_applicable: list[str]
-    until: list[str]
-    evidence: list[str]
-    entry: str | None
-
-
-def _judge(case: Case, *, with_fixes: bool) -> _Judged:
-    answers: dict[str, Answer] = {rule.id: rule.check(case) for rule in RULES}
-    findings: list[Finding] = []
-    finder = FixFinder(case, answers, RULES)
-    for rule in RULES:
-        answer = answers[rule.id]
-        if isinstance(answer, str):
-            continue
-        for problem in answer:
-            fixes = finder.fixes(problem, rule) if with_fixes else ()
-            findings.append(_finding(rule, problem, case.pool, fixes))
-    waived = [finding for f in findings for finding in _waive(f, case)]
-    return _Judged(
-        case.pool.name,
-        waived,
-        [rule_id for rule_id, answer in answers.items() if answer == PASS],
-        [rule_id for rule_id, answer in answers.items() if answer == NOT_APPLICABLE],
-        case.until,
-        evidence_for(case) if case.policy.canary.require else [],
-        deciding.name if (deciding := deciding_entry(case)) else None,
-    )
-
-
-def _finding(rule: Rule, problem: Problem, pool: Pool, fixes: Any) -> Finding:
-    return Finding(
-        rule.id,
-        rule.name,
-        problem.outcome,
-        problem.component,
-        problem.have,
-        problem.need,
-        problem.message,
-        (pool.name,),
-        problem.source,
-        fixes,
-    )
-
-
-def _waive(finding: Finding, case: Case) -> Sequence[Finding]:
-    """The finding, or the finding waived with the record of the waiver."""
-    if RANK[finding.outcome] == 0 or finding.rule == "CG901":
-        return (finding,)
-    for waiver in case.matrix.waivers:
-        if finding.rule in waiver.rules and waiver.covers(
-            case.target.name, case.stack, case.today, case.driver
-        ):
-            case.holds_through(waiver.expires)
-            return (replace(finding, outcome="waived"), _record(finding, waiver))
-    return (finding,)
-
-
-def _record(finding: Finding, waiver: Waiver) -> Finding:
-    message = (
-        f"{finding.rule} {finding.name} is waived by {waiver.name} until {waiver.expires} "
-        f"({waiver.owner}: {waiver.reason})"
-    )
-    return Finding(
-        "CG821", "waived", "warn", finding.component, waiver.name, None, message, finding.pools
-    )
 
 
 def _no_pool(target: Target) -> tuple[Finding, ...]:
@@ -197,7 +149,7 @@ def _order(finding: Finding) -> int:
     return RANK[finding.outcome] * 2 + (finding.outcome == "waived")
 
 
-def _checked(judged: Iterable[_Judged]) -> Checked:
+def _checked(judged: Iterable[Judged]) -> Checked:
     """A rule passed when it passed on a pool and no pool objects; likewise not applicable."""
     judged = list(judged)
     objecting = {f.rule for one in judged for f in one.findings}
@@ -218,13 +170,3 @@ def _pool_json(pool: Pool) -> dict[str, Any]:
         "cpu": pool.cpu,
         "count": pool.count,
     }
-
-
-def _sealed(verdict: Verdict, policy: Policy, moment: datetime) -> Verdict:
-    """The verdict with its id: a digest of what it rests on and says, not of the time."""
-    digest = hashlib.sha256(_encode((verdict, policy))).hexdigest()
-    return replace(
-        verdict,
-        id=f"vd_{digest[:32]}",
-        decided_at=moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-    )

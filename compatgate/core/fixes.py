@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from compatgate.core.case import Case
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
+from compatgate.core.rules import READING_DRIVERS, RULES
+from compatgate.core.rules.base import Answer, Problem, Rule
 from compatgate.core.stack import complete, with_changes
 from compatgate.core.verdict import RANK, Fix
 from compatgate.core.versions import parse_version
@@ -22,11 +23,26 @@ MOST_EVALUATED = 16
 
 
 class _Trial:
-    """A change applied to a case; each rule is asked once, whichever finding wants to know."""
+    """A change applied to a case; each rule is asked once, whichever finding wants to know.
 
-    def __init__(self, after: Case) -> None:
+    Args:
+        after: the case with the change.
+        only_driver: nothing but the driver is another; most rules do not look at that.
+    """
+
+    def __init__(self, after: Case, *, only_driver: bool) -> None:
         self._after = after
         self._answers: dict[str, Answer] = {}
+        self._only_driver = only_driver
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Those that may answer otherwise than before."""
+        return READING_DRIVERS if self._only_driver else RULES
+
+    def concerns(self, rule: Rule) -> bool:
+        """Whether a rule may answer otherwise than before."""
+        return rule.reads_driver or not self._only_driver
 
     def answer(self, rule: Rule) -> Answer:
         """What a rule says after the change."""
@@ -44,13 +60,11 @@ class FixFinder:
     Args:
         case: the stack on the pool.
         answers: what every rule answered for the case, by id.
-        rules: all rules.
     """
 
-    def __init__(self, case: Case, answers: Mapping[str, Answer], rules: tuple[Rule, ...]) -> None:
+    def __init__(self, case: Case, answers: Mapping[str, Answer]) -> None:
         self._case = case
         self._before = answers
-        self._rules = rules
         self._trials: dict[str, _Trial | None] = {}
 
     def fixes(self, problem: Problem, rule: Rule) -> tuple[Fix, ...]:
@@ -71,15 +85,15 @@ class FixFinder:
     def _verify(self, changes: Mapping[str, Any], problem: Problem, rule: Rule) -> str | None:
         """None when the change does not hold, else what to add to its message."""
         trial = self._trial(changes)
-        if trial is None:
+        if trial is None or not trial.concerns(rule):
             return None
         answer = trial.answer(rule)
         if _still(answer, problem) or _worse(self._before[rule.id], answer):
             return None
         needs_blessing = False
-        for other in self._rules:
+        for other in trial.rules:
             said = trial.answer(other)
-            if said in (PASS, NOT_APPLICABLE) or not _worse(self._before[other.id], said):
+            if isinstance(said, str) or not _worse(self._before[other.id], said):
                 continue
             if other.about_facts:
                 return None
@@ -90,9 +104,11 @@ class FixFinder:
         key = repr(sorted(changes.items()))
         if key not in self._trials:
             try:
-                self._trials[key] = _Trial(apply_changes(self._case, changes))
+                after = apply_changes(self._case, changes)
             except BadInput:
                 self._trials[key] = None
+            else:
+                self._trials[key] = _Trial(after, only_driver=changes.keys() == {"driver"})
         return self._trials[key]
 
 
@@ -118,6 +134,8 @@ def apply_changes(case: Case, changes: Mapping[str, Any]) -> Case:
     ours = {name: _concrete(value) for name, value in changes.items()}
     if driver := ours.pop("driver", None):
         pool = replace(pool, driver=parse_version("driver", driver))
+        if not ours:
+            return case.on_driver(pool)
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
     stack = with_changes(case.stack, ours) if ours else case.stack

@@ -66,6 +66,11 @@ def _names(pool: Pool, gpus: Sequence[str]) -> bool:
     return pool.gpu.sku in gpus or pool.gpu.name in gpus
 
 
+def matches_image(image: str | None, pattern: str) -> bool:
+    """Whether an image reference is one that a waiver's glob means."""
+    return fnmatchcase(image or "", pattern)
+
+
 class Waiver(Struct, frozen=True):
     """A named exception to rules for targets and stacks, until a date.
 
@@ -88,7 +93,7 @@ class Waiver(Struct, frozen=True):
         """Whether it applies to this stack on this target today (ISO date)."""
         if today > self.expires or not (target in self.targets or ANY_TARGET in self.targets):
             return False
-        if self.image is not None and not fnmatchcase(stack.image or "", self.image):
+        if self.image is not None and not matches_image(stack.image, self.image):
             return False
         return all(
             (have := driver if name == "driver" else stack.get(name)) is not None
@@ -180,6 +185,10 @@ class Matrix:
         self._runs: dict[tuple[str, str], list[Evidence]] = {}
         for run in self.evidence:
             self._runs.setdefault((run.suite, run.sku), []).append(run)
+        self._patterns: dict[str, dict[str, None]] = {}
+        for waiver in self.waivers:
+            for target in waiver.targets if waiver.image is not None else ():
+                self._patterns.setdefault(target, {})[waiver.image or ""] = None
 
     def runs(self, suite: str, stack: Stack, pool: Pool) -> list[Evidence]:
         """Judged runs of a suite with this stack on the pool's SKU, whatever the driver."""
@@ -190,3 +199,8 @@ class Matrix:
             for run in self._runs.get((suite, pool.gpu.sku), ())
             if run.outcome != "inconclusive" and run.is_about(stack)
         ]
+
+    def image_patterns(self, target: str) -> tuple[str, ...]:
+        """The globs on images of waivers that may concern a target: all that an image decides."""
+        found = {**self._patterns.get(target, {}), **self._patterns.get(ANY_TARGET, {})}
+        return tuple(found)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.evaluate import evaluate
+from compatgate.core.evaluate import assess, evaluate, seal
+from compatgate.core.matrix import matches_image
 from compatgate.core.request import Request, change_pool, parse_request
-from compatgate.core.target import Target
+from compatgate.core.target import Policy, Target
 from compatgate.core.verdict import Verdict
+from compatgate.gate.remembered import Remembered
 from compatgate.gate.snapshot import Snapshot
+
+_encode = (
+    msgspec.json.Encoder().encode
+)  # keys stay in order: of two aliases in set, the last counts
 
 
 def decide(body: Any, snapshot: Snapshot, now: datetime) -> Verdict:
@@ -29,6 +38,49 @@ def decide(body: Any, snapshot: Snapshot, now: datetime) -> Verdict:
     request = parse_request(body, snapshot.facts.gpus)
     target = asked_target(request, snapshot)
     return evaluate(request.stack, target, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
+
+
+class _Assessed(Struct, frozen=True):
+    """What was found of a stack on a target, whatever image it came in."""
+
+    found: Verdict
+    policy: Policy
+
+
+class Decider:
+    """Decides as `decide` does, and assesses a stack once for all images that it comes in.
+
+    Builds of one service differ in their digest, hardly ever in what is inside.
+    """
+
+    def __init__(self) -> None:
+        self._assessed: Remembered[_Assessed] = Remembered()
+        self.clear = self._assessed.clear
+
+    def decide(self, body: Any, snapshot: Snapshot, now: datetime) -> Verdict:
+        """The verdict on a question; arguments and errors are those of `decide`."""
+        key = _key(body, snapshot)
+        known = self._assessed.get(key, snapshot) if key is not None else None
+        if known is not None:
+            return seal(known.found, known.policy, body.get("image"), now)
+        request = parse_request(body, snapshot.facts.gpus)
+        target = asked_target(request, snapshot)
+        found = assess(request.stack, target, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
+        if key is not None:
+            known = _Assessed(found, target.policy)
+            self._assessed.put(key, snapshot, known, found.valid_until, now)
+        return seal(found, target.policy, request.stack.image, now)
+
+
+def _key(body: Any, snapshot: Snapshot) -> bytes | None:
+    """All of a question that decides its assessment; None where the image is not one."""
+    if not isinstance(body, Mapping):
+        return None
+    image, target = body.get("image"), body.get("target") or ""
+    if not isinstance(target, str) or not (image is None or (image and isinstance(image, str))):
+        return None
+    waivers = [matches_image(image, glob) for glob in snapshot.matrix.image_patterns(target)]
+    return _encode([waivers, {name: value for name, value in body.items() if name != "image"}])
 
 
 def asked_target(request: Request, snapshot: Snapshot) -> Target:

@@ -9,16 +9,18 @@ from typing import Any
 
 import msgspec
 
+from compatgate.core.evaluate import shown_moment
 from compatgate.core.facts import Facts
 from compatgate.core.verdict import Verdict
 from compatgate.errors import BadInput
-from compatgate.gate.answers import Answer, AnswerCache, shown_moment
+from compatgate.gate.answers import Answer
 from compatgate.gate.auth import Tokens
 from compatgate.gate.bundle import seal
-from compatgate.gate.deciding import decide
+from compatgate.gate.deciding import Decider, decide
 from compatgate.gate.decisions import DecisionLog
 from compatgate.gate.history import History
 from compatgate.gate.matrix import MatrixService
+from compatgate.gate.remembered import Remembered
 from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, decisions, revisions, schema
@@ -46,8 +48,9 @@ class Gate:
         self.tokens = Tokens(database)
         self.history = History(database)
         self._log = DecisionLog(database)
-        self._answers = AnswerCache()
-        self.snapshots.on_new = self._answers.clear
+        self._answers: Remembered[Answer] = Remembered()
+        self._decider = Decider()
+        self.snapshots.on_new = self._forget
 
     @classmethod
     def open(cls, database: str | None = None, *, overlays: Sequence[str] | None = None) -> Gate:
@@ -94,9 +97,9 @@ class Gate:
         snapshot = self.snapshots.current()
         found = self._answers.get(question, snapshot)
         if found is None:
-            verdict = decide(_decode(question), snapshot, now)
-            answer = Answer.of(verdict)
-            self._answers.put(question, snapshot, answer, now)
+            answer = Answer.of(self._decider.decide(_decode(question), snapshot, now))
+            until = answer.verdict.valid_until
+            self._answers.put(question, snapshot, answer, until, now)
         else:
             answer = found.at(shown_moment(now))
         verdict = answer.verdict
@@ -182,6 +185,10 @@ class Gate:
 
         with self.database.reading() as session:
             return seal(make_payload(session, self.facts, self._overlays, revision))
+
+    def _forget(self, _: Snapshot) -> None:
+        self._answers.clear()
+        self._decider.clear()
 
     def close(self) -> None:
         """Let go of the database."""

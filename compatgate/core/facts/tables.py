@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
@@ -61,6 +62,20 @@ class Facts:
     def driver_branches(self) -> DriverBranches:
         """Driver branches."""
         return self._table("driver_branches", DriverBranches)
+
+    @cached_property
+    def _highest_cuda(self) -> list[tuple[int, Pair]]:
+        """Linux branches, ascending, each with the highest CUDA of those up to it."""
+        steps: list[tuple[int, Pair]] = []
+        for number, branch in sorted(self.driver_branches.branches.items()):
+            if branch.cuda:
+                steps.append((number, max(branch.cuda, steps[-1][1] if steps else branch.cuda)))
+        return steps
+
+    def highest_cuda(self, branch: int) -> Pair | None:
+        """The highest CUDA that a Linux branch, or one before it, is known to report."""
+        index = bisect_right(self._highest_cuda, branch, key=lambda step: step[0])
+        return self._highest_cuda[index - 1][1] if index else None
 
     @cached_property
     def forward_compat(self) -> ForwardCompat:

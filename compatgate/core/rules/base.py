@@ -54,12 +54,15 @@ class Rule(Struct, frozen=True):
         name: ``driver-too-old``.
         check: the rule itself; its docstring is what ``compatgate explain`` prints.
         about_facts: decided by the vendors' facts alone, not by the matrix or evidence.
+        reads_driver: may answer otherwise on another driver; a fix that changes nothing else need
+            not ask the other rules again.
     """
 
     id: str
     name: str
     check: Callable[[Case], Answer]
     about_facts: bool = True
+    reads_driver: bool = True
 
     @property
     def documentation(self) -> str:
@@ -71,12 +74,12 @@ class Rule(Struct, frozen=True):
 
 
 def rule(
-    rule_id: str, name: str, *, about_facts: bool = True
+    rule_id: str, name: str, *, about_facts: bool = True, reads_driver: bool = True
 ) -> Callable[[Callable[[Case], Answer]], Rule]:
     """Make a function a rule."""
 
     def make(check: Callable[[Case], Answer]) -> Rule:
-        return Rule(rule_id, name, check, about_facts)
+        return Rule(rule_id, name, check, about_facts, reads_driver)
 
     return make
 

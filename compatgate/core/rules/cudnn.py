@@ -11,7 +11,7 @@ from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import show
 
 
-@rule("CG301", "cudnn-cuda")
+@rule("CG301", "cudnn-cuda", reads_driver=False)
 def cudnn_cuda(case: Case) -> Answer:
     """The cuDNN build and the CUDA major do not belong together.
 
@@ -55,7 +55,7 @@ def cudnn_cuda(case: Case) -> Answer:
     )
 
 
-@rule("CG302", "cudnn-gpu")
+@rule("CG302", "cudnn-gpu", reads_driver=False)
 def cudnn_gpu(case: Case) -> Answer:
     """The cuDNN release does not support the GPU's compute capability.
 

@@ -21,7 +21,7 @@ from compatgate.core.rules.each import each
 from compatgate.core.versions import Version, parse_version, show
 
 
-@rule("CG401", "framework-cuda")
+@rule("CG401", "framework-cuda", reads_driver=False)
 def framework_cuda(case: Case) -> Answer:
     """No build of this framework release is published for this CUDA.
 
@@ -115,7 +115,7 @@ def _no_build(case: Case, found: Found) -> Answer:
     )
 
 
-@rule("CG404", "framework-python")
+@rule("CG404", "framework-python", reads_driver=False)
 def framework_python(case: Case) -> Answer:
     """No wheel of the framework release is for this Python.
 
@@ -164,7 +164,7 @@ def _python_of(case: Case, found: Found) -> Answer:
     )
 
 
-@rule("CG405", "framework-arch")
+@rule("CG405", "framework-arch", reads_driver=False)
 def framework_arch(case: Case) -> Answer:
     """The published wheel has no code for the pool's GPU.
 

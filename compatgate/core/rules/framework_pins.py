@@ -19,7 +19,7 @@ from compatgate.core.rules.each import each
 from compatgate.core.versions import Version
 
 
-@rule("CG402", "framework-cudnn")
+@rule("CG402", "framework-cudnn", reads_driver=False)
 def framework_cudnn(case: Case) -> Answer:
     """The cuDNN is not the one that the framework's build expects.
 
@@ -37,7 +37,7 @@ def framework_cudnn(case: Case) -> Answer:
     return each(case, lambda c, found: _pins(c, found, "cudnn"))
 
 
-@rule("CG403", "framework-nccl")
+@rule("CG403", "framework-nccl", reads_driver=False)
 def framework_nccl(case: Case) -> Answer:
     """The NCCL is not the one that the framework's build expects.
 
@@ -51,7 +51,7 @@ def framework_nccl(case: Case) -> Answer:
     return each(case, lambda c, found: _pins(c, found, "nccl"))
 
 
-@rule("CG406", "framework-framework")
+@rule("CG406", "framework-framework", reads_driver=False)
 def framework_framework(case: Case) -> Answer:
     """A framework that the release is built on has another version than its pin.
 

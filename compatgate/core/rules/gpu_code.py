@@ -20,7 +20,7 @@ from compatgate.core.rules.base import (
 from compatgate.core.versions import show
 
 
-@rule("CG201", "no-kernel-image")
+@rule("CG201", "no-kernel-image", reads_driver=False)
 def no_kernel_image(case: Case) -> Answer:
     """The workload has no code for this GPU: "no kernel image is available for execution".
 
@@ -130,7 +130,7 @@ def _older_code_runs(case: Case, toolkit: ToolkitArch) -> bool:
     return device is not None and how_it_runs(own, device, case.facts.arch) is not None
 
 
-@rule("CG203", "toolkit-arch")
+@rule("CG203", "toolkit-arch", reads_driver=False)
 def toolkit_arch(case: Case) -> Answer:
     """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
 

@@ -56,7 +56,7 @@ def _no_cuda(case: Case) -> Problem:
     return Problem("unknown", "cuda", "the stack's CUDA is not known", need=hint)
 
 
-@rule("CG902", "witness-conflict")
+@rule("CG902", "witness-conflict", reads_driver=False)
 def witness_conflict(case: Case) -> Answer:
     """What the stack was read from contradicts itself (a warning).
 

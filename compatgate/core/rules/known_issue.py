@@ -24,7 +24,16 @@ def known_issue(case: Case) -> Answer:
     issues = case.facts.known_issues.issues
     if not issues:
         return NOT_APPLICABLE
-    return [_problem(case, i) for i in issues if _matches(case, i)] or PASS
+    return [_problem(case, i) for i in issues if _has(case, i) and _matches(case, i)] or PASS
+
+
+def _has(case: Case, issue: KnownIssue) -> bool:
+    """Whether the stack states what the issue is about; most are told apart by this alone."""
+    have = case.stack.components
+    for component in issue.components:
+        if component not in have and component != "driver":
+            return False
+    return True
 
 
 def _matches(case: Case, issue: KnownIssue) -> bool:

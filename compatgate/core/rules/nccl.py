@@ -23,7 +23,7 @@ def _major(case: Case) -> int | None:
     return case.cuda.major if case.cuda else None
 
 
-@rule("CG501", "nccl-cuda")
+@rule("CG501", "nccl-cuda", reads_driver=False)
 def nccl_cuda(case: Case) -> Answer:
     """The NCCL build and the CUDA major do not belong together.
 
@@ -67,7 +67,7 @@ def nccl_cuda(case: Case) -> Answer:
     )
 
 
-@rule("CG502", "nccl-gpu")
+@rule("CG502", "nccl-gpu", reads_driver=False)
 def nccl_gpu(case: Case) -> Answer:
     """The NCCL build has no code for the GPU by default (a warning).
 

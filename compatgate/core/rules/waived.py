@@ -6,7 +6,7 @@ from compatgate.core.case import Case
 from compatgate.core.rules.base import NOT_APPLICABLE, Answer, rule
 
 
-@rule("CG821", "waived", about_facts=False)
+@rule("CG821", "waived", about_facts=False, reads_driver=False)
 def waived(case: Case) -> Answer:
     """A finding was waived: a named exception covers it, with an owner, a reason and an end date.
 

@@ -1,0 +1,81 @@
+"""What is kept for a question, and never longer than it holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Matrix
+from compatgate.gate import remembered
+from compatgate.gate.remembered import Remembered
+from compatgate.gate.snapshot import Snapshot
+
+NOON = datetime(2026, 11, 21, 12, 10, tzinfo=UTC)
+
+
+@pytest.fixture
+def snapshot(facts: Facts) -> Snapshot:
+    return Snapshot(1, facts, Matrix(1))
+
+
+@pytest.fixture
+def kept() -> Remembered[str]:
+    return Remembered()
+
+
+@pytest.mark.parametrize(
+    ("valid_until", "ends"),
+    [
+        (None, "13:00"),
+        ("2026-11-21", "13:00"),
+        ("2026-11-22T00:00:00Z", "13:00"),
+        ("2026-11-21T12:30:00Z", "12:30"),
+        ("2026-11-21T13:30:00+01:00", "12:30"),
+        ("2026-11-21T12:05:00Z", "13:00"),
+    ],
+)
+def test_a_value_holds_to_the_end_of_the_hour_or_to_a_time_that_it_rests_on(
+    kept: Remembered[str],
+    snapshot: Snapshot,
+    monkeypatch: pytest.MonkeyPatch,
+    valid_until: str | None,
+    ends: str,
+) -> None:
+    end = datetime.fromisoformat(f"2026-11-21T{ends}:00+00:00")
+    kept.put(b"q", snapshot, "a", valid_until, NOON)
+    monkeypatch.setattr(remembered.time, "time", (end - timedelta(milliseconds=1)).timestamp)
+    assert kept.get(b"q", snapshot) == "a"
+    monkeypatch.setattr(remembered.time, "time", end.timestamp)
+    assert kept.get(b"q", snapshot) is None
+
+
+def test_a_value_belongs_to_its_snapshot_and_question(
+    kept: Remembered[str], snapshot: Snapshot, facts: Facts
+) -> None:
+    now = datetime.now(UTC)
+    kept.put(b"q", snapshot, "a", None, now)
+    assert kept.get(b"q ", snapshot) is None
+    assert kept.get(b"q", Snapshot(1, facts, Matrix(1))) is None
+    kept.put(b"q", snapshot, "a", None, now)
+    kept.clear()
+    assert kept.get(b"q", snapshot) is None
+
+
+def test_what_was_asked_for_longest_ago_is_forgotten_first(snapshot: Snapshot) -> None:
+    kept: Remembered[str] = Remembered(size=2)
+    now = datetime.now(UTC)
+    kept.put(b"a", snapshot, "1", None, now)
+    kept.put(b"b", snapshot, "2", None, now)
+    kept.get(b"a", snapshot)
+    kept.put(b"c", snapshot, "3", None, now)
+    assert [kept.get(q, snapshot) for q in (b"a", b"b", b"c")] == ["1", None, "3"]
+
+
+def test_nothing_is_kept_for_a_very_long_question(
+    kept: Remembered[str], snapshot: Snapshot
+) -> None:
+    question = b" " * 100_000
+    kept.put(question, snapshot, "a", None, datetime.now(UTC))
+    assert kept.get(question, snapshot) is None
