@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Device(Struct, frozen=True):
@@ -77,3 +79,17 @@ class Report(Struct, frozen=True):
     def truncated(self) -> bool:
         """Whether something may be missing."""
         return self.dropped_bytes > 0
+
+
+def together(reports: Sequence[Report]) -> Report:
+    """Executions of the same workload as one report: the last one, with the values of all."""
+    values: dict[str, Metric] = {}
+    for report in reports:
+        for metric in report.metrics:
+            before = values.get(metric.name)
+            kept = before.values if before else ()
+            warmup = before.warmup if before else ()
+            values[metric.name] = replace(
+                metric, values=kept + metric.values, warmup=warmup + metric.warmup
+            )
+    return replace(reports[-1], metrics=tuple(values.values()))

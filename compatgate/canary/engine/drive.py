@@ -1,0 +1,104 @@
+"""A leased run from beginning to end; whatever happens, the run ends or goes back to the queue."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from compatgate.canary.engine.conclude_run import Conclusion, Conditions, conclude_run
+from compatgate.canary.engine.execute import Stopped
+from compatgate.canary.engine.heartbeat import Heartbeat
+from compatgate.canary.engine.measured import Expected
+from compatgate.canary.engine.parts import Bench
+from compatgate.canary.engine.steps import Step, Steps, plan
+from compatgate.canary.queue import Lease, LeaseLost, Queue
+from compatgate.canary.run import StepResult
+from compatgate.canary.workload import Workload
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.stack import parse_stack
+from compatgate.core.versions import parse_version
+from compatgate.errors import CompatgateError, Infrastructure
+
+_log = logging.getLogger(__name__)
+
+
+def drive(lease: Lease, bench: Bench) -> None:
+    """Carry a leased run to its end.
+
+    Infrastructure that fails puts the run back into the queue; any other error ends it, with the
+    reason. A lease that was lost is dropped without a trace: the run is another worker's.
+    """
+    try:
+        with Heartbeat(bench.queue, lease, bench.settings) as heartbeat:
+            try:
+                _carry_out(lease, bench, heartbeat)
+            except Stopped:
+                if heartbeat.order == "cancel":
+                    _end(lease, bench, Conclusion("cancelled", "cancelled"))
+            except Infrastructure as error:
+                bench.queue.retry(lease, error.detail)
+            except CompatgateError as error:
+                _end(lease, bench, Conclusion("error", error.detail))
+    except LeaseLost:
+        _log.warning("lease of run %s lost; another worker has it", lease.run.id)
+    except Infrastructure as error:
+        _log.warning("run %s is left to the next worker: %s", lease.run.id, error.detail)
+    except Exception as error:
+        _log.exception("a defect ended run %s", lease.run.id)
+        _end(lease, bench, Conclusion("error", f"a defect: {type(error).__name__}: {error}"))
+
+
+def _carry_out(lease: Lease, bench: Bench, heartbeat: Heartbeat) -> None:
+    run = lease.run
+    if lease.abandoned or lease.attempt > 1:
+        bench.executor.clean(run.id)
+    if lease.attempt > run.max_attempts:
+        reason = f"gave up after {run.max_attempts} attempts: {run.reason or 'workers went silent'}"
+        _end(lease, bench, Conclusion("error", reason))
+        return
+    workloads = list(bench.workloads(run.suite))
+    results = _run_steps(lease, bench, heartbeat, workloads)
+    bench.queue.enter(lease, "judging")
+    _end(lease, bench, conclude_run(run, results, _conditions(lease, bench, workloads), bench.gpus))
+
+
+def _run_steps(
+    lease: Lease, bench: Bench, heartbeat: Heartbeat, workloads: Sequence[Workload]
+) -> list[StepResult]:
+    planned = plan(workloads)
+    done = {result.name: result for result in bench.queue.results(lease)}
+    todo = [step for step in planned if step.name not in done]
+    if todo:
+        steps = Steps(lease, bench, heartbeat.must_stop)
+        bench.queue.enter(lease, "preparing")
+        prepared = {step.name: steps.prepare(step) for step in todo}
+        bench.queue.enter(lease, "running")
+        for step in todo:
+            _announce(bench.queue, lease, planned, step)
+            done[step.name] = steps.run(step, prepared[step.name])
+    return [done[step.name] for step in planned]
+
+
+def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -> None:
+    at = planned.index(step)
+    queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
+
+
+def _conditions(lease: Lease, bench: Bench, workloads: Sequence[Workload]) -> Conditions:
+    return Conditions(
+        expected=Expected(
+            parse_stack(lease.run.stack),
+            resolve_gpu(bench.gpu, bench.gpus).sku if bench.gpu else None,
+            parse_version("driver", bench.driver) if bench.driver else None,
+        ),
+        gpu_workloads=frozenset(w.name for w in workloads if w.gpus),
+        development=bench.executor.development,
+        now=int(time.time()),
+    )
+
+
+def _end(lease: Lease, bench: Bench, conclusion: Conclusion) -> None:
+    """Clean the host, then end the run: its slots must not be free while something holds them."""
+    bench.executor.clean(lease.run.id)
+    bench.queue.finish(lease, conclusion.outcome, conclusion.reason, conclusion.evidence)

@@ -1,0 +1,104 @@
+"""What the engine works with; each part is put in by the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from compatgate.canary.engine.settings import STANDARD, Settings
+from compatgate.canary.executors.interface import Executor
+from compatgate.canary.queue import Queue
+from compatgate.canary.report import Report
+from compatgate.canary.run import Outcome, Run
+from compatgate.canary.workload import Workload
+from compatgate.core.facts import Gpus
+
+
+class Reader(Protocol):
+    """Reads one execution's output; one per adapter."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        ...
+
+    def report(self) -> Report:
+        """What was read; asked once, at the end."""
+        ...
+
+
+class Judged(Struct, frozen=True):
+    """What the judge says of a step.
+
+    Attributes:
+        outcome: ``passed``, ``failed`` or ``inconclusive``.
+        more: values that are missing for a judgement; 0 where more would not help.
+        body: the whole judgement as plain data, kept with the step.
+    """
+
+    outcome: Outcome
+    reason: str
+    more: int = 0
+    body: dict[str, Any] = {}
+
+
+class Judge(Protocol):
+    """Holds a step's metrics against the baselines of its workload, SKU and stack family."""
+
+    def __call__(self, run: Run, workload: Workload, reports: Sequence[Report]) -> Judged:
+        """Judge all executions of a step together."""
+        ...
+
+
+class Observed(Struct, frozen=True):
+    """How the host was while a step ran.
+
+    Attributes:
+        state: ``healthy`` and ``suspect`` let a result count; ``sick`` and ``shared`` do not,
+            nor does ``unknown`` on a host whose health was to be read.
+        body: as plain data, kept with the step.
+    """
+
+    state: str
+    reason: str = ""
+    body: dict[str, Any] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether a result of that time may be judged."""
+        return self.state in ("healthy", "suspect", "unobserved")
+
+
+class Watching(Protocol):
+    """A look-out on a host, while a step runs."""
+
+    def observed(self) -> Observed:
+        """What was seen; asked once, after the block."""
+        ...
+
+
+Watch = Callable[[Sequence[int]], AbstractContextManager[Watching]]
+"""Opens a look-out on GPU slots of the host."""
+
+
+class Bench(Struct, frozen=True):
+    """Everything that a run on one host needs.
+
+    Attributes:
+        gpu, driver: of the host, as declared or read from it.
+        workloads: of a suite, by its name.
+        reader: for a workload's output.
+    """
+
+    queue: Queue
+    executor: Executor
+    gpu: str | None
+    driver: str | None
+    workloads: Callable[[str], Sequence[Workload]]
+    reader: Callable[[Workload], Reader]
+    judge: Judge
+    watch: Watch
+    gpus: Gpus
+    settings: Settings = STANDARD
