@@ -14,7 +14,7 @@ from compatgate.canary.engine.log import StepLog
 from compatgate.canary.engine.parts import Bench, Judged, Observed, Reader
 from compatgate.canary.executors.interface import Job, Prepared
 from compatgate.canary.queue import Lease
-from compatgate.canary.report import Report
+from compatgate.canary.report import Report, together
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import Workload
 
