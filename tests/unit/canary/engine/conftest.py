@@ -1,0 +1,64 @@
+import contextlib
+
+import msgspec
+import pytest
+from support.engine_edges import GEMM, Reader
+
+from compatgate.canary.engine.parts import Bench, Judged, Observed
+from compatgate.canary.engine.settings import Settings
+from compatgate.canary.queue import Lease
+from compatgate.canary.run import Run
+
+
+@pytest.fixture
+def run():
+    return Run(
+        id="run_1",
+        suite="smoke",
+        state="leased",
+        stack={"cuda": "12.4"},
+        gpu="A100-SXM4-80GB",
+        driver="535.104.05",
+    )
+
+
+@pytest.fixture
+def lease(run):
+    return Lease(run, worker="w", host="h", slots=(3,), attempt=1)
+
+
+@pytest.fixture
+def bench(facts):
+    def make(executor, queue, *, workloads=(GEMM,), judge=None, health="healthy"):
+        @contextlib.contextmanager
+        def watch(slots):
+            class Seen:
+                def observed(self):
+                    return Observed(health, "as the test says", {"state": health})
+
+            yield Seen()
+
+        return Bench(
+            queue=queue,
+            executor=executor,
+            gpu="A100-SXM4-80GB",
+            driver="535.104.05",
+            workloads=lambda suite: workloads,
+            reader=Reader,
+            judge=judge or (lambda run, workload, reports: Judged("passed", "")),
+            watch=watch,
+            gpus=facts.gpus,
+            settings=Settings(heartbeat=0.02, lease=0.2, poll=0.01, repeats=2),
+        )
+
+    return make
+
+
+@pytest.fixture
+def gemm():
+    return GEMM
+
+
+@pytest.fixture
+def with_(gemm):
+    return lambda **changes: msgspec.structs.replace(gemm, **changes)

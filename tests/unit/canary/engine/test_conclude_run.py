@@ -1,0 +1,146 @@
+import msgspec
+import pytest
+
+from compatgate.canary.engine.conclude_run import Conditions, conclude_run
+from compatgate.canary.engine.measured import Expected
+from compatgate.canary.report import Device, Env, Report
+from compatgate.canary.run import Run, StepResult
+from compatgate.core.stack import parse_stack
+from compatgate.core.versions import parse_version
+
+A100 = "NVIDIA A100-SXM4-80GB"
+STACK = {"cuda": "12.4", "torch": "2.4.1"}
+LOADED = {"cuda": "12.4.1", "torch": "2.4.1+cu124", "cudnn": "9.1.0"}
+RUN = Run(id="run_1", suite="smoke", state="judging", stack=STACK, gpu="A100-SXM4-80GB")
+
+
+def env(driver="535.104.05", gpu=A100, versions=LOADED, mig=None):
+    return Env(driver=driver, gpus=(Device(gpu, mig=mig),) if gpu else (), versions=versions)
+
+
+def step(outcome="passed", measured=None, name="gemm-0", reason=""):
+    report = msgspec.to_builtins(Report(env=measured)) if measured else None
+    return StepResult(
+        name=name, workload="gemm", seed=0, outcome=outcome, reason=reason, report=report
+    )
+
+
+@pytest.fixture
+def conclude(facts):
+    def conclude(*steps, sku="A100-SXM4-80GB", driver="535.104.05", stack=STACK, on_gpu=True):
+        expected = Expected(
+            parse_stack(stack), sku, parse_version("driver", driver) if driver else None
+        )
+        workloads = frozenset({"gemm"}) if on_gpu else frozenset()
+        conditions = Conditions(expected, workloads, development=False, now=1_800_000_000)
+        return conclude_run(RUN, steps, conditions, facts.gpus)
+
+    return conclude
+
+
+def test_a_passed_run_is_evidence_for_what_was_measured(conclude):
+    found = conclude(step(measured=env()))
+    assert found.outcome == "passed"
+    assert found.evidence.id == "run_1"
+    assert found.evidence.suite == "smoke"
+    assert found.evidence.sku == "A100-SXM4-80GB"
+    assert str(found.evidence.driver) == "535.104.05"
+    assert {n: str(v) for n, v in found.evidence.components.items()} == LOADED
+    assert found.evidence.outcome == "passed"
+    assert found.evidence.finished == 1_800_000_000
+
+
+def test_evidence_covers_the_stack_that_was_under_test(conclude):
+    assert conclude(step(measured=env())).evidence.is_about(parse_stack(STACK))
+
+
+MISMATCHES = {
+    "another release": (env(versions={**LOADED, "cuda": "12.1"}), "cuda 12.4 is under test, but"),
+    "another build": (
+        env(versions={**LOADED, "torch": "2.4.0"}),
+        "torch 2.4.1 is under test, but 2.4.0 was loaded",
+    ),
+    "not measured": (env(versions={"cuda": "12.4"}), "no workload measured torch"),
+    "another GPU": (env(gpu="NVIDIA L4"), "declared with A100-SXM4-80GB, but the workloads saw L4"),
+    "a slice of the GPU": (env(mig="1g.10gb"), "saw A100-SXM4-80GB-MIG-1g.10gb"),
+    "no GPU": (env(gpu=None), "saw no GPU"),
+    "another driver": (env(driver="550.54.15"), "has driver 535.104.05, but"),
+    "no driver": (env(driver=None), "no workload measured the driver"),
+    "a GPU of no catalogue": (env(gpu="Voodoo 5"), "names the GPU 'Voodoo 5'"),
+    "a version of no shape": (env(versions={**LOADED, "cuda": "banana"}), "'banana'"),
+    "a component of no name": (env(versions={**LOADED, "cudaa": "1"}), "cudaa"),
+}
+
+
+@pytest.mark.parametrize("case", MISMATCHES)
+def test_an_env_that_is_not_the_stack_under_test_is_no_evidence(case, conclude):
+    measured, reason = MISMATCHES[case]
+    found = conclude(step(measured=measured))
+    assert (found.outcome, found.evidence) == ("inconclusive", None)
+    assert reason in found.reason
+
+
+def test_steps_that_disagree_are_no_evidence(conclude):
+    first = step(measured=env())
+    second = step(measured=env(versions={**LOADED, "cudnn": "8.9.7"}), name="conv-0")
+    found = conclude(first, second)
+    assert found.outcome == "inconclusive"
+    assert "cudnn 9.1.0 and 8.9.7" in found.reason
+
+
+def test_a_failed_run_is_evidence_against_what_was_measured(conclude):
+    found = conclude(step("failed", env(), reason="check numerics failed"))
+    assert found.outcome == "failed"
+    assert found.reason == "gemm-0: check numerics failed"
+    assert found.evidence.outcome == "failed"
+
+
+def test_a_crash_before_anything_was_measured_speaks_against_the_stack_under_test(conclude):
+    found = conclude(step("failed", reason="ended with status 139 (SIGSEGV)"))
+    assert found.evidence.outcome == "failed"
+    assert found.evidence.is_about(parse_stack(STACK))
+    assert str(found.evidence.driver) == "535.104.05"
+
+
+def test_a_crash_on_a_host_of_unknown_driver_fails_without_evidence(conclude):
+    found = conclude(step("failed"), driver=None)
+    assert (found.outcome, found.evidence) == ("failed", None)
+
+
+def test_a_failed_run_of_something_else_is_no_evidence_and_says_so(conclude):
+    found = conclude(step("failed", env(gpu="NVIDIA L4"), reason="ended with status 1"))
+    assert (found.outcome, found.evidence) == ("failed", None)
+    assert "no evidence" in found.reason
+
+
+def test_the_host_of_unknown_driver_takes_the_measured_one(conclude):
+    assert str(conclude(step(measured=env()), driver=None).evidence.driver) == "535.104.05"
+
+
+def test_a_suite_that_needs_no_gpu_is_no_evidence_about_one(conclude):
+    found = conclude(step(measured=env(gpu=None, driver=None)), on_gpu=False)
+    assert (found.outcome, found.evidence) == ("passed", None)
+    assert "no evidence" in found.reason
+
+
+def test_a_host_without_a_gpu_gives_no_evidence(conclude):
+    assert conclude(step(measured=env()), sku=None).evidence is None
+
+
+def test_nothing_that_ran_is_inconclusive(conclude):
+    assert conclude().outcome == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "whole"),
+    [
+        (("passed", "failed", "timeout"), "failed"),
+        (("passed", "timeout", "inconclusive"), "timeout"),
+        (("passed", "inconclusive"), "inconclusive"),
+        (("passed", "error", "inconclusive"), "error"),
+        (("passed", "passed"), "passed"),
+    ],
+)
+def test_the_worst_step_decides_and_a_failure_speaks_before_silence(outcomes, whole, conclude):
+    steps = [step(o, env(), name=f"gemm-{i}") for i, o in enumerate(outcomes)]
+    assert conclude(*steps).outcome == whole

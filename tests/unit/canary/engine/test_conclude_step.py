@@ -1,0 +1,101 @@
+import pytest
+
+from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.report import Check, Device, Env, Metric, Report
+from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
+
+WORKLOAD = Workload(
+    name="gemm",
+    description="multiplies",
+    command=("python3", "program.py"),
+    image=ImageSpec(inside=True),
+    gpus=1,
+    timeout_s=60,
+    limits=Limits(memory=1 << 30),
+    metrics={"time": MetricSpec(unit="ms", better="lower")},
+    checks={"numerics": "agrees with the reference"},
+)
+ENV = Env(driver="535.104.05", gpus=(Device("NVIDIA A100-SXM4-80GB"),), versions={"cuda": "12.2"})
+TIME = Metric("time", "ms", (1.0, 1.1))
+GOOD = Check("numerics", ok=True)
+WHOLE = Report(env=ENV, metrics=(TIME,), checks=(GOOD,))
+EXITED = Ended("exited", 0)
+
+CASES = {
+    "all that was promised": (EXITED, WHOLE, "passed", ""),
+    "a hang": (Ended("timeout"), WHOLE, "timeout", "was stopped after 60 s"),
+    "too much memory": (Ended("memory", 137), WHOLE, "failed", "more than 1073741824 bytes"),
+    "a crash": (Ended("exited", 139), WHOLE, "failed", "ended with status 139 (SIGSEGV)"),
+    "an error": (Ended("exited", 1), WHOLE, "failed", "ended with status 1"),
+    "no GPU found": (Ended("exited", 77), WHOLE, "inconclusive", "found no GPU"),
+    "no exit status": (Ended("exited", None), WHOLE, "inconclusive", "without an exit status"),
+    "no env": (EXITED, Report(metrics=(TIME,), checks=(GOOD,)), "inconclusive", "no env line"),
+    "no output at all": (EXITED, Report(), "inconclusive", "no env line"),
+    "broken lines": (
+        EXITED,
+        Report(env=ENV, metrics=(TIME,), checks=(GOOD,), problems=("line 3: value is text",)),
+        "inconclusive",
+        "broke the line protocol: line 3",
+    ),
+    "lost output": (
+        EXITED,
+        Report(env=ENV, metrics=(TIME,), checks=(GOOD,), dropped_bytes=9),
+        "inconclusive",
+        "9 bytes more",
+    ),
+    "a failed check": (
+        EXITED,
+        Report(env=ENV, metrics=(TIME,), checks=(Check("numerics", ok=False, message="off by 2"),)),
+        "failed",
+        "check numerics failed: off by 2",
+    ),
+    "a failed check and no metric": (
+        EXITED,
+        Report(env=ENV, checks=(Check("numerics", ok=False),)),
+        "failed",
+        "check numerics failed",
+    ),
+    "no GPU seen": (
+        EXITED,
+        Report(env=Env(driver="535.104.05"), metrics=(TIME,), checks=(GOOD,)),
+        "inconclusive",
+        "names no GPU",
+    ),
+    "a check not reported": (
+        EXITED,
+        Report(env=ENV, metrics=(TIME,)),
+        "inconclusive",
+        "did not report check numerics",
+    ),
+    "a metric not reported": (
+        EXITED,
+        Report(env=ENV, checks=(GOOD,)),
+        "inconclusive",
+        "did not report metric time",
+    ),
+    "a metric with warm-up alone": (
+        EXITED,
+        Report(env=ENV, metrics=(Metric("time", "ms", (), warmup=(1.0,)),), checks=(GOOD,)),
+        "inconclusive",
+        "did not report metric time",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_execution_is_concluded_from_what_it_did_and_said(case):
+    ended, report, outcome, reason = CASES[case]
+    verdict = conclude_step(WORKLOAD, ended, report)
+    assert verdict.outcome == outcome
+    assert reason in verdict.reason
+
+
+def test_a_workload_that_promises_nothing_and_reports_nothing_is_inconclusive():
+    idle = Workload(name="idle", description="-", command=("true",), image=ImageSpec(inside=True))
+    verdict = conclude_step(idle, EXITED, Report(env=Env()))
+    assert (verdict.outcome, verdict.reason) == ("inconclusive", "measured and checked nothing")
+
+
+def test_a_skip_of_a_workload_that_needs_no_gpu_is_a_failure():
+    plain = Workload(name="plain", description="-", command=("x",), image=ImageSpec(inside=True))
+    assert conclude_step(plain, Ended("exited", 77), Report(env=Env())).outcome == "failed"

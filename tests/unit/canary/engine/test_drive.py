@@ -1,0 +1,229 @@
+import threading
+
+import msgspec
+import pytest
+from support.engine_edges import Memory, Script, exited, lines
+
+from compatgate.canary.engine.drive import drive
+from compatgate.canary.engine.parts import Judged
+from compatgate.canary.executors.interface import Status
+from compatgate.canary.run import StepResult
+from compatgate.errors import BadInput, Infrastructure
+
+
+def test_a_run_goes_through_its_states_and_ends_with_evidence(bench, lease):
+    queue, executor = Memory(), Script((lines(1.0, 1.1), exited()))
+    drive(lease, bench(executor, queue))
+    assert queue.states == ["preparing", "running", "judging"]
+    outcome, _, evidence = queue.ended
+    assert outcome == "passed"
+    assert evidence.sku == "A100-SXM4-80GB"
+    assert executor.cleaned == ["run_1"]
+    assert executor.started[0].gpu_slots == (3,)
+
+
+def test_each_workload_runs_once_for_each_seed(bench, lease, with_):
+    queue = Memory()
+    executor = Script(*[(lines(1.0), exited())] * 3)
+    drive(lease, bench(executor, queue, workloads=(with_(seeds=(1, 2)), with_(name="conv"))))
+    assert [job.step for job in executor.started] == ["gemm-1", "gemm-2", "conv-0"]
+    assert [result.name for result in queue.recorded] == ["gemm-1", "gemm-2", "conv-0"]
+
+
+def test_what_a_program_prints_is_in_the_log(bench, lease):
+    queue = Memory()
+    drive(lease, bench(Script((lines(1.0), exited())), queue))
+    assert b'{"time": 1.0}' in queue.log
+
+
+def test_a_flood_is_kept_up_to_the_limit_and_the_log_says_so(bench, lease, with_):
+    queue = Memory()
+    limits = msgspec.structs.replace(with_().limits, output=100)
+    drive(
+        lease,
+        bench(Script((lines(*range(50)), exited())), queue, workloads=(with_(limits=limits),)),
+    )
+    assert len(queue.log) < 200
+    assert b"bytes more were printed and not kept" in queue.log
+
+
+@pytest.mark.parametrize(
+    ("job", "outcome", "reason"),
+    [
+        ((lines(1.0, check=False), exited()), "failed", "check sound failed"),
+        ((lines(1.0), exited(139)), "failed", "SIGSEGV"),
+        ((lines(1.0), exited(137, oom_killed=True)), "failed", "was killed for using more than"),
+        ((lines(1.0, env=None), exited()), "inconclusive", "no env line"),
+        (([], exited()), "inconclusive", "no env line"),
+    ],
+)
+def test_what_the_program_did_is_the_runs_outcome(bench, lease, job, outcome, reason):
+    queue = Memory()
+    drive(lease, bench(Script(job), queue))
+    assert queue.ended[0] == outcome
+    assert reason in queue.ended[1]
+    assert queue.retried is None
+
+
+def test_a_hang_is_stopped_at_the_timeout(bench, lease, with_):
+    queue, executor = Memory(), Script(("hang", None))
+    drive(lease, bench(executor, queue, workloads=(with_(timeout_s=0.05),)))
+    assert queue.ended[0] == "timeout"
+    assert not executor.alive
+
+
+def test_a_cancelled_run_is_killed_cleaned_and_ends_cancelled(bench, lease):
+    queue, executor = Memory(), Script(("hang", None))
+    threading.Timer(0.05, setattr, (queue, "order", "cancel")).start()
+    drive(lease, bench(executor, queue))
+    assert queue.ended[0] == "cancelled"
+    assert not executor.alive
+    assert executor.cleaned == ["run_1"]
+
+
+def test_a_lost_lease_is_dropped_without_a_word(bench, lease):
+    queue, executor = Memory(), Script(("hang", None))
+    threading.Timer(0.05, setattr, (queue, "lost", True)).start()
+    drive(lease, bench(executor, queue))
+    assert (queue.ended, queue.retried) == (None, None)
+    assert not executor.alive, "its own container is gone"
+    assert executor.cleaned == [], "what the next worker started is not touched"
+
+
+def test_a_queue_silent_for_as_long_as_a_lease_holds_is_a_lost_lease(bench, lease):
+    queue, executor = Memory(), Script(("hang", None))
+
+    def away(lease):
+        raise Infrastructure("the database is away")
+
+    queue.renew = away
+    drive(lease, bench(executor, queue))
+    assert queue.ended is None
+    assert not executor.alive
+
+
+def test_a_host_that_fails_puts_the_run_back(bench, lease):
+    queue, executor = Memory(), Script()
+    executor.fail_prepare = Infrastructure("the registry is away")
+    drive(lease, bench(executor, queue))
+    assert queue.retried == "the registry is away"
+    assert queue.ended is None
+
+
+def test_a_lost_job_puts_the_run_back(bench, lease):
+    queue = Memory()
+    lost = Status("lost", reason="the engine was restarted")
+    drive(lease, bench(Script((lines(1.0), lost)), queue))
+    assert queue.retried == "the job was lost: the engine was restarted"
+
+
+def test_what_another_attempt_cannot_mend_ends_the_run(bench, lease):
+    queue, executor = Memory(), Script()
+    executor.fail_prepare = BadInput("there is no image 'x'", field="image")
+    drive(lease, bench(executor, queue))
+    assert queue.ended[:2] == ("error", "image: there is no image 'x'")
+
+
+def test_a_defect_ends_the_run_and_says_so(bench, lease):
+    queue, executor = Memory(), Script()
+    executor.fail_prepare = ZeroDivisionError("oh")
+    drive(lease, bench(executor, queue))
+    assert queue.ended[:2] == ("error", "a defect: ZeroDivisionError: oh")
+
+
+def test_an_abandoned_run_is_cleaned_before_it_starts_again(bench, lease):
+    queue, executor = Memory(), Script((lines(1.0), exited()))
+    again = msgspec.structs.replace(lease, attempt=2, abandoned=True)
+    drive(again, bench(executor, queue))
+    assert executor.cleaned == ["run_1", "run_1"]
+    assert queue.ended[0] == "passed"
+
+
+def test_a_run_out_of_attempts_is_cleaned_and_given_up(bench, lease):
+    queue, executor = Memory(), Script()
+    drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), bench(executor, queue))
+    assert executor.cleaned
+    assert executor.started == []
+    assert queue.ended[0] == "error"
+    assert "gave up after 3 attempts" in queue.ended[1]
+
+
+def test_steps_that_an_earlier_attempt_completed_are_not_run_again(bench, lease, with_):
+    first = Memory()
+    both = (with_(), with_(name="conv"))
+    drive(
+        lease, bench(Script((lines(1.0), exited()), (lines(1.0), exited())), first, workloads=both)
+    )
+    queue, executor = Memory(first.recorded[:1]), Script((lines(1.0), exited()))
+    drive(msgspec.structs.replace(lease, attempt=2), bench(executor, queue, workloads=both))
+    assert [job.step for job in executor.started] == ["conv-0"]
+    assert queue.ended[0] == "passed"
+
+
+def test_a_worker_killed_while_judging_is_followed_by_one_that_only_judges(bench, lease):
+    first = Memory()
+    drive(lease, bench(Script((lines(1.0), exited())), first))
+    queue, executor = Memory(first.recorded), Script()
+    drive(msgspec.structs.replace(lease, attempt=2, abandoned=True), bench(executor, queue))
+    assert executor.started == []
+    assert queue.ended[0] == "passed"
+    assert queue.ended[2] is not None
+
+
+def test_a_host_that_cannot_be_cleaned_keeps_its_slot_for_the_next_worker(bench, lease):
+    queue, executor = Memory(), Script((lines(1.0), exited()))
+    executor.fail_clean = 1
+    drive(lease, bench(executor, queue))
+    assert queue.ended is None
+
+
+@pytest.mark.parametrize("state", ["sick", "shared", "unknown"])
+@pytest.mark.parametrize("check", [True, False])
+def test_a_result_from_an_unsound_host_is_inconclusive(bench, lease, state, check):
+    queue = Memory()
+    drive(lease, bench(Script((lines(1.0, check=check), exited())), queue, health=state))
+    assert queue.ended[0] == "inconclusive"
+    assert f"the host was {state}" in queue.ended[1]
+
+
+def test_a_regression_fails_the_run(bench, lease):
+    queue = Memory()
+    slow = lambda run, workload, reports: Judged("failed", "time is 12 % slower")  # noqa: E731
+    drive(lease, bench(Script((lines(1.0), exited())), queue, judge=slow))
+    assert queue.ended[:2] == ("failed", "gemm-0: time is 12 % slower")
+    assert queue.ended[2].outcome == "failed"
+
+
+def test_noise_is_answered_with_more_repetitions_and_all_values_are_judged(bench, lease):
+    queue = Memory()
+    executor = Script((lines(1.0), exited()), (lines(2.0), exited()))
+
+    def judge(run, workload, reports):
+        if len(reports) == 1:
+            return Judged("inconclusive", "too noisy", more=1)
+        return Judged("passed", "enough")
+
+    drive(lease, bench(executor, queue, judge=judge))
+    assert [job.step for job in executor.started] == ["gemm-0", "gemm-0-again1"]
+    assert queue.ended[0] == "passed"
+    assert queue.recorded[0].report["metrics"][0]["values"] == (1.0, 2.0)
+
+
+def test_repetitions_are_bounded(bench, lease):
+    queue = Memory()
+    executor = Script(*[(lines(1.0), exited())] * 5)
+    noisy = lambda run, workload, reports: Judged("inconclusive", "too noisy", more=9)  # noqa: E731
+    drive(lease, bench(executor, queue, judge=noisy))
+    assert len(executor.started) == 3
+    assert queue.ended[:2] == ("inconclusive", "gemm-0: too noisy")
+
+
+def test_a_recorded_step_is_whole(bench, lease):
+    queue = Memory()
+    drive(lease, bench(Script((lines(1.0), exited())), queue))
+    result = queue.recorded[0]
+    assert isinstance(result, StepResult)
+    assert (result.workload, result.seed, result.exit_code) == ("gemm", 0, 0)
+    assert result.image == "sha256:1"
+    assert result.health == {"state": "healthy"}
+    assert result.started_at <= result.finished_at
