@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compatgate.canary.engine.conclude_run import Conclusion, Conditions, conclude_run
 from compatgate.canary.engine.execute import Stopped
@@ -12,7 +12,7 @@ from compatgate.canary.engine.heartbeat import Heartbeat
 from compatgate.canary.engine.measured import Expected
 from compatgate.canary.engine.parts import Bench
 from compatgate.canary.engine.steps import Step, Steps, plan
-from compatgate.canary.queue import Lease, LeaseLost, Queue
+from compatgate.canary.queue import Lease, LeaseLost, Order, Queue
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.gpus import resolve_gpu
@@ -23,19 +23,23 @@ from compatgate.errors import CompatgateError, Infrastructure
 _log = logging.getLogger(__name__)
 
 
-def drive(lease: Lease, bench: Bench) -> None:
+def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: False) -> None:
     """Carry a leased run to its end.
 
     Infrastructure that fails puts the run back into the queue; any other error ends it, with the
     reason. A lease that was lost is dropped without a trace: the run is another worker's.
+
+    Args:
+        lease: of the run.
+        bench: of the lease's host.
+        hand_back: asked at least every second; once it says so, the run goes back to the queue.
     """
     try:
         with Heartbeat(bench.queue, lease, bench.settings) as heartbeat:
             try:
-                _carry_out(lease, bench, heartbeat)
+                _carry_out(lease, bench, lambda: heartbeat.must_stop() or hand_back())
             except Stopped:
-                if heartbeat.order == "cancel":
-                    _end(lease, bench, Conclusion("cancelled", "cancelled"))
+                _dropped(lease, bench, heartbeat.order)
             except Infrastructure as error:
                 bench.queue.retry(lease, error.detail)
             except CompatgateError as error:
@@ -49,7 +53,15 @@ def drive(lease: Lease, bench: Bench) -> None:
         _end(lease, bench, Conclusion("error", f"a defect: {type(error).__name__}: {error}"))
 
 
-def _carry_out(lease: Lease, bench: Bench, heartbeat: Heartbeat) -> None:
+def _dropped(lease: Lease, bench: Bench, order: Order) -> None:
+    if order == "cancel":
+        _end(lease, bench, Conclusion("cancelled", "cancelled"))
+    elif order == "go":
+        bench.executor.clean(lease.run.id)
+        bench.queue.retry(lease, "its worker was stopped")
+
+
+def _carry_out(lease: Lease, bench: Bench, must_stop: Callable[[], bool]) -> None:
     run = lease.run
     if lease.abandoned or lease.attempt > 1:
         bench.executor.clean(run.id)
@@ -58,19 +70,19 @@ def _carry_out(lease: Lease, bench: Bench, heartbeat: Heartbeat) -> None:
         _end(lease, bench, Conclusion("error", reason))
         return
     workloads = list(bench.workloads(run.suite))
-    results = _run_steps(lease, bench, heartbeat, workloads)
+    results = _run_steps(lease, bench, must_stop, workloads)
     bench.queue.enter(lease, "judging")
     _end(lease, bench, conclude_run(run, results, _conditions(lease, bench, workloads), bench.gpus))
 
 
 def _run_steps(
-    lease: Lease, bench: Bench, heartbeat: Heartbeat, workloads: Sequence[Workload]
+    lease: Lease, bench: Bench, must_stop: Callable[[], bool], workloads: Sequence[Workload]
 ) -> list[StepResult]:
     planned = plan(workloads)
     done = {result.name: result for result in bench.queue.results(lease)}
     todo = [step for step in planned if step.name not in done]
     if todo:
-        steps = Steps(lease, bench, heartbeat.must_stop)
+        steps = Steps(lease, bench, must_stop)
         bench.queue.enter(lease, "preparing")
         prepared = {step.name: steps.prepare(step) for step in todo}
         bench.queue.enter(lease, "running")

@@ -102,6 +102,16 @@ def test_a_queue_silent_for_as_long_as_a_lease_holds_is_a_lost_lease(bench, leas
     assert not executor.alive
 
 
+def test_a_worker_that_is_stopped_hands_its_run_back_and_leaves_nothing(bench, lease):
+    queue, executor = Memory(), Script(("hang", None))
+    stopped = threading.Event()
+    threading.Timer(0.05, stopped.set).start()
+    drive(lease, bench(executor, queue), stopped.is_set)
+    assert queue.retried == "its worker was stopped"
+    assert executor.cleaned == ["run_1"]
+    assert not executor.alive
+
+
 def test_a_host_that_fails_puts_the_run_back(bench, lease):
     queue, executor = Memory(), Script()
     executor.fail_prepare = Infrastructure("the registry is away")
