@@ -50,6 +50,13 @@ def matrix_dir() -> Path:
     return _path("matrix")
 
 
+def package_dir() -> Path:
+    """Directory of the package itself."""
+    from pathlib import Path
+
+    return Path(_PACKAGE)
+
+
 def canary_dir() -> Path:
     """Directory of the canary workloads."""
     return _path("canary")

@@ -32,14 +32,17 @@ class ImageSpec(Struct, frozen=True):
     Attributes:
         inside: it can run inside the image under test: the workload's folder is then there,
             read-only, as `FOLDER`, and the image needs what ``command`` calls.
-        context: build context relative to the workload's folder, used where no image is under
-            test; it has a ``Dockerfile``.
-        reference: an image to use instead of a build context.
+        context: build context relative to the workload's folder, with a ``Dockerfile``; used
+            where the workload cannot run inside the image under test, or there is none. Its
+            ``ARG BASE``, if it has one, is then the image under test.
+        reference: an image to use instead of a build context, whatever is under test.
+        network: the build may use the network; without it, its steps have none.
     """
 
     inside: bool = False
     context: str | None = None
     reference: str | None = None
+    network: bool = False
 
 
 class Limits(Struct, frozen=True):
@@ -68,12 +71,13 @@ class Workload(Struct, frozen=True):
     Attributes:
         folder: where ``workload.toml`` lies; None: read from elsewhere.
         catches: failures that it is there to find, a phrase each.
-        command: argument vector; ``{seed}`` is replaced.
+        command: argument vector; ``{seed}`` is replaced. It is called in the workload's folder.
         gpus: how many it needs; a workload that needs none is never evidence about a GPU.
         timeout_s: seconds from start to end, after which it is stopped.
         seeds: it is run once for each.
         environment: variables set in the container.
         adapter: how its output is read; ``jsonl`` is the line protocol.
+        user: ``nobody``, where the image names no user of its own; ``image``, root included.
         digest: of the folder's content, ``sha256:...``; part of what a baseline is kept for.
     """
 
@@ -90,6 +94,7 @@ class Workload(Struct, frozen=True):
     metrics: dict[str, MetricSpec] = {}
     checks: dict[str, str] = {}
     adapter: str = "jsonl"
+    user: Literal["nobody", "image"] = "nobody"
     folder: Path | None = None
     digest: str = ""
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from compatgate.documents import durations, specs
+from compatgate.documents import durations, sizes, specs
 from compatgate.documents.nodes import RawDocument
 from compatgate.documents.problems import DocumentProblem, Path
 from compatgate.errors import CompatgateError
@@ -26,6 +26,14 @@ _PATTERNS = {
     durations.PATTERN: ("is not a duration", "a whole number and s, m, h, d or w, like 30d or 12h"),
     specs.DATE_PATTERN: ("is not a date", "like 2027-01-31"),
     specs.RULE_PATTERN: ("is not a rule's id", "like CG803"),
+    specs.SLUG_PATTERN: ("is not a name", "a-z, 0-9 and - between them; at most 48 characters"),
+    specs.VARIABLE_PATTERN: ("is not the name of a variable", "like OMP_NUM_THREADS"),
+    specs.TIME_PATTERN: ("is not a time of day", "like 08:30"),
+    specs.ENDPOINT_PATTERN: (
+        "is not an engine's address",
+        "like unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host",
+    ),
+    sizes.PATTERN: ("is not a size", sizes.HINT),
 }
 _TYPES = {
     "string": "must be text",
@@ -33,6 +41,7 @@ _TYPES = {
     "array": "must be a list",
     "integer": "must be a whole number",
     "boolean": "must be true or false",
+    "number": "must be a number",
 }
 
 
@@ -48,7 +57,7 @@ def explain(raw: RawDocument, kind: str) -> Iterator[DocumentProblem]:
         yield from _translate(raw, error)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _validator(kind: str) -> Any:
     from jsonschema import Draft202012Validator
 
@@ -84,6 +93,10 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
         case "minimum" | "maximum":
             side = "least" if error.validator == "minimum" else "most"
             yield raw.problem(path, f"must be at {side} {wanted}", value=value)
+        case "exclusiveMinimum":
+            yield raw.problem(path, f"must be above {wanted}", value=value)
+        case "maxItems" | "maxProperties":
+            yield raw.problem(path, f"holds more than {wanted}")
         case "maxLength":
             yield raw.problem(path, f"is longer than {wanted} characters")
         case _:

@@ -29,6 +29,10 @@ LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9./_-]{0,251}[A-Za-z0-9])?$(?!\n)"
 LABEL_PATTERN = r"^[A-Za-z0-9._:/@+-]{0,256}$(?!\n)"
 DATE_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$(?!\n)"
 RULE_PATTERN = r"^CG[0-9]{3}$(?!\n)"
+SLUG_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$(?!\n)"
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)"
+TIME_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]$(?!\n)"
+ENDPOINT_PATTERN = r"^(unix|tcp|ssh)://[^\u0000-\u0020\u007f]{1,480}$(?!\n)"
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 TargetRef = Annotated[str, Meta(pattern=REF_PATTERN)]

@@ -1,0 +1,61 @@
+"""What programs print, as reports: one reader per adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from compatgate.canary.protocol.jsonl import JsonLines
+from compatgate.canary.report import Report
+from compatgate.canary.workload import Workload
+from compatgate.documents.names import did_you_mean
+from compatgate.errors import NotFound
+
+
+class Reader(Protocol):
+    """Reads one execution's output, in pieces of any size that are cut anywhere."""
+
+    @property
+    def progress(self) -> float | None:
+        """How far the program says it is, 0 to 1."""
+        ...
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        ...
+
+    def report(self) -> Report:
+        """What was read; what is fed after that is not."""
+        ...
+
+
+READERS: dict[str, Callable[[Workload], Reader]] = {"jsonl": JsonLines}
+"""Adapter, as ``workload.toml`` names it, to what reads it."""
+
+
+def reader_of(workload: Workload) -> Reader:
+    """A reader for one execution of a workload.
+
+    Raises:
+        NotFound: there is no such adapter.
+    """
+    if make := READERS.get(workload.adapter):
+        return make(workload)
+    raise NotFound(
+        f"there is no adapter {workload.adapter!r}",
+        field="adapter",
+        value=workload.adapter,
+        hint=did_you_mean(workload.adapter, READERS),
+    )
+
+
+def read_report(pieces: Iterable[bytes], workload: Workload) -> Report:
+    """The report of a whole output.
+
+    Raises:
+        NotFound: there is no such adapter.
+    """
+    reader = reader_of(workload)
+    for piece in pieces:
+        reader.feed(piece)
+    return reader.report()

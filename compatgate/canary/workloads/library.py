@@ -1,0 +1,172 @@
+"""Every workload and suite that can be named: the shipped ones, then operators' folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from compatgate.canary.workload import Suite, Workload
+from compatgate.canary.workloads.read import (
+    MANIFEST,
+    SUITES,
+    FoundSuite,
+    find_workload,
+    read_suites,
+)
+from compatgate.documents.names import did_you_mean
+from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
+from compatgate.resources import canary_dir
+
+ENVIRONMENT = "COMPATGATE_WORKLOADS"
+
+
+class Library:
+    """Workloads and suites by name.
+
+    Attributes:
+        workloads: in the order of their folders.
+        suites: in the order of their files.
+    """
+
+    def __init__(self) -> None:
+        self.workloads: dict[str, Workload] = {}
+        self.suites: dict[str, Suite] = {}
+
+    @classmethod
+    def open(cls, folders: Sequence[str | Path] | None = None) -> Library:
+        """Read everything.
+
+        Args:
+            folders: operators' own, after the shipped ones: each holds folders with a
+                ``workload.toml``, may hold a ``suites.toml``, or is itself a workload. None: those
+                of ``COMPATGATE_WORKLOADS``, separated like ``PATH``.
+
+        Raises:
+            ManyProblems: every mistake in every file.
+            Conflict: a name is taken, and the later one does not say ``replaces = true``.
+            BadInput: a folder does not exist or holds nothing of this.
+        """
+        if folders is None:
+            folders = [part for part in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if part]
+        library = cls()
+        library._add(canary_dir())
+        for folder in folders:
+            library._add(Path(folder))
+        library._check_suites()
+        return library
+
+    def workload(self, name: str) -> Workload:
+        """A workload by its name.
+
+        Raises:
+            NotFound: with the nearest names.
+        """
+        if found := self.workloads.get(name):
+            return found
+        hint = did_you_mean(name, self.workloads)
+        raise NotFound(f"there is no workload {name!r}", field="workload", value=name, hint=hint)
+
+    def suite(self, name: str) -> Suite:
+        """A suite by its name.
+
+        Raises:
+            NotFound: with the nearest names.
+        """
+        if found := self.suites.get(name):
+            return found
+        hint = did_you_mean(name, self.suites)
+        raise NotFound(f"there is no suite {name!r}", field="suite", value=name, hint=hint)
+
+    def of_suite(self, name: str) -> tuple[Workload, ...]:
+        """The workloads of a suite, in its order.
+
+        Raises:
+            NotFound: there is no such suite.
+        """
+        return tuple(self.workload(workload) for workload in self.suite(name).workloads)
+
+    def gpus_of(self, name: str) -> int:
+        """GPUs that the hungriest workload of a suite needs.
+
+        Raises:
+            NotFound: there is no such suite.
+        """
+        return max(workload.gpus for workload in self.of_suite(name))
+
+    def _add(self, folder: Path) -> None:
+        folders, suites = contents(folder)
+        problems: list[CompatgateError] = []
+        for each in folders:
+            try:
+                self._add_workload(each)
+            except ManyProblems as error:
+                problems += error.problems
+            except CompatgateError as error:
+                problems.append(error)
+        if suites:
+            for found in read_suites(suites):
+                self._add_suite(found)
+        if problems:
+            noun = "problem" if len(problems) == 1 else "problems"
+            raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
+
+    def _add_workload(self, folder: Path) -> None:
+        found = find_workload(folder)
+        name = found.workload.name
+        other = self.workloads.get(name)
+        if other is not None and not found.replaces:
+            raise _taken("workload", name, str(folder / MANIFEST), str(other.folder))
+        self.workloads[name] = found.workload
+
+    def _add_suite(self, found: FoundSuite) -> None:
+        name = found.suite.name
+        if name in self.suites and not found.replaces:
+            raise _taken("suite", name, str(found.file), "another file")
+        self.suites[name] = found.suite
+
+    def _check_suites(self) -> None:
+        problems = [
+            NotFound(
+                f"there is no workload {workload!r}",
+                field=f"suite {suite.name}",
+                value=workload,
+                hint=did_you_mean(workload, self.workloads),
+            )
+            for suite in self.suites.values()
+            for workload in suite.workloads
+            if workload not in self.workloads
+        ]
+        if problems:
+            raise ManyProblems("suites name workloads that are not there", problems)
+
+
+def contents(folder: Path) -> tuple[list[Path], Path | None]:
+    """The workloads' folders in a folder, and its ``suites.toml``.
+
+    Raises:
+        BadInput: there is no such folder, or nothing of this in it.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"there is no folder {folder}", field="--workloads", value=str(folder))
+    if (folder / MANIFEST).exists():
+        return [folder], None
+    folders = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+    suites = folder / SUITES
+    if not folders and not suites.exists():
+        raise BadInput(
+            f"{folder} holds neither workloads nor a {SUITES}",
+            field="--workloads",
+            value=str(folder),
+            hint=f"a workload is a folder with a {MANIFEST}, see docs/canaries.md",
+        )
+    return folders, suites if suites.exists() else None
+
+
+def _taken(kind: str, name: str, here: str, there: str) -> Conflict:
+    return Conflict(
+        f"the {kind} {name} of {here} is also in {there}",
+        field=name,
+        value=name,
+        hint="give it another name, or write replaces = true where it is meant",
+    )

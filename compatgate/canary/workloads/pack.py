@@ -1,0 +1,139 @@
+"""A workload's files: what its digest is of, and what travels into its container."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from compatgate.canary.workload import Workload
+from compatgate.errors import BadInput
+from compatgate.resources import canary_dir, package_dir
+
+LIBRARY = "lib"
+"""Folder beside the program where the shared modules are."""
+_MOST_FILES = 2000
+_MOST_BYTES = 256 << 20
+_PAGE = "README.md"
+
+
+class Packed(Struct, frozen=True):
+    """A file of a workload.
+
+    Attributes:
+        path: relative, with ``/``.
+        executable: its owner may execute it.
+        content: its bytes.
+    """
+
+    path: str
+    executable: bool
+    content: bytes
+
+
+def files_of(folder: Path) -> list[Packed]:
+    """The files of a folder in the order of their paths, caches and hidden ones left out.
+
+    Raises:
+        BadInput: a link or something else that is no plain file, or too much of it.
+    """
+    found: list[Packed] = []
+    size = 0
+    for path in _walk(folder):
+        found.append(_packed(folder, path))
+        size += len(found[-1].content)
+        if len(found) > _MOST_FILES or size > _MOST_BYTES:
+            raise BadInput(
+                f"{folder} holds more than a workload may",
+                field=folder.name,
+                hint="at most 2,000 files and 256 MiB; have the image bring what is larger",
+            )
+    return found
+
+
+def digest_of(folder: Path) -> str:
+    """``sha256:...`` of the folder's files, but its page; equal content gives the same digest.
+
+    Raises:
+        BadInput: as `files_of`.
+    """
+    whole = hashlib.sha256()
+    for file in files_of(folder):
+        if file.path == _PAGE:
+            continue
+        one = hashlib.sha256(file.content).hexdigest()
+        whole.update(f"{file.path}\0{int(file.executable)}\0{one}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def container_files(workload: Workload) -> list[Packed]:
+    """What lies in `compatgate.canary.workload.FOLDER`: the folder, and the shared modules.
+
+    A module that the folder has itself is left as it is.
+    """
+    own = files_of(workload.folder) if workload.folder else []
+    taken = {file.path for file in own}
+    return own + [file for file in shared_modules() if file.path not in taken]
+
+
+def shared_modules() -> Iterator[Packed]:
+    """The modules that any workload may import from ``lib``."""
+    folder = canary_dir() / LIBRARY
+    for path in sorted(folder.glob("*.py")):
+        yield Packed(f"{LIBRARY}/{path.name}", False, path.read_bytes())
+    # One file serves programs outside containers as well, so it stays in the package.
+    loaded = package_dir() / "diagnostics" / "loaded.py"
+    if loaded.exists():
+        yield Packed(f"{LIBRARY}/{loaded.name}", False, loaded.read_bytes())
+
+
+def archive(files: list[Packed]) -> bytes:
+    """An uncompressed tar of the files, readable for everybody, the same bytes every time."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for folder in _folders(files):
+            member = tarfile.TarInfo(folder)
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(member)
+        for file in files:
+            member = tarfile.TarInfo(file.path)
+            member.mode = 0o755 if file.executable else 0o644
+            member.size = len(file.content)
+            tar.addfile(member, io.BytesIO(file.content))
+    return buffer.getvalue()
+
+
+def _folders(files: list[Packed]) -> list[str]:
+    found: set[str] = set()
+    for file in files:
+        parts = file.path.split("/")[:-1]
+        found |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
+    return sorted(found)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for current, folders, names in os.walk(folder):
+        folders[:] = sorted(n for n in folders if n != "__pycache__" and not n.startswith("."))
+        for name in sorted([*names, *(n for n in folders if (Path(current) / n).is_symlink())]):
+            if not name.startswith("."):
+                yield Path(current) / name
+
+
+def _packed(folder: Path, path: Path) -> Packed:
+    relative = path.relative_to(folder).as_posix()
+    if path.is_symlink() or not path.is_file():
+        raise BadInput(
+            f"{path} is not a plain file",
+            field=relative,
+            hint="links and devices do not travel into a container; put a copy there",
+        )
+    try:
+        executable = bool(path.stat().st_mode & 0o100)
+        return Packed(relative, executable, path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}", field=relative) from None

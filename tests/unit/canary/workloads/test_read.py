@@ -1,0 +1,130 @@
+"""A workload's folder is read whole or refused with every mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compatgate.canary.workload import ImageSpec, Limits, MetricSpec
+from compatgate.canary.workloads.read import read_suites, read_workload
+from compatgate.errors import BadInput, ManyProblems, NotFound
+
+Make = Callable[..., Path]
+
+
+def _details(error: pytest.ExceptionInfo[ManyProblems]) -> list[str]:
+    return [problem.detail for problem in error.value.problems]
+
+
+def test_a_good_folder_becomes_a_workload(make_workload: Make) -> None:
+    workload = read_workload(make_workload())
+    assert workload.name == "made"
+    assert workload.command == ("python3", "program.py")
+    assert workload.image == ImageSpec(inside=True)
+    assert workload.limits == Limits()
+    assert workload.timeout_s == 600
+    assert workload.metrics == {"speed": MetricSpec("GB/s", "higher")}
+    assert workload.checks == {"right": "the result is right"}
+    assert workload.digest.startswith("sha256:")
+
+
+def test_sizes_and_durations_have_units(make_workload: Make) -> None:
+    limits = '\n[limits]\nmemory = "3GiB"\ntmp = "5MiB"\noutput = "7KiB"\ncpus = 1.5\n'
+    folder = make_workload(
+        change=lambda t: t.replace("[image]", 'timeout = "2h"\n[image]') + limits
+    )
+    workload = read_workload(folder)
+    assert (workload.limits.memory, workload.limits.tmp) == (3 << 30, 5 << 20)
+    assert (workload.limits.output, workload.limits.cpus) == (7 << 10, 1.5)
+    assert workload.timeout_s == 7200
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('unit = "GB/s"', "", "metrics.speed: unit is missing"),
+        ('"higher"', '"up"', "'up' is not known (one of either, higher, lower)"),
+        ("inside = true", "inside = 1", "image.inside: must be true or false"),
+        ("inside = true", "", "image: names no image"),
+        ("inside = true", 'context = "../other"', "leaves the workload's folder"),
+        ("inside = true", 'context = "."\nreference = "x"', "both context and reference"),
+        ("[image]", "timeout = 10\n[image]", "timeout: must be text"),
+        ("[image]", 'timeout = "10 min"\n[image]', "'10 min' is not a duration"),
+        ("[image]", "seeds = [1, 1]\n[image]", "seeds: 1 is named twice"),
+        ("[image]", "gpu = 1\n[image]", "gpu: unknown key (did you mean gpus?)"),
+        ("[image]", "gpus = 1.0\n[image]", "Expected `int`, got `float` - at `$.gpus`"),
+        ("[image]", '[limits]\nmemory = "8GB"\n[image]', "'8GB' is not a size"),
+        ("[image]", "[limits]\ncpus = nan\n[image]", "nan is not a finite number"),
+        ("[image]", '[environment]\n"A-B" = "x"\n[image]', "is not the name of a variable"),
+        ('name = "made"', 'name = "Made_1"', "'Made_1' is not a name"),
+        ('better = "higher"', 'better = "higher"\ntolerance = 0', "must be above 0"),
+        ("[image]", "[image", "not valid TOML"),
+    ],
+)
+def test_a_mistake_names_file_field_and_value(
+    make_workload: Make, old: str, new: str, said: str
+) -> None:
+    folder = make_workload(change=lambda t: t.replace(old, new))
+    with pytest.raises(ManyProblems) as error:
+        read_workload(folder)
+    (detail,) = _details(error)
+    assert said in detail
+    assert detail.startswith(str(folder / "workload.toml"))
+
+
+def test_every_mistake_is_reported_at_once(make_workload: Make) -> None:
+    folder = make_workload(
+        change=lambda t: t.replace('unit = "GB/s"', "").replace("inside", "outside")
+    )
+    with pytest.raises(ManyProblems) as error:
+        read_workload(folder)
+    assert len(_details(error)) == 2
+
+
+def test_a_workload_that_could_show_nothing_is_refused(make_workload: Make) -> None:
+    folder = make_workload(change=lambda t: t.partition("[metrics")[0])
+    with pytest.raises(ManyProblems, match="neither a metric nor a check"):
+        read_workload(folder)
+
+
+def test_a_folder_without_a_manifest_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"workload\.toml"):
+        read_workload(tmp_path)
+
+
+def test_the_digest_follows_content_and_the_executable_bit_but_not_the_page(
+    make_workload: Make,
+) -> None:
+    folder = make_workload()
+    first = read_workload(folder).digest
+    (folder / "README.md").write_text("another page\n")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.pyc").write_bytes(b"x")
+    assert read_workload(folder).digest == first
+    (folder / "program.py").chmod(0o755)
+    second = read_workload(folder).digest
+    (folder / "program.py").write_text("print('bye')\n")
+    assert len({first, second, read_workload(folder).digest}) == 3
+
+
+def test_links_do_not_travel_into_a_container(make_workload: Make) -> None:
+    folder = make_workload()
+    (folder / "secret").symlink_to("/etc/shadow")
+    with pytest.raises(BadInput, match="not a plain file"):
+        read_workload(folder)
+    (folder / "secret").unlink()
+    (folder / "etc").symlink_to("/etc")
+    with pytest.raises(BadInput, match="not a plain file"):
+        read_workload(folder)
+
+
+def test_suites_keep_their_order_and_name_each_workload_once(tmp_path: Path) -> None:
+    file = tmp_path / "suites.toml"
+    file.write_text('[a]\ndescription = "A"\nworkloads = ["z", "b"]\n')
+    (found,) = read_suites(file)
+    assert found.suite.workloads == ("z", "b")
+    file.write_text('[a]\ndescription = "A"\nworkloads = ["z", "z"]\n')
+    with pytest.raises(ManyProblems, match=r"suites\.toml"):
+        read_suites(file)
