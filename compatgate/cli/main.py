@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "facts": ("compatgate.cli.facts", "show and verify the vendors' facts"),
     "target": ("compatgate.cli.target", "list, show and change targets"),
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
+    "canary": ("compatgate.cli.canary", "judge canary measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),
@@ -99,7 +100,7 @@ def _run(argv: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         return _usage(name)
-    if name == "check":
+    if name in ("check", "canary"):
         _import_msgspec()
     module = import_module(COMMANDS[name][0])
     status: int = module.run(_parser(name, module).parse_args(rest))

@@ -1,0 +1,211 @@
+"""Baselines: the accepted distribution of a metric for a workload, a SKU and a stack family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import expm1, isfinite, log, log1p
+from typing import Any, Self
+
+from msgspec import Struct, convert, to_builtins
+
+from compatgate.canary.judge.order import median, quantile
+from compatgate.canary.judge.prepare import is_count
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.judge.units import conversion
+from compatgate.canary.workload import Better, MetricSpec
+from compatgate.errors import BadInput
+
+KEPT_RUNS = 10
+"""The latest accepted runs that a baseline keeps."""
+GOOD_RUNS = 3
+"""From so many runs on it is known how far runs differ, and one that stands apart is seen."""
+_BINS = 20
+
+
+class RunValues(Struct, frozen=True):
+    """Values of one run, in the order measured."""
+
+    run: str
+    values: tuple[float, ...]
+
+
+class Discarded(Struct, frozen=True):
+    """A run that was offered and not kept, with the reason."""
+
+    run: str
+    reason: str
+
+
+class Baseline(Struct, frozen=True):
+    """What is normal for a metric.
+
+    Attributes:
+        sku: as runs name it, the MIG profile included.
+        family: stack family (see `compatgate.canary.judge.family`).
+        runs: that it was learnt from, oldest first.
+        discarded: runs that were offered and not kept.
+        version: of this baseline, from 1; a new one is proposed and approved, never changed.
+        approved_by: None until a person has accepted it; only then it is judged against.
+        approved_at: ISO time.
+    """
+
+    workload: str
+    sku: str
+    family: str
+    metric: str
+    unit: str
+    better: Better
+    tolerance: float
+    runs: tuple[RunValues, ...]
+    discarded: tuple[Discarded, ...] = ()
+    version: int = 1
+    approved_by: str | None = None
+    approved_at: str | None = None
+
+    @property
+    def samples(self) -> Samples:
+        """As the judge takes it."""
+        return Samples(self.metric, self.unit, tuple(run.values for run in self.runs))
+
+    @property
+    def thin(self) -> bool:
+        """Whether it rests on too few runs to know how far runs differ."""
+        return len(self.runs) < GOOD_RUNS
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, to be stored."""
+        body: dict[str, Any] = to_builtins(self)
+        return body
+
+    @classmethod
+    def from_json(cls, body: object) -> Self:
+        """Back from plain data."""
+        return convert(body, cls)
+
+
+class Bin(Struct, frozen=True):
+    """A bar of a histogram: values from ``low`` (and, in the last bar, at ``high``) to below."""
+
+    low: float
+    high: float
+    count: int
+
+
+class Distribution(Struct, frozen=True):
+    """What a person looks at before approving."""
+
+    n: int
+    runs: int
+    min: float
+    median: float
+    p95: float
+    p99: float
+    max: float
+    bins: tuple[Bin, ...]
+
+
+def learn(
+    workload: str,
+    sku: str,
+    family: str,
+    metric: str,
+    spec: MetricSpec,
+    accepted: Sequence[tuple[str, Samples]],
+    *,
+    version: int = 1,
+) -> Baseline:
+    """Propose a baseline from accepted runs.
+
+    Args:
+        workload: that measured.
+        sku: it ran on.
+        family: of the stacks.
+        metric: its name.
+        spec: as the workload declares it; values are kept in its unit.
+        accepted: run and its samples, oldest first; the latest `KEPT_RUNS` usable ones are kept.
+        version: of the baseline.
+
+    Raises:
+        BadInput: no run can be used; says why for each.
+    """
+    kept: list[RunValues] = []
+    discarded: list[Discarded] = []
+    for run, samples in accepted:
+        reason = _unusable(samples, spec)
+        factor = conversion(samples.unit, spec.unit)
+        if reason or factor is None:
+            discarded.append(Discarded(run, reason or "its unit does not convert"))
+        else:
+            kept.append(RunValues(run, tuple(value * factor for value in samples.values)))
+    kept, apart = _without_strangers(kept, spec.tolerance)
+    older = [Discarded(r.run, f"the latest {KEPT_RUNS} are kept") for r in kept[:-KEPT_RUNS]]
+    if not kept:
+        why = "; ".join(f"{d.run}: {d.reason}" for d in discarded) or "none was accepted"
+        raise BadInput(
+            f"no run gives a baseline of {metric}",
+            field="runs",
+            value=[run for run, _ in accepted],
+            hint=why,
+        )
+    return Baseline(
+        workload, sku, family, metric, spec.unit, spec.better, spec.tolerance,
+        tuple(kept[-KEPT_RUNS:]), (*discarded, *apart, *older), version,
+    )  # fmt: skip
+
+
+def distribution(baseline: Baseline) -> Distribution:
+    """Its quantiles and a histogram of twenty bars from the least to the greatest value."""
+    ordered = sorted(baseline.samples.values)
+    least, most = ordered[0], ordered[-1]
+    edges = [least + (most - least) * i / _BINS for i in range(_BINS)] + [most]
+    if least == most:
+        edges = [least, most]
+    counts = [0] * (len(edges) - 1)
+    for value in ordered:
+        place = int((value - least) / (most - least) * _BINS) if most > least else 0
+        counts[min(place, len(counts) - 1)] += 1
+    return Distribution(
+        n=len(ordered),
+        runs=len(baseline.runs),
+        min=least,
+        median=quantile(ordered, 0.5),
+        p95=quantile(ordered, 0.95),
+        p99=quantile(ordered, 0.99),
+        max=most,
+        bins=tuple(
+            Bin(low, high, count)
+            for low, high, count in zip(edges, edges[1:], counts, strict=False)
+        ),
+    )
+
+
+def _unusable(samples: Samples, spec: MetricSpec) -> str:
+    values = samples.values
+    if len(values) < spec.repetitions:
+        return f"{len(values)} values, {spec.repetitions} are needed"
+    least = 0 if is_count(samples) else 5e-324
+    if not all(isfinite(value) and value >= least for value in values):
+        return "values that are not finite and positive"
+    if conversion(samples.unit, spec.unit) is None:
+        return f"its unit {samples.unit or 'none'} does not convert into {spec.unit or 'none'}"
+    return ""
+
+
+def _without_strangers(
+    runs: list[RunValues], tolerance: float
+) -> tuple[list[RunValues], list[Discarded]]:
+    """Leave out runs whose centre is off the others' by more than the tolerance.
+
+    Where one is off, of two runs nobody can say which; three or more are asked.
+    """
+    if len(runs) < GOOD_RUNS or any(0 in run.values for run in runs):
+        return runs, []
+    centres = {run.run: median([log(v) for v in run.values]) for run in runs}
+    middle = median(list(centres.values()))
+    off = {name: centre - middle for name, centre in centres.items()}
+    strangers = {name for name, by in off.items() if abs(by) > log1p(tolerance)}
+    return [r for r in runs if r.run not in strangers], [
+        Discarded(r.run, f"its median is off the other runs' by {100 * expm1(off[r.run]):+.1f} %")
+        for r in runs
+        if r.run in strangers
+    ]

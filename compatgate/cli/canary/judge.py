@@ -1,0 +1,172 @@
+"""``compatgate canary judge``: is the candidate's measurement worse than the baseline's?"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.canary.judge.judged import JudgedRun
+    from compatgate.canary.judge.read import Measured
+    from compatgate.canary.workload import Better, MetricSpec
+
+EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}
+VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "inconclusive"}
+MINIMUM = 10
+_TOLERANCE = 0.05
+
+_EPILOG = """\
+A file has canary JSON lines or plain numbers, one a line; "-" is standard input.
+exit status: 0 no regression, 1 regression, 2 bad input, 3 inconclusive, with what is missing
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _EPILOG
+    parser.add_argument("baseline", metavar="BASELINE", help="what was accepted")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="what is judged")
+    parser.add_argument(
+        "--metric", action="append", metavar="M", help="judge this one (all); may be repeated"
+    )
+    parser.add_argument(
+        "--better",
+        choices=("lower", "higher", "either"),
+        help="which direction is better; either: any change is a regression "
+        "(as the file or the unit says: lower for ms, higher for GB/s; else either)",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="SHARE",
+        help=f"relative change to be found ({_TOLERANCE})",
+    )
+    parser.add_argument(
+        "--repetitions",
+        type=int,
+        default=MINIMUM,
+        metavar="N",
+        help=f"fewest values that are judged, on either side ({MINIMUM}); 30 are better",
+    )
+    parser.add_argument("--unit", default="", help="unit of plain numbers")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge and print.
+
+    Raises:
+        BadInput: a file cannot be read or is malformed, or an option is out of range.
+    """
+    _check_options(args)
+    judged = _judged(args)
+    if args.format == "json":
+        import msgspec
+
+        body = {"verdict": VERDICTS[judged.outcome], **judged.to_json()}
+        print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+    else:
+        from compatgate.cli.canary.judge_text import render
+
+        print(render(judged, VERDICTS[judged.outcome], sys.stdout))
+    return EXITS[judged.outcome]
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.tolerance is not None and not 0 < args.tolerance < 1:
+        raise BadInput(
+            f"{args.tolerance:g} is no tolerance",
+            field="--tolerance",
+            value=args.tolerance,
+            hint="a share between 0 and 1, such as 0.05 for 5 %",
+        )
+    if args.repetitions < 5:
+        raise BadInput(
+            f"{args.repetitions} repetitions tell nothing",
+            field="--repetitions",
+            value=args.repetitions,
+            hint="at least 5",
+        )
+    if args.baseline == args.candidate == "-":
+        raise BadInput("only one of the two can be standard input", field="CANDIDATE", value="-")
+
+
+def _judged(args: argparse.Namespace) -> JudgedRun:
+    from compatgate.canary.judge.judged import JudgedRun, judge
+
+    baseline, candidate = _measured(args)
+    names = args.metric or [*dict.fromkeys([*baseline.metrics, *candidate.metrics])]
+    specs = {name: _spec(args, name, baseline, candidate) for name in names}
+    judged = judge(specs, baseline.metrics, candidate.metrics, candidate.checks)
+    if not specs and judged.outcome != "failed":
+        reason = "neither file has a metric: nothing was measured"
+        return JudgedRun("inconclusive", reason, candidate.checks, missing=("metrics to compare",))
+    return judged
+
+
+def _measured(args: argparse.Namespace) -> tuple[Measured, Measured]:
+    """Both files; plain numbers are of the metric that is asked for, or the other file's only."""
+    from compatgate.canary.judge.read import read_measured
+
+    contents = {side: _content(side, getattr(args, side)) for side in ("baseline", "candidate")}
+    name = args.metric[0] if args.metric and len(args.metric) == 1 else None
+    read = {
+        side: read_measured(data, source=_source(args, side), metric=name, unit=args.unit)
+        for side, data in contents.items()
+    }
+    for side, other in (("baseline", "candidate"), ("candidate", "baseline")):
+        lone = list(read[other].metrics)
+        if read[side].form == "plain" and read[other].form == "lines" and len(lone) == 1:
+            read[side] = read_measured(
+                contents[side], source=_source(args, side), metric=lone[0], unit=args.unit
+            )
+    return read["baseline"], read["candidate"]
+
+
+def _source(args: argparse.Namespace, side: str) -> str:
+    path: str = getattr(args, side)
+    return "standard input" if path == "-" else path
+
+
+def _content(side: str, path: str) -> bytes:
+    from compatgate.canary.judge.read import MOST_BYTES
+
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(MOST_BYTES + 1)
+        with open(path, "rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(
+            f"cannot read '{path}'",
+            field=side.upper(),
+            value=path,
+            hint=error.strerror or str(error),
+        ) from None
+
+
+def _spec(
+    args: argparse.Namespace, name: str, baseline: Measured, candidate: Measured
+) -> MetricSpec:
+    """What decides: the option, then what the lines state, then what the unit implies."""
+    from compatgate.canary.judge.units import parse_unit
+    from compatgate.canary.workload import MetricSpec
+
+    stated = [side.stated.get(name, (None, None)) for side in (baseline, candidate)]
+    directions: set[Better] = {better for better, _ in stated if better}
+    if len(directions) > 1 and not args.better:
+        raise BadInput(
+            f"the files disagree about which direction of {name} is better",
+            field="better",
+            value=sorted(directions),
+            hint="say it with --better",
+        )
+    samples = baseline.metrics.get(name) or candidate.metrics.get(name)
+    unit = samples.unit if samples else args.unit
+    better = args.better or next(iter(directions), None) or parse_unit(unit).better or "either"
+    tolerance = args.tolerance or stated[0][1] or stated[1][1] or _TOLERANCE
+    return MetricSpec(unit, better, tolerance, args.repetitions)
