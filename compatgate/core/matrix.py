@@ -110,6 +110,7 @@ class Evidence(Struct, frozen=True):
         sku: GPU SKU with MIG profile, as `Gpu.sku`.
         outcome: what the judge said.
         finished: seconds since the epoch.
+        development: it ran outside a container; counts only where the policy says so.
     """
 
     id: str
@@ -119,6 +120,7 @@ class Evidence(Struct, frozen=True):
     components: dict[str, Version]
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: int
+    development: bool = False
 
     def is_about(self, stack: Stack) -> bool:
         """Whether what was measured is this stack, in every component that the stack states."""

@@ -65,14 +65,26 @@ class Database:
             session.flush()
 
     @contextmanager
-    def _transaction(self, *, writing: bool) -> Iterator[Connection]:
+    def working(self) -> Iterator[Session]:
+        """A transaction that changes rows which it locks itself, beside other writers.
+
+        PostgreSQL locks what is asked for with ``FOR UPDATE``; SQLite, which knows one writer,
+        serves them one after another. Revisions, evidence and audit links need `writing`.
+        """
+        opened = self._transaction(writing=True, alone=False)
+        with opened as connection, Session(connection) as session:
+            yield session
+            session.flush()
+
+    @contextmanager
+    def _transaction(self, *, writing: bool, alone: bool = True) -> Iterator[Connection]:
         try:
             with self.engine.connect() as connection:
                 if not self.is_sqlite and not writing:
                     connection = connection.execution_options(isolation_level="REPEATABLE READ")
                 connection = connection.execution_options(**{_WRITING: writing})
                 with connection.begin():
-                    if writing and not self.is_sqlite:
+                    if writing and alone and not self.is_sqlite:
                         lock = text("SELECT pg_advisory_xact_lock(:key)")
                         connection.execute(lock, {"key": WRITER_LOCK})
                     yield connection

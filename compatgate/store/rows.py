@@ -12,7 +12,8 @@ from compatgate.documents.changes import Change
 from compatgate.store.clock import is_past, iso
 
 
-def _json(row: Struct) -> dict[str, Any]:
+def to_plain(row: Struct) -> dict[str, Any]:
+    """A row as plain data, times as text."""
     body = msgspec.structs.asdict(row)
     return {k: iso(v) if isinstance(v, datetime) else v for k, v in body.items()}
 
@@ -60,7 +61,7 @@ class PoolRow(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return _json(self)
+        return to_plain(self)
 
 
 class RevisionRow(Struct, frozen=True):
@@ -81,7 +82,7 @@ class RevisionRow(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; without ``changes`` where they were not asked for."""
-        body = _json(self)
+        body = to_plain(self)
         del body["changes"]
         return {**body, "changes": [c.to_json() for c in self.changes]} if self.changes else body
 
@@ -103,7 +104,7 @@ class DecisionRow(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return _json(self)
+        return to_plain(self)
 
 
 class AuditRow(Struct, frozen=True):
@@ -119,7 +120,7 @@ class AuditRow(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return _json(self)
+        return to_plain(self)
 
 
 class TokenRow(Struct, frozen=True):
@@ -141,4 +142,4 @@ class TokenRow(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {**_json(self), "scopes": list(self.scopes), "active": self.is_active}
+        return {**to_plain(self), "scopes": list(self.scopes), "active": self.is_active}

@@ -1,0 +1,25 @@
+"""What becomes of a judged run: evidence, in the transaction that ends the run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Evidence
+from compatgate.store import evidence as store
+
+
+def keep(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
+    """Store evidence; what the audit log is to say of it.
+
+    Args:
+        session: a writing one.
+        run: that was judged.
+        facts: to resolve GPUs with.
+        at: now.
+    """
+    row = store.add(session, run, at)
+    return {"evidence": row.seq, "sha256": store.fingerprint(row)}

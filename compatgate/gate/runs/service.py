@@ -1,0 +1,170 @@
+"""Runs as users see them: asking for them, looking at them, ending them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.facts import Facts
+from compatgate.errors import Conflict
+from compatgate.gate.runs.audit import note
+from compatgate.gate.runs.catalogue import Catalogue
+from compatgate.gate.runs.queue import DatabaseQueue
+from compatgate.gate.runs.submission import Submission, plan
+from compatgate.gate.snapshots import Snapshots
+from compatgate.store import clock, evidence, hosts, leases, runs
+from compatgate.store.database import Database
+from compatgate.store.leases import driver_key
+from compatgate.store.paging import Page
+from compatgate.store.run_rows import EvidenceRow, HostRow, OutputRow, RunRow, StepRow
+
+
+class RunDetail(Struct, frozen=True):
+    """A run with what its steps said."""
+
+    run: RunRow
+    steps: tuple[StepRow, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**self.run.to_json(), "steps": [step.to_json() for step in self.steps]}
+
+
+class Runs:
+    """The runs of one database.
+
+    Args:
+        catalogue: says which suites there are; asked when one is named.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        facts: Facts,
+        snapshots: Snapshots,
+        catalogue: Callable[[], Catalogue],
+    ) -> None:
+        self._database = database
+        self._snapshots = snapshots
+        self.catalogue = catalogue
+        self.queue = DatabaseQueue(database, facts, snapshots.refresh)
+
+    def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
+        """Queue the runs that a submission means.
+
+        Args:
+            asked: what is wanted.
+            by: who asks.
+            purpose: ``request`` or ``verification``.
+
+        Raises:
+            BadInput: names the field; or no registered host could ever run it.
+            NotFound: there is no such suite, target, pool, entry or host.
+        """
+        catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
+        now = clock.now()
+        with self._database.writing() as session:
+            known = hosts.load(session)
+            made = plan(asked, catalogue, snapshot, known, by=by, at=now, purpose=purpose)
+            runs.add(session, [_columns(run) for run in made])
+            for run in made:
+                detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
+                note(session, now, by, "queued", run.id, {**detail, "image": run.image})
+            return tuple(runs.find(session, run.id) for run in made)
+
+    def list(self, **filters: Any) -> Page[RunRow]:
+        """Runs, newest first; filters of `compatgate.store.runs.list_runs`."""
+        with self._database.reading() as session:
+            return runs.list_runs(session, **filters)
+
+    def get(self, run_id: str) -> RunRow:
+        """A run.
+
+        Raises:
+            NotFound: there is none.
+        """
+        with self._database.reading() as session:
+            return runs.find(session, run_id)
+
+    def show(self, run_id: str) -> RunDetail:
+        """A run with its steps.
+
+        Raises:
+            NotFound: there is none.
+        """
+        with self._database.reading() as session:
+            return RunDetail(runs.find(session, run_id), tuple(runs.steps(session, run_id)))
+
+    def output(
+        self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
+    ) -> tuple[RunRow, Sequence[OutputRow]]:
+        """A run, and pieces of its log after one; both as of one moment.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        with self._database.reading() as session:
+            found = runs.find(session, run_id)
+            return found, runs.output(session, run_id, after=after, step=step, limit=limit)
+
+    def cancel(self, run_id: str, *, by: str) -> RunRow:
+        """End a run: at once where it waits, else when its worker next says that it lives.
+
+        Raises:
+            NotFound: there is no such run.
+            Conflict: it has ended.
+        """
+        now = clock.now()
+        with self._database.writing() as session:
+            run = runs.find(session, run_id)
+            if run.has_ended:
+                what = f"the run {run_id} has ended: {run.state}"
+                raise Conflict(what, field="run", value=run_id)
+            if run.state == "queued":
+                leases.end(session, run_id, "cancelled", f"cancelled by {by}", now)
+                note(session, now, by, "cancelled", run_id, {})
+            elif run.cancel_by is None:
+                leases.ask_to_cancel(session, run_id, by)
+                note(session, now, by, "cancel", run_id, {"state": run.state})
+            return runs.find(session, run_id)
+
+    def rerun(self, run_id: str, *, by: str) -> tuple[RunRow, ...]:
+        """Ask for the same again, of what the target is now.
+
+        Raises:
+            NotFound: there is no such run, or no longer its suite, target or pool.
+            Conflict: it has not ended yet.
+        """
+        run = self.get(run_id)
+        if not run.has_ended:
+            raise Conflict(f"the run {run_id} is {run.state}", field="run", value=run_id)
+        asked = Submission(
+            suite=run.suite,
+            target=run.target,
+            pool=run.pool,
+            stack=run.stack or None,
+            image=run.image,
+            entry=run.entry,
+            host=run.host,
+            priority=run.priority,
+        )
+        return self.submit(asked, by=by)
+
+    def hosts(self, **filters: Any) -> Page[HostRow]:
+        """Staging hosts by name; filters of `compatgate.store.hosts.list_hosts`."""
+        with self._database.reading() as session:
+            return hosts.list_hosts(session, **filters)
+
+    def evidence(self, **filters: Any) -> Page[EvidenceRow]:
+        """Evidence, newest first; filters of `compatgate.store.evidence.list_evidence`."""
+        with self._database.reading() as session:
+            return evidence.list_evidence(session, **filters)
+
+
+def _columns(run: RunRow) -> dict[str, Any]:
+    values = msgspec.structs.asdict(run)
+    del values["seq"]
+    return {**values, "driver_key": driver_key(run.driver)}

@@ -1,0 +1,128 @@
+"""Runs on real databases: a catalogue of suites, hosts, and a clock that can be set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from compatgate.canary.hosts import Host
+from compatgate.canary.queue import Lease
+from compatgate.canary.workload import ImageSpec, Suite, Workload
+from compatgate.core.matrix import Evidence
+from compatgate.core.versions import parse_version
+from compatgate.gate.matrix import By
+from compatgate.gate.runs.catalogue import Catalogue
+from compatgate.gate.runs.queue import DatabaseQueue
+from compatgate.gate.runs.submission import Submission
+from compatgate.gate.service import Gate
+from compatgate.store import clock
+
+GPU = "A100-SXM4-80GB"
+DRIVER = "535.183.01"
+STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
+MEASURED = {"cuda": "12.4.1", "cudnn": "9.1.0.70", "torch": "2.4.1+cu124"}
+
+
+def workload(name: str, gpus: int) -> Workload:
+    return Workload(name, f"tests {name}", ("true",), ImageSpec(), gpus=gpus)
+
+
+CATALOGUE = Catalogue(
+    {
+        "hello": Suite("hello", "needs no GPU", ("hello-cpu",)),
+        "smoke": Suite("smoke", "one GPU", ("hello-cpu", "gemm")),
+        "dl-core": Suite("dl-core", "one GPU", ("gemm",)),
+        "soak": Suite("soak", "one GPU, for long", ("gemm",)),
+        "pair": Suite("pair", "two GPUs", ("nccl",)),
+    },
+    {
+        each.name: each
+        for each in (workload("hello-cpu", 0), workload("gemm", 1), workload("nccl", 2))
+    },
+)
+
+
+class Clock:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.present = clock.now()
+
+    def __call__(self) -> datetime:
+        return self.present
+
+    def forward(self, **time: float) -> None:
+        self.present += timedelta(**time)
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time, in the test's hands."""
+    stopped = Clock()
+    monkeypatch.setattr(clock, "now", stopped)
+    return stopped
+
+
+@pytest.fixture
+def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate:
+    """A gate with a target of one A100 pool, and with suites."""
+    pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
+    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
+    gate.runs.catalogue = lambda: CATALOGUE
+    return gate
+
+
+@pytest.fixture
+def queue(gate: Gate) -> DatabaseQueue:
+    """The queue, with one host of four GPUs and one without."""
+    gate.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
+    return gate.runs.queue
+
+
+def host(name: str = "a100-1", **fields: Any) -> Host:
+    return Host(**({"name": name, "gpu": GPU, "driver": DRIVER, "slots": 4} | fields))
+
+
+@pytest.fixture
+def submit(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
+    """Ask for one run; its id."""
+
+    def ask(suite: str = "smoke", **fields: Any) -> str:
+        fields = {"target": "prod", "stack": STACK} | fields
+        (run,) = gate.runs.submit(Submission(suite, **fields), by="tester")
+        return run.id
+
+    return ask
+
+
+def evidence(lease: Lease, outcome: Any = "passed", **fields: Any) -> Evidence:
+    components = {c: parse_version(c, v) for c, v in fields.pop("components", MEASURED).items()}
+    return Evidence(
+        lease.run.id,
+        lease.run.suite,
+        fields.pop("sku", GPU),
+        parse_version("driver", fields.pop("driver", DRIVER)),
+        components,
+        outcome,
+        int(clock.now().timestamp()),
+        **fields,
+    )
+
+
+@pytest.fixture
+def run(queue: DatabaseQueue, submit: Callable[..., str]) -> Callable[..., str]:
+    """A run from its submission to its end, with evidence; its id."""
+
+    def go(outcome: Any = "passed", suite: str = "smoke", **fields: Any) -> str:
+        asked = {key: fields.pop(key) for key in ("target", "stack", "entry") if key in fields}
+        run_id = submit(suite, **asked)
+        lease = queue.lease("w1", [host(driver=fields.get("driver", DRIVER))])
+        assert lease is not None
+        assert lease.run.id == run_id
+        queue.finish(lease, outcome, f"it {outcome}", evidence(lease, outcome, **fields))
+        return run_id
+
+    return go
