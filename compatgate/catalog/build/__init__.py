@@ -27,6 +27,7 @@ TABLES: dict[str, Table] = {
     "cudnn": Table("cudnn", "cudnn"),
     "nccl": Table("nccl", "nccl"),
     "known_issues": Table("known_issues", "known_issues"),
+    "xid": Table("xid", "xid"),
     "framework/torch": Table("pytorch", "pytorch"),
     "framework/tensorflow": Table("tensorflow", "tensorflow"),
     "framework/jax": Table("jax", "jax"),

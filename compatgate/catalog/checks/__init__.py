@@ -39,7 +39,7 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which their problems are shown."""
-    from compatgate.catalog.checks import architectures, drivers, files, frameworks, libraries
+    from compatgate.catalog.checks import architectures, drivers, files, frameworks, libraries, xid
 
     return (
         *files.CHECKS,
@@ -47,4 +47,5 @@ def all_checks() -> tuple[Check, ...]:
         *architectures.CHECKS,
         *libraries.CHECKS,
         *frameworks.CHECKS,
+        *xid.CHECKS,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from compatgate.core.facts.common import Pair
 from compatgate.core.facts.drivers import CudaDriver, DriverBranches, ForwardCompat, Toolkit
@@ -13,6 +13,9 @@ from compatgate.core.facts.frameworks import Framework, KnownIssues
 from compatgate.core.facts.gpus import CudaArch, Gpus
 from compatgate.core.facts.libraries import Cudnn, CudnnRelease, Nccl, NcclRelease
 from compatgate.core.versions import Version
+
+if TYPE_CHECKING:
+    from compatgate.core.facts.xid import XidTable
 
 T = TypeVar("T")
 
@@ -126,6 +129,13 @@ class Facts:
     def known_issues(self) -> KnownIssues:
         """Known issues."""
         return self._table("known_issues", KnownIssues)
+
+    @cached_property
+    def xid(self) -> XidTable:
+        """Xid and SXid codes; no rule reads them, so they are imported when asked for."""
+        from compatgate.core.facts.xid import XidTable
+
+        return self._table("xid", XidTable)
 
     def framework(self, name: str) -> Framework | None:
         """The table of a framework, None when no facts on it are carried."""

@@ -1,0 +1,147 @@
+"""What the kernel says of a GPU: Xid, SXid and their kin, how grave each is and what to do."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.constraints import Constraint
+from compatgate.core.facts.common import Source
+
+Severity = Literal["fatal", "warning", "info"]
+"""``fatal``: the GPU is not to be used before the action was done; ``warning``: the application
+was ended, or nobody knows; ``info``: nothing is to be done."""
+
+RANK: dict[Severity, int] = {"info": 0, "warning": 1, "fatal": 2}
+
+
+class OnDriver(Struct, frozen=True):
+    """What differs on some drivers; None: as everywhere."""
+
+    driver: Constraint
+    severity: Severity | None = None
+    action: str | None = None
+    investigate: str | None = None
+    meaning: str | None = None
+
+
+class Xid(Struct, frozen=True):
+    """A code of the GPU's driver.
+
+    Attributes:
+        unused: the current catalog calls the code unused (Ampere and newer).
+        action, investigate: NVIDIA's immediate and investigatory action, by guidance class; None:
+            the catalog names none.
+        legacy: what the code meant before Ampere.
+        origin: possible causes, most likely first; derived.
+    """
+
+    code: int
+    mnemonic: str | None
+    meaning: str | None
+    unused: bool
+    severity: Severity
+    action: str | None
+    investigate: str | None
+    source: Source
+    legacy: str | None = None
+    origin: tuple[str, ...] = ()
+    accompanies: int | None = None
+    on_driver: tuple[OnDriver, ...] = ()
+
+
+class SXid(Struct, frozen=True):
+    """A code of the NVSwitch's driver.
+
+    Attributes:
+        kind: ``non-fatal``, ``fatal``, ``always-fatal`` (to the entire fabric) or ``notable``.
+    """
+
+    code: int
+    meaning: str | None
+    kind: str
+    severity: Severity
+    action: str
+    source: Source
+
+
+class Notice(Struct, frozen=True):
+    """A message that is no Xid: ``rm-init-failed``, ``aer-fatal``."""
+
+    name: str
+    meaning: str
+    severity: Severity
+    action: str
+    source: Source
+
+
+class Recovery(Struct, frozen=True):
+    """What Xid 154 can ask for; ``names`` are the words in its message, in lower case."""
+
+    value: int
+    names: tuple[str, ...]
+    severity: Severity
+    action: str
+
+
+class NvlinkCase(Struct, frozen=True):
+    """A row of NVIDIA's decode table.
+
+    Attributes:
+        reason: bits 25 to 20 of intrInfo.
+        status: errorStatus; None: any.
+        severity: as the table says: ``fatal``, ``link-fatal``, ``non-fatal``.
+        promoted: the action where intrInfo marks the error as promoted to fatal.
+    """
+
+    reason: int
+    status: int | None
+    severity: str
+    action: str
+    investigate: str
+    promoted: str | None = None
+
+
+class NvlinkUnit(Struct, frozen=True):
+    """A sub-component that Xid 144 to 150 name.
+
+    Attributes:
+        names: as messages spell it, in upper case.
+        v1: bits 9 to 0 of intrInfo, before R575.
+        v2: bits 6 to 0 of intrInfo, since R575.
+    """
+
+    xid: int
+    names: tuple[str, ...]
+    v1: int
+    v2: int
+    cases: tuple[NvlinkCase, ...]
+
+
+class XidTable(Struct, frozen=True, dict=True):
+    """Table ``xid``."""
+
+    xids: tuple[Xid, ...]
+    sxids: tuple[SXid, ...]
+    notices: tuple[Notice, ...]
+    recoveries: tuple[Recovery, ...]
+    nvlink: tuple[NvlinkUnit, ...]
+    advice: dict[str, str]
+    """Guidance class to what is to be done."""
+
+    @cached_property
+    def by_xid(self) -> dict[int, Xid]:
+        """Xids by code."""
+        return {xid.code: xid for xid in self.xids}
+
+    @cached_property
+    def by_sxid(self) -> dict[int, SXid]:
+        """SXids by code."""
+        return {sxid.code: sxid for sxid in self.sxids}
+
+    @cached_property
+    def by_notice(self) -> dict[str, Notice]:
+        """Other messages by name."""
+        return {notice.name: notice for notice in self.notices}
