@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Outcome, Run, StepResult
+from compatgate.canary.workload import MetricSpec
 from compatgate.core.matrix import Evidence
 
 Order = Literal["go", "cancel", "lost"]
@@ -78,4 +80,33 @@ class Queue(Protocol):
 
     def retry(self, lease: Lease, reason: str) -> None:
         """The infrastructure failed: queue it again after a pause, or end it with ``error``."""
+        ...
+
+
+class Ground(Struct, frozen=True):
+    """What a baseline is kept for.
+
+    Attributes:
+        workload: name and digest of its content, ``gemm@0f3c...``: a changed program measures
+            something else.
+        sku: MIG profile included; ``cpu`` on a host without GPUs.
+        family: of the stack (see `compatgate.canary.judge.family`).
+    """
+
+    workload: str
+    sku: str
+    family: str
+
+
+class Baselines(Protocol):
+    """What metrics are expected to be."""
+
+    def approved(self, ground: Ground) -> Mapping[str, Samples]:
+        """By metric, the baseline that a person approved last."""
+        ...
+
+    def offer(
+        self, ground: Ground, metrics: Mapping[str, MetricSpec], run: str, found: Sequence[Samples]
+    ) -> None:
+        """Values of a sound run, to learn from; the same run's are kept once."""
         ...

@@ -3,6 +3,7 @@
 import json
 import threading
 
+from compatgate.canary.engine.parts import Judged
 from compatgate.canary.executors.interface import Handle, Prepared, Status
 from compatgate.canary.queue import LeaseLost
 from compatgate.canary.report import Check, Device, Env, Metric, Report
@@ -48,6 +49,20 @@ class Reader:
             metrics=(Metric("time", "ms", tuple(line["time"] for line in said if "time" in line)),),
             checks=tuple(Check("sound", ok=line["check"]) for line in said if "check" in line),
         )
+
+
+class Says:
+    """A judge that says what it is told: a judgement for each look, the last one for the rest."""
+
+    def __init__(self, *judged):
+        self._judged = judged or (Judged("passed", ""),)
+        self.offered = []
+
+    def judge(self, workload, reports):
+        return self._judged[min(len(reports), len(self._judged)) - 1]
+
+    def offer(self, run, workload, step):
+        self.offered.append((run, step.name))
 
 
 class Script:

@@ -22,11 +22,14 @@ class Conclusion(Struct, frozen=True):
 
     Attributes:
         evidence: None where the run says nothing about a GPU.
+        sound: what was measured is the stack under test on its host, so that baselines may be
+            learnt from it.
     """
 
     outcome: Outcome
     reason: str
     evidence: Evidence | None = None
+    sound: bool = False
 
 
 class Conditions(Struct, frozen=True):
@@ -55,23 +58,25 @@ def conclude_run(
     was to be tested: that a stack does not even start must not leave an older pass standing.
     """
     outcome, reason = _outcome(steps)
-    if outcome not in ("passed", "failed"):
-        return Conclusion(outcome, reason)
-    reports = {step.name: _report(step) for step in steps}
-    envs = [report.env for report in reports.values() if report and report.env]
-    on_gpu = [step for step in steps if step.workload in conditions.gpu_workloads]
+    reports = [step.report for step in steps if step.report is not None]
+    envs = [env for report in reports if (env := msgspec.convert(report, Report).env)]
     expected = conditions.expected
+    on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
     try:
         measured = measure(envs, gpus)
-        if outcome == "passed" or envs:
+        if envs or outcome == "passed":
             compare(measured, expected if on_gpu else Expected(expected.stack))
     except Mismatch as mismatch:
-        if outcome == "failed":
-            return Conclusion("failed", f"{reason}; no evidence, as {mismatch}")
-        return Conclusion("inconclusive", str(mismatch))
+        if outcome == "passed":
+            return Conclusion("inconclusive", str(mismatch))
+        return Conclusion(outcome, f"{reason}; no evidence, as {mismatch}")
+    whole = Conclusion(outcome, reason, sound=bool(envs))
+    if outcome not in ("passed", "failed"):
+        return whole
     if not on_gpu or expected.sku is None:
-        return Conclusion(outcome, reason or "passed; without a GPU it is no evidence about one")
-    return _with_evidence(run, Conclusion(outcome, reason), measured, conditions)
+        no_gpu = "passed; without a GPU it is no evidence about one"
+        return msgspec.structs.replace(whole, reason=reason or no_gpu)
+    return _with_evidence(run, whole, measured, conditions)
 
 
 def _outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
@@ -83,10 +88,6 @@ def _outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
             also = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             return outcome, f"{found[0].name}: {found[0].reason or outcome}{also}"
     return "passed", ""
-
-
-def _report(step: StepResult) -> Report | None:
-    return msgspec.convert(step.report, Report) if step.report is not None else None
 
 
 def _with_evidence(

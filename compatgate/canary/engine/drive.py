@@ -72,7 +72,12 @@ def _carry_out(lease: Lease, bench: Bench, must_stop: Callable[[], bool]) -> Non
     workloads = list(bench.workloads(run.suite))
     results = _run_steps(lease, bench, must_stop, workloads)
     bench.queue.enter(lease, "judging")
-    _end(lease, bench, conclude_run(run, results, _conditions(lease, bench, workloads), bench.gpus))
+    conclusion = conclude_run(run, results, _conditions(lease, bench, workloads), bench.gpus)
+    if conclusion.sound:
+        by_name = {workload.name: workload for workload in workloads}
+        for result in results:
+            bench.judge.offer(run.id, by_name[result.workload], result)
+    _end(lease, bench, conclusion)
 
 
 def _run_steps(

@@ -12,7 +12,7 @@ from compatgate.canary.engine.settings import STANDARD, Settings
 from compatgate.canary.executors.interface import Executor
 from compatgate.canary.queue import Queue
 from compatgate.canary.report import Report
-from compatgate.canary.run import Outcome, Run
+from compatgate.canary.run import Outcome, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.facts import Gpus
 
@@ -47,8 +47,12 @@ class Judged(Struct, frozen=True):
 class Judge(Protocol):
     """Holds a step's metrics against the baselines of its workload, SKU and stack family."""
 
-    def __call__(self, run: Run, workload: Workload, reports: Sequence[Report]) -> Judged:
+    def judge(self, workload: Workload, reports: Sequence[Report]) -> Judged:
         """Judge all executions of a step together."""
+        ...
+
+    def offer(self, run: str, workload: Workload, step: StepResult) -> None:
+        """Offer a sound step's values to learn a baseline from."""
         ...
 
 

@@ -78,7 +78,7 @@ class Steps:
             reports.append(report)
             if result.outcome != "passed":
                 break
-            judged = self._bench.judge(self._lease.run, step.workload, reports)
+            judged = self._bench.judge.judge(step.workload, reports)
             result = _with_judgement(result, reports, judged)
             if not judged.more or len(reports) > self._bench.settings.repeats:
                 break

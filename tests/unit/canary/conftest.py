@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.engine_edges import GEMM, Reader
+from support.engine_edges import GEMM, Reader, Says
 
-from compatgate.canary.engine.parts import Bench, Judged, Observed
+from compatgate.canary.engine.parts import Bench, Observed
 from compatgate.canary.engine.settings import Settings
 from compatgate.canary.queue import Lease
 from compatgate.canary.run import Run
@@ -84,7 +84,7 @@ def bench(facts):
             driver="535.104.05",
             workloads=lambda suite: workloads,
             reader=Reader,
-            judge=judge or (lambda run, workload, reports: Judged("passed", "")),
+            judge=judge or Says(),
             watch=watch,
             gpus=facts.gpus,
             settings=Settings(heartbeat=0.02, lease=0.2, poll=0.01, repeats=2),

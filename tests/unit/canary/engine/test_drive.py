@@ -2,7 +2,7 @@ import threading
 
 import msgspec
 import pytest
-from support.engine_edges import Memory, Script, exited, lines
+from support.engine_edges import ENV, Memory, Says, Script, exited, lines
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.parts import Judged
@@ -198,7 +198,7 @@ def test_a_result_from_an_unsound_host_is_inconclusive(bench, lease, state, chec
 
 def test_a_regression_fails_the_run(bench, lease):
     queue = Memory()
-    slow = lambda run, workload, reports: Judged("failed", "time is 12 % slower")  # noqa: E731
+    slow = Says(Judged("failed", "time is 12 % slower"))
     drive(lease, bench(Script((lines(1.0), exited())), queue, judge=slow))
     assert queue.ended[:2] == ("failed", "gemm-0: time is 12 % slower")
     assert queue.ended[2].outcome == "failed"
@@ -208,11 +208,7 @@ def test_noise_is_answered_with_more_repetitions_and_all_values_are_judged(bench
     queue = Memory()
     executor = Script((lines(1.0), exited()), (lines(2.0), exited()))
 
-    def judge(run, workload, reports):
-        if len(reports) == 1:
-            return Judged("inconclusive", "too noisy", more=1)
-        return Judged("passed", "enough")
-
+    judge = Says(Judged("inconclusive", "too noisy", more=1), Judged("passed", "enough"))
     drive(lease, bench(executor, queue, judge=judge))
     assert [job.step for job in executor.started] == ["gemm-0", "gemm-0-again1"]
     assert queue.ended[0] == "passed"
@@ -222,7 +218,7 @@ def test_noise_is_answered_with_more_repetitions_and_all_values_are_judged(bench
 def test_repetitions_are_bounded(bench, lease):
     queue = Memory()
     executor = Script(*[(lines(1.0), exited())] * 5)
-    noisy = lambda run, workload, reports: Judged("inconclusive", "too noisy", more=9)  # noqa: E731
+    noisy = Says(Judged("inconclusive", "too noisy", more=9))
     drive(lease, bench(executor, queue, judge=noisy))
     assert len(executor.started) == 3
     assert queue.ended[:2] == ("inconclusive", "gemm-0: too noisy")
@@ -237,3 +233,16 @@ def test_a_recorded_step_is_whole(bench, lease):
     assert result.image == "sha256:1"
     assert result.health == {"state": "healthy"}
     assert result.started_at <= result.finished_at
+
+
+def test_a_sound_run_is_offered_to_learn_from(bench, lease):
+    judge = Says()
+    drive(lease, bench(Script((lines(1.0), exited())), Memory(), judge=judge))
+    assert judge.offered == [("run_1", "gemm-0")]
+
+
+def test_a_run_that_measured_something_else_is_not(bench, lease):
+    judge = Says()
+    other = {**ENV, "versions": {"cuda": "12.1"}}
+    drive(lease, bench(Script((lines(1.0, env=other), exited())), Memory(), judge=judge))
+    assert judge.offered == []

@@ -1,0 +1,70 @@
+"""Holds a step against its baselines, and offers sound steps to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from compatgate.canary.engine.parts import Judged
+from compatgate.canary.judge.family import family_of
+from compatgate.canary.judge.judged import JudgedRun, judge_reports
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.queue import Baselines, Ground
+from compatgate.canary.report import Report
+from compatgate.canary.run import StepResult
+from compatgate.canary.workload import Workload
+from compatgate.errors import BadInput
+
+NO_GPU_SKU = "cpu"
+_SETTLED = ("ok", "improvement", "no-baseline")
+
+
+class BaselineJudge:
+    """Judges on one host.
+
+    Args:
+        baselines: to judge against and to offer to.
+        sku: of the host; None: it has no GPUs.
+    """
+
+    def __init__(self, baselines: Baselines, sku: str | None) -> None:
+        self._baselines = baselines
+        self._sku = sku or NO_GPU_SKU
+
+    def judge(self, workload: Workload, reports: Sequence[Report]) -> Judged:
+        """Judge all executions of a step together."""
+        ground = self._ground(workload, reports[-1])
+        if ground is None:
+            return Judged("inconclusive", "what it measured cannot be read as versions")
+        baselines = self._baselines.approved(ground) if workload.metrics else {}
+        judged = judge_reports(workload.metrics, list(workload.checks), reports, baselines)
+        return Judged(judged.outcome, judged.reason, judged.more, judged.to_json())
+
+    def offer(self, run: str, workload: Workload, step: StepResult) -> None:
+        """Offer a step's values where nothing speaks against them but that no baseline is known.
+
+        Args:
+            run: its id.
+            workload: of the step.
+            step: judged, of a run that measured the stack under test.
+        """
+        if not (workload.metrics and step.report and step.judgement):
+            return
+        judged = msgspec.convert(step.judgement, JudgedRun)
+        if judged.outcome == "failed" or any(m.outcome not in _SETTLED for m in judged.metrics):
+            return
+        report = msgspec.convert(step.report, Report)
+        ground = self._ground(workload, report)
+        if ground is not None:
+            found = [Samples(m.name, m.unit, (m.values,)) for m in report.metrics]
+            known = [samples for samples in found if samples.name in workload.metrics]
+            self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
+
+    def _ground(self, workload: Workload, report: Report) -> Ground | None:
+        try:
+            family = family_of(report.env.versions if report.env else {})
+        except BadInput:
+            return None
+        content = workload.digest.removeprefix("sha256:")[:12]
+        return Ground(f"{workload.name}@{content}", self._sku, family)

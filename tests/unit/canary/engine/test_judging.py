@@ -1,0 +1,107 @@
+import msgspec
+import pytest
+
+from compatgate.canary.engine.judging import BaselineJudge
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.queue import Ground
+from compatgate.canary.report import Check, Env, Metric, Report
+from compatgate.canary.run import StepResult
+from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
+
+GEMM = Workload(
+    name="gemm",
+    description="-",
+    command=("x",),
+    image=ImageSpec(inside=True),
+    metrics={"time": MetricSpec(unit="ms", better="lower")},
+    digest="sha256:0123456789abcdef",
+)
+VALUES = tuple(10 + 0.01 * (i * 7 % 11) for i in range(30))
+
+
+class Known:
+    """Baselines in memory."""
+
+    def __init__(self, **approved):
+        self._approved = approved
+        self.asked = []
+        self.offers = []
+
+    def approved(self, ground):
+        self.asked.append(ground)
+        return self._approved
+
+    def offer(self, ground, metrics, run, found):
+        self.offers.append((ground, run, list(found)))
+
+
+def report(values=VALUES, versions=None):
+    return Report(
+        env=Env(versions=versions or {"cuda": "12.4.1", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}),
+        metrics=(Metric("time", "ms", values),),
+        checks=(Check("sound", ok=True),),
+    )
+
+
+def result(judged, reported):
+    return StepResult(
+        name="gemm-0",
+        workload="gemm",
+        seed=0,
+        outcome=judged.outcome,
+        report=msgspec.to_builtins(reported),
+        judgement=judged.body,
+    )
+
+
+def time(*values):
+    return Samples("time", "ms", (values,))
+
+
+def test_a_step_is_held_against_what_its_program_sku_and_family_are_known_for():
+    known = Known(time=time(*VALUES))
+    judged = BaselineJudge(known, "L4").judge(GEMM, [report()])
+    assert judged.outcome == "passed"
+    assert known.asked == [
+        Ground("gemm@0123456789ab", "L4", "cuda-12.4+cudnn-9+torch-2.4"),
+    ]
+
+
+def test_a_regression_fails_it():
+    known = Known(time=time(*VALUES))
+    slow = report(tuple(1.12 * value for value in VALUES))
+    judged = BaselineJudge(known, "L4").judge(GEMM, [slow])
+    assert judged.outcome == "failed"
+    assert "time" in judged.reason
+
+
+def test_without_a_baseline_it_is_inconclusive_and_offered():
+    known = Known()
+    judge = BaselineJudge(known, "L4")
+    judged = judge.judge(GEMM, [report()])
+    assert judged.outcome == "inconclusive"
+    judge.offer("run_1", GEMM, result(judged, report()))
+    [(ground, run, found)] = known.offers
+    assert (ground.sku, run) == ("L4", "run_1:gemm-0")
+    assert found == [time(*VALUES)]
+
+
+def test_a_step_that_passed_is_offered_too():
+    known = Known(time=time(*VALUES))
+    judge = BaselineJudge(known, None)
+    judge.offer("run_1", GEMM, result(judge.judge(GEMM, [report()]), report()))
+    assert known.offers[0][0].sku == "cpu"
+
+
+@pytest.mark.parametrize("factor", [1.12, 3])
+def test_a_regression_is_not_learnt(factor):
+    known = Known(time=time(*VALUES))
+    judge = BaselineJudge(known, "L4")
+    slow = report(tuple(factor * value for value in VALUES))
+    judge.offer("run_1", GEMM, result(judge.judge(GEMM, [slow]), slow))
+    assert known.offers == []
+
+
+def test_versions_that_cannot_be_read_are_inconclusive():
+    judged = BaselineJudge(Known(), "L4").judge(GEMM, [report(versions={"cuda": "banana"})])
+    assert judged.outcome == "inconclusive"
