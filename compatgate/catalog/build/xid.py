@@ -78,9 +78,7 @@ def _on_driver(code: int, row: Record) -> OnDriver:
 
 
 def _sxid(row: Record) -> SXid:
-    return SXid(
-        row["sxid"], row["meaning"], row["class"], row["severity"], row["action"], of(row)
-    )
+    return SXid(row["sxid"], row["meaning"], row["class"], row["severity"], row["action"], of(row))
 
 
 def _unit(record: Record) -> NvlinkUnit:
