@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "show the stack in an image, lockfile, wheel, library or folder",
     ),
     "probe": ("compatgate.cli.probe", "find driver, GPUs and stack of this machine"),
+    "health": (
+        "compatgate.cli.health",
+        "find GPU errors in a kernel log and say what to do about each",
+    ),
     "explain": ("compatgate.cli.explain", "show what a rule checks, why, and how to fix it"),
     "env": ("compatgate.cli.env", "print variables for builders that have no GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),

@@ -36,9 +36,9 @@ def xid_units(context: Context) -> Iterator[Problem]:
         subject = f"xid nvlink5[xid={unit.xid},unit={'/'.join(unit.names)}]"
         if unit.xid not in table.by_xid:
             yield Problem("xid-units", subject, "there is no such Xid")
-        if other := seen.setdefault((unit.xid, unit.v2), subject):
-            if other != subject:
-                yield Problem("xid-units", subject, f"has the bits of {other}")
+        other = seen.setdefault((unit.xid, unit.v2), subject)
+        if other != subject:
+            yield Problem("xid-units", subject, f"has the bits of {other}")
 
 
 CHECKS: tuple[Check, ...] = (xid_actions, xid_units)

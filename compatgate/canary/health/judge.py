@@ -1,0 +1,247 @@
+"""Whether a GPU was fit for a run: from snapshots around it and what the kernel said meanwhile.
+
+Pure: the same observations always give the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.canary.health.events import Event
+from compatgate.canary.health.snapshot import Gpu, Snapshot
+
+State = Literal["healthy", "suspect", "shared", "sick"]
+_RANK: dict[State, int] = {"healthy": 0, "suspect": 1, "shared": 2, "sick": 3}
+
+RESET = "reset the GPU (nvidia-smi --gpu-reset -i ID) before the next run; reboot if that fails"
+DRAIN = "take the GPU out of service and let the work on it end"
+REPLACE = "take the GPU out of service, run the field diagnostics, and have it replaced (RMA)"
+REBOOT = "reboot the machine; if the GPU is not back, look at its seating and power"
+ALONE = "run again when nothing else computes on the GPU"
+COOLING = "look at cooling, power supply and power limits, then run again"
+AGAIN = "run again"
+
+# What lowers clocks for a reason that the workload and its limits do not explain.
+_SLOWED = {
+    "hw_slowdown": "the hardware slowed the clocks down",
+    "hw_thermal_slowdown": "the hardware slowed the clocks down for heat",
+    "hw_power_brake_slowdown": "an external power brake slowed the clocks down",
+    "sw_thermal_slowdown": "the driver slowed the clocks down for heat",
+}
+_RECOVERY = {
+    "gpu_reset": RESET,
+    "node_reboot": REBOOT,
+    "drain_p2p": f"{DRAIN}, its NVLink peers' too",
+    "drain_and_reset": f"{DRAIN}; then {RESET}",
+}
+
+
+class Health(Struct, frozen=True):
+    """What became of the GPUs during a run.
+
+    Attributes:
+        state: ``healthy``; ``suspect``: something may have spoilt the run; ``shared``: somebody
+            else computed on the GPU; ``sick``: the GPU cannot be trusted until the actions are
+            done. The worst one counts.
+        reasons: in sentences, the gravest first; of every state but healthy at least one.
+        actions: what to do with the GPU, in the order of the reasons.
+        events: errors of the kernel during the run.
+    """
+
+    state: State
+    reasons: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+    def spoils(self, passed: bool) -> bool:
+        """Whether a run that passed (or failed) on its own says nothing, for the GPU's sake.
+
+        On a sick or shared GPU neither counts; on a suspect one a failure does not.
+        """
+        return self.state in ("sick", "shared") or (self.state == "suspect" and not passed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+class _Point(Struct, frozen=True):
+    state: State
+    reason: str
+    action: str
+
+
+def judge_health(
+    before: Snapshot | None,
+    during: Sequence[Snapshot],
+    after: Snapshot | None,
+    events: Iterable[Event],
+    *,
+    own_pids: Collection[int] | None = None,
+    gpus: Collection[str] | None = None,
+) -> Health | None:
+    """Compare what was seen around a run.
+
+    Args:
+        before: just before the run; None: there was nothing to look at.
+        during: while it ran, in order.
+        after: when it had ended.
+        events: what the kernel reported meanwhile.
+        own_pids: processes of the run, as the host numbers them; None: not known, then only what
+            computed before the run, too, is somebody else's.
+        gpus: UUIDs or PCI addresses of the GPUs that the run had; None: all of the host.
+
+    Returns:
+        The health; None where nothing was observed, which is not the same as healthy.
+    """
+    ours = _Ours(gpus, (before, *during, after))
+    concerning = tuple(event for event in events if ours.concerns(event))
+    if before is None and after is None and not during and not concerning:
+        return None
+    points = [*_events(concerning, own_pids)]
+    for identity in ours.identities(before, during, after):
+        seen = [ours.find(snapshot, identity) for snapshot in (before, *during, after)]
+        points += _gpu(identity, seen, after is not None, own_pids)
+    if before is not None and after is None:
+        points.append(_Point("sick", "NVML no longer answers after the run", REBOOT))
+    points.sort(key=lambda point: -_RANK[point.state])
+    return Health(
+        points[0].state if points else "healthy",
+        tuple(dict.fromkeys(point.reason for point in points)),
+        tuple(dict.fromkeys(point.action for point in points if point.action)),
+        concerning,
+    )
+
+
+class _Ours:
+    """Which GPUs of the host the run had."""
+
+    def __init__(self, named: Collection[str] | None, snapshots: Iterable[Snapshot | None]) -> None:
+        self._named = None if named is None else {name.lower() for name in named}
+        if self._named is not None:
+            for snapshot in snapshots:
+                for gpu in snapshot.gpus if snapshot else ():
+                    if self._has(gpu):
+                        self._named |= {n.lower() for n in (gpu.uuid, gpu.pci) if n}
+
+    def _has(self, gpu: Gpu) -> bool:
+        if self._named is None:
+            return True
+        return any(name and name.lower() in self._named for name in (gpu.uuid, gpu.pci))
+
+    def concerns(self, event: Event) -> bool:
+        """Whether an event is about one of them; a switch is everybody's."""
+        return self._named is None or event.sxid is not None or event.device in self._named
+
+    def identities(
+        self, before: Snapshot | None, during: Sequence[Snapshot], after: Snapshot | None
+    ) -> list[str]:
+        """Every GPU that any snapshot has."""
+        found = (
+            _identity(gpu)
+            for snapshot in (before, *during, after)
+            if snapshot is not None
+            for gpu in snapshot.gpus
+            if self._has(gpu)
+        )
+        return list(dict.fromkeys(found))
+
+    def find(self, snapshot: Snapshot | None, identity: str) -> Gpu | None:
+        """A GPU in a snapshot; None where it is not there."""
+        gpus = snapshot.gpus if snapshot else ()
+        return next((gpu for gpu in gpus if _identity(gpu) == identity), None)
+
+
+def _identity(gpu: Gpu) -> str:
+    return gpu.pci or gpu.uuid or f"GPU {gpu.index}"
+
+
+# --- events ---------------------------------------------------------------------------------
+
+
+def _events(events: Iterable[Event], own_pids: Collection[int] | None) -> Iterator[_Point]:
+    for event in events:
+        code = f"Xid {event.xid}" if event.xid is not None else f"SXid {event.sxid}"
+        code = event.kind if event.xid is None and event.sxid is None else code
+        reason = f"{event.device}: {code}, {event.meaning}"
+        if event.severity == "fatal":
+            yield _Point("sick", reason, event.action)
+        elif event.severity == "warning" and not event.known:
+            yield _Point("suspect", f"{reason} (NVIDIA's table does not have it)", AGAIN)
+        elif event.severity == "warning" and event.origin == ("hardware",):
+            yield _Point("sick", reason, f"{event.action}; {RESET}")
+        elif event.severity == "warning" and _foreign(event, own_pids):
+            who = f"{event.process or 'a process'} (pid {event.pid})"
+            yield _Point("shared", f"{reason}, of {who}, which is not the run's", ALONE)
+        elif event.severity == "warning" and "application" not in event.origin:
+            yield _Point("suspect", reason, event.action)
+
+
+def _foreign(event: Event, own_pids: Collection[int] | None) -> bool:
+    return own_pids is not None and event.pid is not None and event.pid not in own_pids
+
+
+# --- one GPU --------------------------------------------------------------------------------
+
+
+def _gpu(
+    name: str, seen: Sequence[Gpu | None], has_after: bool, own_pids: Collection[int] | None
+) -> Iterator[_Point]:
+    """What a GPU's snapshots show: before, during, after, None where it was not in one."""
+    before, *during, after = seen
+    there = [gpu for gpu in seen if gpu is not None]
+    if any(gpu.lost for gpu in there) or (before and has_after and after is None):
+        yield _Point("sick", f"{name}: the GPU no longer answers", REBOOT)
+        return
+    yield from _memory(name, there)
+    last = there[-1]
+    if last.recovery not in (None, "none"):
+        action = _RECOVERY.get(last.recovery or "", DRAIN)
+        yield _Point("sick", f"{name}: the driver asks for recovery ({last.recovery})", action)
+    yield from _slowed(name, [gpu for gpu in during if gpu is not None] or there)
+    yield from _processes(name, before, [gpu for gpu in (*during, after) if gpu], own_pids)
+
+
+def _memory(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
+    first, last = there[0], there[-1]
+    if last.remap_failed:
+        yield _Point("sick", f"{name}: a memory row could not be remapped", REPLACE)
+    for what, then, now in (
+        ("uncorrected ECC errors", first.ecc_uncorrected_volatile, last.ecc_uncorrected_volatile),
+        ("rows remapped for errors", first.remapped_uncorrected, last.remapped_uncorrected),
+        ("pages retired for double-bit errors", first.retired_pages, last.retired_pages),
+    ):
+        if then is not None and now is not None and now > then:
+            yield _Point("sick", f"{name}: {what} during the run: {now - then}", RESET)
+    if number := first.ecc_uncorrected_volatile:
+        reason = f"{name}: uncorrected ECC errors since the driver was loaded: {number}"
+        yield _Point("suspect", reason, RESET)
+    if last.remap_pending:
+        yield _Point("suspect", f"{name}: a row remapping waits for a reset", RESET)
+    if last.retirement_pending:
+        yield _Point("suspect", f"{name}: a page retirement waits for a reboot", REBOOT)
+
+
+def _slowed(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
+    """Slow-downs while the run computed; outside of it they concern nobody."""
+    reasons = {reason for gpu in there for reason in gpu.throttle or ()}
+    for reason, text in _SLOWED.items():
+        if reason in reasons:
+            times = sum(reason in (gpu.throttle or ()) for gpu in there)
+            yield _Point("suspect", f"{name}: {text} ({times} of {len(there)} samples)", COOLING)
+
+
+def _processes(
+    name: str, before: Gpu | None, later: Sequence[Gpu], own_pids: Collection[int] | None
+) -> Iterator[_Point]:
+    earlier = {process.pid for process in (before.processes if before else None) or ()}
+    meanwhile = {process.pid for gpu in later for process in gpu.processes or ()}
+    foreign = meanwhile - set(own_pids) if own_pids is not None else earlier & meanwhile
+    if foreign:
+        pids = ", ".join(map(str, sorted(foreign)[:8]))
+        yield _Point("shared", f"{name}: somebody else computed on the GPU (pid {pids})", ALONE)

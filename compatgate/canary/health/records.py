@@ -1,0 +1,235 @@
+"""Kernel messages out of every kind of log: dmesg, syslog, journal, /dev/kmsg; text and JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from compatgate.canary.health.pieces import Stream, lines
+from compatgate.canary.health.stamps import Stamp, boot, epoch, stamps
+
+
+class Record(NamedTuple):
+    """A message.
+
+    Attributes:
+        text: from ``NVRM:`` (or ``nvidia``) on.
+        at: when, by each clock that the line shows.
+        quoted: not the kernel said it, but a program that repeats what the kernel said.
+    """
+
+    text: str
+    at: tuple[Stamp, ...] = ()
+    quoted: bool = False
+
+
+_INTERESTING = re.compile(
+    rb"xid|nvrm|nvswitch|aer:|pcie bus error|fallen off the bus|rm_?init_?adapter", re.IGNORECASE
+)
+_STARTS = re.compile(
+    r"(?=\bNVRM: |\bnvidia-nvswitch\d+:? SXid|\bnvidia [0-9a-f:.]{7,16}: (?:AER|PCIe Bus))"
+)
+_BARE = re.compile(r"(?=\bS?Xid \()", re.IGNORECASE)
+_REPEATED = re.compile(r"message repeated \d+ times: \[\s*$")
+_TAG = re.compile(r"(?:^|\s)([\w./@-]+?)(?:\[\d+\])?:\s*(?:\[[^\]]{0,40}\]:?\s*)?$")
+_KERNEL = frozenset({"kernel", "kern", "vmkernel", "dmesg"})
+_LEVELS = frozenset(("emerg", "alert", "crit", "err", "error", "warn", "warning", "notice", "info"))
+
+_FIELD = re.compile(rb'^\s*"(\w+)"\s*:\s*(".*"|[\d.]+)\s*,?\s*$')
+_EXPORT = re.compile(rb"^([A-Z_][A-Z0-9_]{1,63})=(.*)$", re.DOTALL)
+_TEXT_FIELDS = ("MESSAGE", "msg", "message", "log", "text")
+_FIELDS = frozenset(
+    (
+        *_TEXT_FIELDS,
+        "time",
+        "timestamp",
+        "SYSLOG_IDENTIFIER",
+        "_TRANSPORT",
+        "__REALTIME_TIMESTAMP",
+        "_SOURCE_MONOTONIC_TIMESTAMP",
+        "_SOURCE_BOOTTIME_TIMESTAMP",
+    )
+)
+
+
+class Reader:
+    """Reads a log line by line; knows what the lines before have begun.
+
+    Attributes:
+        seen: lines that were not empty.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._fields: dict[str, Any] = {}
+        self._structured = False
+        self._binary: str | None = None
+
+    def read(self, stream: Stream) -> Iterator[Record]:
+        """Every record that may concern a GPU.
+
+        Raises:
+            BadInput: the log is compressed.
+        """
+        for line in lines(stream):
+            yield from self.feed(line)
+        yield from self._end()
+
+    def feed(self, line: bytes) -> Iterator[Record]:
+        """The records that a line completes."""
+        bare = line.strip(b" \t\r\x1e\0")
+        if bare:
+            self.seen += 1
+        if bare[:1] == b"{" or bare in (b"[", b'"dmesg": ['):
+            self._structured = True
+            yield from self._end()
+            if len(bare) > 1:
+                yield from _from_json_line(bare)
+        elif bare.startswith(b"__CURSOR="):
+            self._structured = True
+            yield from self._end()
+        elif self._structured:
+            yield from self._structured_line(line, bare)
+        elif _INTERESTING.search(line):
+            yield from from_text(line.decode("utf-8", "replace"))
+
+    def _structured_line(self, line: bytes, bare: bytes) -> Iterator[Record]:
+        if self._binary is not None:  # eight bytes of length, then the value
+            self._fields[self._binary] = line[8:].decode("utf-8", "replace")
+            self._binary = None
+        elif not bare or bare[:1] in b"}]":
+            yield from self._end()
+        elif bare == b"MESSAGE":
+            self._binary = "MESSAGE"
+        elif match := _EXPORT.match(bare):
+            self._keep(match[1].decode(), match[2].decode("utf-8", "replace"))
+        elif match := _FIELD.match(line):
+            self._keep(match[1].decode(), _json(match[2]))
+        elif _INTERESTING.search(line):  # the structure ended: files written one after another
+            yield from from_text(line.decode("utf-8", "replace"))
+
+    def _keep(self, name: str, value: Any) -> None:
+        if name in _FIELDS:
+            self._fields[name] = value
+
+    def _end(self) -> Iterator[Record]:
+        fields, self._fields, self._binary = self._fields, {}, None
+        if fields:
+            yield from _from_fields(fields)
+
+
+def from_text(line: str) -> Iterator[Record]:
+    """The messages of a line; more than one where line breaks were lost."""
+    head, *found = _STARTS.split(line)
+    if not found:
+        head, *found = _BARE.split(line)
+    if not found and _INTERESTING.search(line.encode()):
+        yield Record(line.strip(), stamps(line[:120]), quoted=False)
+        return
+    before = head
+    for text in found:
+        prefix = before[-200:]
+        repeated = _REPEATED.search(prefix)
+        at = () if repeated else stamps(prefix)
+        yield Record(
+            text.strip().removesuffix("]") if repeated else text.strip(), at, _is_quoted(prefix)
+        )
+        before = text
+
+
+def _is_quoted(prefix: str) -> bool:
+    """Whether the tag before a message is that of a program."""
+    if any(f"{name}:" in prefix or f"{name} " in prefix for name in _KERNEL):
+        return False
+    match = _TAG.search(prefix)
+    if not match:
+        return False
+    name = match[1].lower()
+    return name not in _LEVELS and not name[:1].isdigit()
+
+
+# --- JSON and the journal's export format -------------------------------------------------------
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw.strip(b'"').decode("utf-8", "replace")
+
+
+def _from_json_line(bare: bytes) -> Iterator[Record]:
+    """An object on one line; where it is none, or cut, what can be read of it as text."""
+    # A message that is no UTF-8 is a list of numbers in the journal.
+    if not _INTERESTING.search(bare) and b'"MESSAGE":[' not in bare.replace(b" ", b""):
+        return
+    try:
+        found = json.loads(bare.rstrip(b","))
+    except (ValueError, RecursionError):
+        yield from _from_objects(bare)
+        return
+    listed = found.get("dmesg") if isinstance(found, dict) else None
+    for one in listed if isinstance(listed, list) else [found]:
+        if isinstance(one, dict):
+            yield from _from_fields(one)
+
+
+_OBJECT = re.compile(rb"\{[^{}]{2,4096}\}")
+
+
+def _from_objects(piece: bytes) -> Iterator[Record]:
+    """Whole objects in a piece of a longer document."""
+    any_read = False
+    for match in _OBJECT.finditer(piece):
+        try:
+            found = json.loads(match[0])
+        except ValueError:
+            continue
+        any_read = True
+        yield from _from_fields(found)
+    if not any_read:
+        yield from from_text(piece.decode("utf-8", "replace"))
+
+
+def _from_fields(fields: dict[str, Any]) -> Iterator[Record]:
+    text = next((t for name in _TEXT_FIELDS if (t := _text(fields.get(name)))), "")
+    at = _field_stamps(fields)
+    transport, tag = fields.get("_TRANSPORT"), fields.get("SYSLOG_IDENTIFIER")
+    program = transport not in (None, "kernel") and tag not in (None, "kernel")
+    for line in text.splitlines():
+        for record in from_text(line):
+            yield Record(record.text, at or record.at, program or record.quoted)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(n, int) and 0 <= n < 256 for n in value):
+        return bytes(value).decode("utf-8", "replace")
+    return ""
+
+
+def _field_stamps(fields: dict[str, Any]) -> tuple[Stamp, ...]:
+    found: list[Stamp] = []
+    for name in ("_SOURCE_BOOTTIME_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP"):
+        if (number := _number(fields.get(name))) is not None:
+            found.append(boot(number / 1e6))
+            break
+    if (number := _number(fields.get("__REALTIME_TIMESTAMP"))) is not None:
+        found += epoch(number)
+    when = fields.get("time", fields.get("timestamp"))
+    if isinstance(when, str):
+        found += stamps(when)
+    elif (number := _number(when)) is not None:
+        found.append(boot(number))
+    return tuple(found)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number < 1e18 else None

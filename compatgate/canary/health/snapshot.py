@@ -1,0 +1,224 @@
+"""How every GPU of this host stands, through NVML (``pip install compatgate[nvml]``)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.canary.health.sightings import device_of
+
+
+class Process(Struct, frozen=True):
+    """A process that computes on a GPU; the id is the host's."""
+
+    pid: int
+    memory_bytes: int | None = None
+
+
+class Gpu(Struct, frozen=True):
+    """A GPU at a moment; None: it, or its driver, does not tell.
+
+    Attributes:
+        pci: ``0000:9b:00``, as events name it.
+        lost: NVML has it in its list and can no longer reach it.
+        ecc_*: errors since the driver was loaded (volatile), and ever (aggregate).
+        retired_pages: for double-bit errors (before Ampere); ``retirement_pending``: a reboot is
+            needed for them to take effect.
+        remapped_uncorrected: rows remapped for uncorrected errors (Ampere and newer);
+            ``remap_pending``: a reset is needed; ``remap_failed``: no spare row was left.
+        throttle: why clocks are lower than asked for, by NVML's names (``hw_slowdown``).
+        recovery: what the driver asks for: ``none``, ``gpu_reset``, ``node_reboot``, ...
+        utilisation: percent of the last sample period in which a kernel ran.
+    """
+
+    index: int
+    uuid: str | None = None
+    pci: str | None = None
+    name: str | None = None
+    lost: bool = False
+    mig: bool | None = None
+    persistence: bool | None = None
+    ecc_corrected_volatile: int | None = None
+    ecc_uncorrected_volatile: int | None = None
+    ecc_corrected_aggregate: int | None = None
+    ecc_uncorrected_aggregate: int | None = None
+    retired_pages: int | None = None
+    retirement_pending: bool | None = None
+    remapped_corrected: int | None = None
+    remapped_uncorrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    recovery: str | None = None
+    throttle: tuple[str, ...] | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    utilisation: int | None = None
+    memory_utilisation: int | None = None
+    processes: tuple[Process, ...] | None = None
+
+
+class Snapshot(Struct, frozen=True):
+    """Every GPU of the host at a moment."""
+
+    at: datetime
+    driver: str | None
+    gpus: tuple[Gpu, ...]
+
+
+# nvml.h, nvmlClocksEventReasons; the bits have not changed since the reasons were introduced.
+_THROTTLE = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+# nvml.h, nvmlDeviceGpuRecoveryAction_t.
+_RECOVERY = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
+_DOUBLE_BIT = 1
+_CORRECTED, _UNCORRECTED = 0, 1
+_VOLATILE, _AGGREGATE = 0, 1
+_SM, _MEMORY = 1, 2
+_GPU_SENSOR = 0
+
+
+def snapshot(nvml: Any = None) -> Snapshot | None:
+    """How every GPU stands now; None without NVML, its library or a GPU.
+
+    Args:
+        nvml: the ``pynvml`` module; None: import it.
+    """
+    if nvml is None:
+        try:
+            nvml = import_module("pynvml")
+        except ImportError:
+            return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    try:
+        gpus = tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        driver = _text(_asked(nvml, "nvmlSystemGetDriverVersion"))
+    except nvml.NVMLError:
+        return None
+    finally:
+        nvml.nvmlShutdown()
+    return Snapshot(datetime.now(UTC), driver, gpus) if gpus else None
+
+
+def throttle_reasons(mask: int) -> tuple[str, ...]:
+    """The names of the reasons in NVML's mask; a bit without a name is shown as such."""
+    known = [name for bit, name in _THROTTLE.items() if mask & bit]
+    rest = mask & ~sum(_THROTTLE)
+    return (*known, *([f"unknown_{rest:#x}"] if rest else []))
+
+
+def _gpu(nvml: Any, index: int) -> Gpu:
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as error:
+        return Gpu(index, lost=_is_lost(nvml, error))
+
+    def ask(name: str, *arguments: Any) -> Any:
+        return _asked(nvml, name, handle, *arguments)
+
+    remapped = ask("nvmlDeviceGetRemappedRows") or (None, None, None, None)
+    retired = ask("nvmlDeviceGetRetiredPages", _DOUBLE_BIT)
+    mask = ask("nvmlDeviceGetCurrentClocksEventReasons")
+    if mask is None:
+        mask = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+    used, power, mode = (
+        ask("nvmlDeviceGetUtilizationRates"),
+        ask("nvmlDeviceGetPowerUsage"),
+        ask("nvmlDeviceGetMigMode"),
+    )
+    info = ask("nvmlDeviceGetPciInfo")
+    return Gpu(
+        index=index,
+        uuid=_text(ask("nvmlDeviceGetUUID")),
+        pci=device_of(_text(info.busId) or "") if info else None,
+        name=_text(ask("nvmlDeviceGetName")),
+        lost=_lost(nvml, handle),
+        mig=bool(mode[0]) if mode else None,
+        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
+        ecc_corrected_volatile=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _VOLATILE),
+        ecc_uncorrected_volatile=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE),
+        ecc_corrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _AGGREGATE),
+        ecc_uncorrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE),
+        retired_pages=len(retired) if retired is not None else None,
+        retirement_pending=_flag(ask("nvmlDeviceGetRetiredPagesPendingStatus")),
+        remapped_corrected=remapped[0],
+        remapped_uncorrected=remapped[1],
+        remap_pending=_flag(remapped[2]),
+        remap_failed=_flag(remapped[3]),
+        recovery=_recovery(nvml, handle),
+        throttle=throttle_reasons(mask) if mask is not None else None,
+        sm_clock_mhz=ask("nvmlDeviceGetClockInfo", _SM),
+        memory_clock_mhz=ask("nvmlDeviceGetClockInfo", _MEMORY),
+        temperature_c=ask("nvmlDeviceGetTemperature", _GPU_SENSOR),
+        power_w=power / 1000 if power is not None else None,
+        utilisation=used.gpu if used else None,
+        memory_utilisation=used.memory if used else None,
+        processes=_processes(nvml, handle),
+    )
+
+
+def _processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
+    """Of the whole GPU, its MIG devices included."""
+    found = _asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    if found is None:
+        return None
+    seen = {one.pid: Process(one.pid, getattr(one, "usedGpuMemory", None) or None) for one in found}
+    return tuple(seen[pid] for pid in sorted(seen))
+
+
+def _recovery(nvml: Any, handle: Any) -> str | None:
+    field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+    values = _asked(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
+    if not values or values[0].nvmlReturn != 0:
+        return None
+    number = values[0].value.uiVal
+    return _RECOVERY[number] if number < len(_RECOVERY) else f"unknown_{number}"
+
+
+def _lost(nvml: Any, handle: Any) -> bool:
+    """Whether the GPU no longer answers; the temperature is read from the GPU itself."""
+    try:
+        nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)
+    except nvml.NVMLError as error:
+        return _is_lost(nvml, error)
+    return False
+
+
+def _is_lost(nvml: Any, error: Exception) -> bool:
+    lost = getattr(nvml, "NVML_ERROR_GPU_IS_LOST", 15)
+    return getattr(error, "value", None) == lost
+
+
+def _asked(nvml: Any, name: str, *arguments: Any) -> Any:
+    """A property; None where this GPU, driver or binding does not have it."""
+    function = getattr(nvml, name, None)
+    if function is None:
+        return None
+    try:
+        return function(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
+def _flag(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _text(value: bytes | str | None) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
