@@ -60,8 +60,8 @@ class Observed(Struct, frozen=True):
     """How the host was while a step ran.
 
     Attributes:
-        state: ``healthy`` and ``suspect`` let a result count; ``sick`` and ``shared`` do not,
-            nor does ``unknown`` on a host whose health was to be read.
+        state: of `compatgate.canary.health.Health`; ``unknown`` where it was to be read and could
+            not be; ``unobserved`` where nobody looks, by the operator's choice or for want of GPUs.
         body: as plain data, kept with the step.
     """
 
@@ -69,10 +69,11 @@ class Observed(Struct, frozen=True):
     reason: str = ""
     body: dict[str, Any] | None = None
 
-    @property
-    def counts(self) -> bool:
-        """Whether a result of that time may be judged."""
-        return self.state in ("healthy", "suspect", "unobserved")
+    def spoils(self, *, passed: bool) -> bool:
+        """Whether a result of that time says nothing; a suspect GPU excuses a failure only."""
+        return self.state in ("sick", "shared", "unknown") or (
+            self.state == "suspect" and not passed
+        )
 
 
 class Watching(Protocol):

@@ -138,11 +138,11 @@ class _Both:
 
 def _on_a_sound_host(verdict: Verdict, observed: Observed) -> Verdict:
     """A result from a sick or shared GPU says nothing about the stack, good or bad."""
-    if observed.counts or verdict.outcome not in ("passed", "failed", "timeout"):
+    spoilt = observed.spoils(passed=verdict.outcome == "passed")
+    if not spoilt or verdict.outcome == "inconclusive":
         return verdict
     why = f"the host was {observed.state}: {observed.reason}"
-    was = f" (the workload {verdict.reason or verdict.outcome})"
-    return Verdict("inconclusive", why + was)
+    return Verdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
 
 
 def _with_judgement(result: StepResult, reports: Sequence[Report], judged: Judged) -> StepResult:
