@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from compatgate.core.constraints import Constraint
 from compatgate.core.stack import Stack
-from compatgate.core.target import Pool
+from compatgate.core.target import CanaryPolicy, Pool
 from compatgate.core.versions import Version, same_release
 
 Status = Literal["candidate", "blessed", "deprecated", "revoked"]
@@ -121,6 +121,12 @@ class Evidence(Struct, frozen=True):
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: int
     development: bool = False
+
+    def counts_for(self, policy: CanaryPolicy) -> bool:
+        """Whether a policy takes it for evidence."""
+        return self.outcome != "inconclusive" and (
+            not self.development or policy.accept_development
+        )
 
     def is_about(self, stack: Stack) -> bool:
         """Whether what was measured is this stack, in every component that the stack states."""

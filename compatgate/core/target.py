@@ -13,6 +13,8 @@ Os = Literal["linux", "windows", "wsl"]
 Cpu = Literal["x86_64", "aarch64"]
 Mode = Literal["enforce", "warn", "audit"]
 OnUnknown = Literal["fail", "warn", "allow"]
+Promote = Literal["approval", "automatic"]
+OnFailure = Literal["warn", "revoke"]
 
 
 class Pool(Struct, frozen=True):
@@ -44,11 +46,19 @@ class CanaryPolicy(Struct, frozen=True):
     Attributes:
         max_age_s: seconds that a passed run counts.
         suites: each must have passed.
+        accept_development: runs outside containers count as well.
+        soak: suites that must have passed besides before an entry is blessed.
+        promote: who blesses a candidate whose suites have passed: a person, or the gate.
+        on_failure: what a failing re-run does to a blessed entry, besides the warning.
     """
 
     require: bool = False
     max_age_s: int = 30 * 86400
     suites: tuple[str, ...] = ("smoke",)
+    accept_development: bool = False
+    soak: tuple[str, ...] = ()
+    promote: Promote = "approval"
+    on_failure: OnFailure = "warn"
 
 
 class Policy(Struct, frozen=True):

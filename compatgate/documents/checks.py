@@ -72,6 +72,7 @@ def _target(raw: RawDocument, gpus: Gpus) -> Found:
     age = ("spec", "policy", "canary", "maxAge")
     yield from _try(raw, age, _get(raw.value, *age), parse_duration)
     yield from _twice(raw, ("spec", "policy", "canary", "suites"))
+    yield from _twice(raw, ("spec", "policy", "canary", "soak"))
 
 
 def _entry(raw: RawDocument, gpus: Gpus) -> Found:

@@ -116,6 +116,10 @@ def _policy(spec: PolicySpec) -> Policy:
         require=spec.canary.require,
         max_age_s=_seconds(spec.canary.max_age),
         suites=spec.canary.suites,
+        accept_development=spec.canary.accept_development,
+        soak=spec.canary.soak,
+        promote=spec.canary.promote,
+        on_failure=spec.canary.on_failure,
     )
     return Policy(spec.mode, spec.require_entry, canary, spec.on_unknown)
 

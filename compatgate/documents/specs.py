@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.matrix import Status
-from compatgate.core.target import Cpu, Mode, OnUnknown, Os
+from compatgate.core.target import Cpu, Mode, OnFailure, OnUnknown, Os, Promote
 from compatgate.documents.durations import PATTERN as DURATION
 
 API_VERSION = "compatgate.dev/v1"
@@ -75,11 +75,15 @@ class MatchSpec(_Spec, frozen=True):
 
 
 class CanarySpec(_Spec, frozen=True):
-    """What evidence the target asks for."""
+    """What evidence the target asks for, and what evidence does to entries."""
 
     require: bool = False
     max_age: Duration = "30d"
     suites: Annotated[tuple[Name, ...], Meta(min_length=1)] = ("smoke",)
+    accept_development: bool = False
+    soak: tuple[Name, ...] = ()
+    promote: Promote = "approval"
+    on_failure: OnFailure = "warn"
 
 
 class PolicySpec(_Spec, frozen=True):

@@ -2,7 +2,7 @@
 
 The file is a DSSE envelope (``payloadType``, ``payload`` in base64, ``signatures``) with the
 SHA-256 of its payload beside it; ``signatures`` is empty until bundles are signed. The payload is
-JSON with sorted keys and no times of its own: the same matrix makes the same bytes.
+JSON with sorted keys and no times of its own: the same matrix and evidence make the same bytes.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class BundledRun(Struct, frozen=True):
     components: dict[str, str]
     outcome: Literal["passed", "failed", "inconclusive"]
     finished: int
+    development: bool = False
 
 
 class Overlay(Struct, frozen=True):
@@ -205,6 +206,7 @@ def bundle_evidence(evidence: Sequence[Evidence]) -> tuple[BundledRun, ...]:
             {name: version.text for name, version in run.components.items()},
             run.outcome,
             run.finished,
+            run.development,
         )
         for run in evidence
     ]
@@ -220,6 +222,7 @@ def _evidence(run: BundledRun) -> Evidence:
         {name: parse_version(name, text) for name, text in run.components.items()},
         run.outcome,
         run.finished,
+        run.development,
     )
 
 

@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 from compatgate.catalog import open_library
 from compatgate.core.facts import Facts
 from compatgate.documents.specs import KINDS, key_of
-from compatgate.gate.bundle import FORMAT, BundledDocument, Overlay, Payload
-from compatgate.store import revisions
+from compatgate.gate.bundle import FORMAT, BundledDocument, Overlay, Payload, bundle_evidence
+from compatgate.gate.evidence import newest
+from compatgate.store import evidence, revisions
 from compatgate.store.clock import iso
 
 
@@ -24,7 +25,7 @@ def make_payload(
         session: to read from.
         facts: that the gate decides with.
         overlays: the fact files that the gate was opened with.
-        revision: None: the latest.
+        revision: None: the latest; evidence is always that of now.
 
     Raises:
         NotFound: there is no such revision.
@@ -46,4 +47,5 @@ def make_payload(
             for overlay in open_library(overlays).overlays
         ),
         documents=tuple(found),
+        evidence=bundle_evidence(newest(evidence.load(session))),
     )

@@ -25,7 +25,7 @@ from compatgate.gate.runs.catalogue import shipped
 from compatgate.gate.runs.service import Runs
 from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.snapshots import Snapshots
-from compatgate.store import clock, decisions, revisions, schema
+from compatgate.store import clock, decisions, evidence, revisions, schema
 from compatgate.store.database import Database
 from compatgate.store.decisions import NewDecision
 
@@ -136,20 +136,18 @@ class Gate:
 
         Args:
             body: as `decide`.
-            at: a revision, or a moment: the revision that held then, judged on that day (waivers
-                and ends of life count as they did).
+            at: a revision, judged today; or a moment: the revision and the evidence of then,
+                judged on that day (waivers and ends of life count as they did).
 
         Raises:
             NotFound: there is no such revision, or no such target at it.
         """
-        now = clock.now()
-        if isinstance(at, datetime):
-            now = at
-            with self.database.reading() as session:
-                number = revisions.revision_at(session, at)
-        else:
-            number = at
-        return decide(body, self.snapshots.at(number), now)
+        if not isinstance(at, datetime):
+            return decide(body, self.snapshots.at(at), clock.now())
+        with self.database.reading() as session:
+            revision = revisions.revision_at(session, at)
+            known = evidence.latest_at(session, at)
+        return decide(body, self.snapshots.at(revision, known), at)
 
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
         """A verdict as it was first given.
@@ -173,6 +171,7 @@ class Gate:
             "database": self.url,
             "schema": schema.current(self.database),
             "revision": snapshot.revision,
+            "evidence": snapshot.evidence,
             "targets": len(snapshot.targets),
             "unusable_targets": snapshot.unusable,
             "facts": self.facts.digest,

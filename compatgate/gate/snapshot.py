@@ -1,4 +1,4 @@
-"""The matrix in memory, as answers rest on it: immutable."""
+"""The matrix and the evidence in memory, as answers rest on them: immutable."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from compatgate.documents.convert import to_entry, to_target, to_waiver
 from compatgate.documents.names import did_you_mean
 from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc
 from compatgate.errors import BadInput, NotFound, Unavailable
+from compatgate.gate.evidence import newest
 
 Version = tuple[Kind, str, Document | None, int]
 """Kind and name of a document, what it says (None: deleted), and the revision that made it so."""
@@ -29,6 +30,7 @@ class Snapshot(Struct, frozen=True):
         entries: by name; ``matrix`` has them indexed.
         waivers: by name; ``matrix`` has them too.
         unusable: why a stored target cannot be resolved with these facts, by name.
+        evidence: number of the last judged run that is known; 0: there is none.
     """
 
     revision: int
@@ -39,6 +41,7 @@ class Snapshot(Struct, frozen=True):
     entries: dict[str, Entry] = {}
     waivers: dict[str, Waiver] = {}
     unusable: dict[str, str] = {}
+    evidence: int = 0
 
     def target(self, name: str) -> Target:
         """A target by name.
@@ -100,6 +103,20 @@ def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> S
             snapshot.matrix.evidence,
         )
     return replace(new, matrix=matrix)
+
+
+def with_evidence(snapshot: Snapshot, runs: Iterable[Evidence], number: int) -> Snapshot:
+    """The snapshot with more judged runs.
+
+    Args:
+        snapshot: to start from; it stays as it is.
+        runs: that became known since, in order.
+        number: of the last of them.
+    """
+    old = snapshot.matrix
+    found = newest(runs, old.evidence)
+    matrix = Matrix(old.revision, old.entries, old.waivers, found)
+    return replace(snapshot, matrix=matrix, evidence=number)
 
 
 def _set(new: Snapshot, kind: Kind, name: str, document: Document | None, revision: int) -> None:

@@ -1,4 +1,4 @@
-"""Keeping the snapshot current: it is swapped whole when the stored revision changes."""
+"""Keeping the snapshot current: it is swapped whole when the matrix or the evidence changes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
-from compatgate.gate.snapshot import Snapshot, advance, build
-from compatgate.store import documents, revisions
+from compatgate.gate.snapshot import Snapshot, advance, build, with_evidence
+from compatgate.store import documents, evidence, revisions
 from compatgate.store.database import Database
 
 CHECK_SECONDS = 0.25
-"""How old the knowledge of the latest revision may be."""
+"""How old the knowledge of the latest revision and of the latest evidence may be."""
 _KEPT_PAST = 4
 
 
@@ -28,7 +28,7 @@ class Snapshots:
         self._current: Snapshot | None = None
         self._checked = 0.0
         self._refreshing = threading.Lock()
-        self._past: OrderedDict[int, Snapshot] = OrderedDict()
+        self._past: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
         self.on_new: Callable[[Snapshot], None] = lambda _: None
 
     def current(self) -> Snapshot:
@@ -55,41 +55,60 @@ class Snapshots:
         with self._refreshing:
             return self._refresh()
 
+    def expire(self) -> None:
+        """Make the next look at the snapshot check first; costs nothing now."""
+        self._checked = 0.0
+
     def _refresh(self) -> Snapshot:
         began = time.monotonic()
         with self._database.reading() as session:
-            latest = revisions.latest(session)
-            if self._current is None or latest != self._current.revision:
-                self._current = self._read(session, latest)
+            latest = evidence.with_revision(session)
+            if self._current is None or latest != (self._current.revision, self._current.evidence):
+                self._current = self._read(session, *latest)
                 self.on_new(self._current)
         self._checked = began
         return self._current
 
-    def _read(self, session: Session, latest: int) -> Snapshot:
+    def _read(self, session: Session, latest: int, number: int) -> Snapshot:
         old = self._current
-        if old is None or old.revision > latest:  # the database was replaced by an older one
-            return build(documents.versions(session), self._facts, latest)
-        return advance(old, revisions.versions_since(session, old.revision), latest)
+        if old is None or old.revision > latest or old.evidence > number:
+            # nothing is known, or the database was replaced by an older one
+            new, known = build(documents.versions(session), self._facts, latest), 0
+        else:
+            new, known = old, old.evidence
+            if latest != old.revision:
+                new = advance(old, revisions.versions_since(session, old.revision), latest)
+        if number == known:
+            return new
+        return with_evidence(new, evidence.load(session, after=known, until=number), number)
 
-    def at(self, revision: int) -> Snapshot:
+    def at(self, revision: int, number: int | None = None) -> Snapshot:
         """The snapshot of an older revision, with today's facts.
+
+        Args:
+            revision: of the matrix.
+            number: of the last judged run that is to count; None: those known now.
 
         Raises:
             NotFound: there is no such revision.
         """
         current = self.current()
-        if revision == current.revision:
+        number = current.evidence if number is None else number
+        key = (revision, number)
+        if key == (current.revision, current.evidence):
             return current
         with self._refreshing:
-            if revision in self._past:
-                self._past.move_to_end(revision)
-                return self._past[revision]
+            if key in self._past:
+                self._past.move_to_end(key)
+                return self._past[key]
         with self._database.reading() as session:
             if revision != 0:
                 revisions.require(session, revision)
             snapshot = build(revisions.versions_at(session, revision), self._facts, revision)
+            runs = evidence.load(session, until=number)
+            snapshot = with_evidence(snapshot, runs, number)
         with self._refreshing:
-            self._past[revision] = snapshot
+            self._past[key] = snapshot
             if len(self._past) > _KEPT_PAST:
                 self._past.popitem(last=False)
         return snapshot

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.store import audit
-from compatgate.store.models import EvidenceRecord
+from compatgate.store.models import EvidenceRecord, Revision
 from compatgate.store.paging import DEFAULT, Page, page
 from compatgate.store.run_rows import EvidenceRow
 
@@ -24,6 +24,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def latest(session: Session) -> int:
     """Number of the last row; 0 before the first."""
     return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
+
+
+def with_revision(session: Session) -> tuple[int, int]:
+    """Number of the last revision and of the last row here, in one question."""
+    revision = select(func.max(Revision.number)).scalar_subquery()
+    number = select(func.max(EvidenceRecord.seq)).scalar_subquery()
+    found = session.execute(select(revision, number)).one()
+    return found[0] or 0, found[1] or 0
 
 
 def latest_at(session: Session, when: datetime) -> int:

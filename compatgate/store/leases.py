@@ -86,8 +86,13 @@ def fits(run: RunRow, offer: Offer) -> bool:
         return False
     if run.gpu not in (None, offer.gpu):
         return False
+    return run.host is not None or has_driver(run, offer)
+
+
+def has_driver(run: RunRow, offer: Offer) -> bool:
+    """Whether a host has the driver that a run should have, as far as either is known."""
     mine = driver_key(run.driver)
-    return run.host is not None or None in (mine, offer.driver_key) or mine == offer.driver_key
+    return None in (mine, offer.driver_key) or mine == offer.driver_key
 
 
 def driver_key(driver: str | None) -> str | None:
@@ -95,7 +100,7 @@ def driver_key(driver: str | None) -> str | None:
     if driver is None:
         return None
     try:
-        return ".".join(map(str, parse_version("driver", driver).parts))
+        return ".".join(map(str, parse_version("driver", driver).key[0]))
     except BadInput:
         return driver
 

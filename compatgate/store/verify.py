@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from compatgate.documents.specs import KINDS, encode, key_of
-from compatgate.store import audit, decisions, documents, revisions
+from compatgate.store import audit, decisions, documents, evidence, revisions
 from compatgate.store.models import AuditRecord, Change, Decision, Revision, Verdict
 
 _ENOUGH = 100
@@ -25,6 +25,7 @@ class ChainReport(Struct, frozen=True):
         links: of the chain.
         decisions: that the chain vouches for.
         revisions: likewise.
+        evidence: likewise.
         head: hash of the last link; note it elsewhere to notice a chain that was cut short.
         problems: what does not fit, in words; empty: the chain holds.
     """
@@ -32,6 +33,7 @@ class ChainReport(Struct, frozen=True):
     links: int
     decisions: int
     revisions: int
+    evidence: int
     head: str
     problems: tuple[str, ...]
 
@@ -58,7 +60,8 @@ def verify_chain(session: Session, *, expected_head: str | None = None) -> Chain
         problems.append(problem)
         if len(problems) >= _ENOUGH:
             break
-    return ChainReport(walk.seq, walk.decisions, walk.revisions, walk.head, tuple(problems))
+    counts = (walk.seq, walk.decisions, walk.revisions, walk.evidence)
+    return ChainReport(*counts, walk.head, tuple(problems))
 
 
 class _Walk:
@@ -71,6 +74,8 @@ class _Walk:
         self.heads: set[str] = {audit.GENESIS}
         self.decisions = 0
         self.revisions = 0
+        self.evidence = 0
+        self._judged = evidence.rows(session)
         self._lines = decisions.stored_lines(session)
         self._next = next(self._lines, None)
 
@@ -96,6 +101,8 @@ class _Walk:
             yield from self._decisions(seq, detail)
         elif link["action"].startswith("matrix."):
             yield from self._revision(seq, detail)
+        elif link["action"].startswith("run.") and "evidence" in detail:
+            yield from self._evidence(seq, detail)
 
     def _decisions(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         first, count = detail["first"], detail["count"]
@@ -118,6 +125,15 @@ class _Walk:
             taken.append(self._next)
             self._next = next(self._lines, None)
         return taken
+
+    def _evidence(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
+        self.evidence += 1
+        row = next(self._judged, None)
+        if row is None or (row.seq, evidence.fingerprint(row)) != (
+            detail["evidence"],
+            detail["sha256"],
+        ):
+            yield f"evidence {detail['evidence']}: changed or missing (link {seq})"
 
     def _revision(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         number = detail["revision"]
@@ -146,6 +162,8 @@ def _rest(session: Session, walk: _Walk, expected_head: str | None) -> Iterable[
         yield f"decisions {walk.decisions + 1} to {last} have no link"
     if (latest := revisions.latest(session)) > walk.revisions:
         yield f"revisions {walk.revisions + 1} to {latest} have no link"
+    if (last := evidence.latest(session)) > walk.evidence:
+        yield f"evidence {walk.evidence + 1} to {last} has no link"
     yield from _current(session, latest)
 
 

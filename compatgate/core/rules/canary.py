@@ -14,7 +14,9 @@ def canary_missing(case: Case) -> Answer:
     """The policy asks for canary evidence, and a suite has no judged run for this stack and SKU.
 
     Evidence counts for the versions measured inside the container, on the same GPU SKU (a MIG slice
-    is a SKU of its own). A run that was inconclusive is no evidence.
+    is a SKU of its own). A run that was inconclusive is no evidence, nor is one outside a container
+    (the process executor, for development) where the policy does not say
+    ``canary.acceptDevelopment: true``.
 
     Fix: run the suite on staging.
 
@@ -29,7 +31,8 @@ def canary_missing(case: Case) -> Answer:
         Problem(
             "fail",
             "canary",
-            f"no canary run of suite {suite} is known for this stack on {case.gpu_name}",
+            f"no canary run of suite {suite} is known for this stack on {case.gpu_name}"
+            f"{_but_for_development(case, suite)}",
             need=f"a passed run of suite {suite} on staging",
         )
         for suite in missing
@@ -105,7 +108,13 @@ def evidence_for(case: Case) -> list[str]:
 
 
 def _judged(case: Case, suite: str) -> list[Evidence]:
-    return case.matrix.runs(suite, case.stack, case.pool)
+    runs = case.matrix.runs(suite, case.stack, case.pool)
+    return [run for run in runs if run.counts_for(case.policy.canary)]
+
+
+def _but_for_development(case: Case, suite: str) -> str:
+    runs = case.matrix.runs(suite, case.stack, case.pool)
+    return f" ({runs[-1].id} ran outside a container, for development)" if runs else ""
 
 
 def _latest(case: Case, suite: str) -> Evidence | None:

@@ -1,4 +1,4 @@
-"""What becomes of a judged run: evidence, in the transaction that ends the run."""
+"""What becomes of a judged run: evidence, and what that means for the matrix."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Evidence
+from compatgate.gate.runs.promotion import promote
 from compatgate.store import evidence as store
 
 
 def keep(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
-    """Store evidence; what the audit log is to say of it.
+    """Store evidence, and change the matrix as policies say; what the audit log is to say of it.
 
     Args:
         session: a writing one.
@@ -22,4 +23,8 @@ def keep(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[st
         at: now.
     """
     row = store.add(session, run, at)
-    return {"evidence": row.seq, "sha256": store.fingerprint(row)}
+    return {
+        "evidence": row.seq,
+        "sha256": store.fingerprint(row),
+        **promote(session, run, facts, at),
+    }

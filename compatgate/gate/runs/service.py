@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from compatgate.errors import Conflict
 from compatgate.gate.runs.audit import note
 from compatgate.gate.runs.catalogue import Catalogue
 from compatgate.gate.runs.queue import DatabaseQueue
+from compatgate.gate.runs.remarks import Remarks, remarks
 from compatgate.gate.runs.submission import Submission, plan
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, evidence, hosts, leases, runs
@@ -50,7 +51,7 @@ class Runs:
         self._database = database
         self._snapshots = snapshots
         self.catalogue = catalogue
-        self.queue = DatabaseQueue(database, facts, snapshots.refresh)
+        self.queue = DatabaseQueue(database, facts, snapshots.expire)
 
     def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Queue the runs that a submission means.
@@ -157,6 +158,10 @@ class Runs:
         """Staging hosts by name; filters of `compatgate.store.hosts.list_hosts`."""
         with self._database.reading() as session:
             return hosts.list_hosts(session, **filters)
+
+    def remarks(self, entries: Iterable[str]) -> dict[str, Remarks]:
+        """What runs have to say of some entries, by name."""
+        return remarks(self._database, self._snapshots.current(), entries)
 
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
         """Evidence, newest first; filters of `compatgate.store.evidence.list_evidence`."""

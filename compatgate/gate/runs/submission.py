@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.stack import parse_stack
 from compatgate.core.target import Pool
@@ -108,9 +109,7 @@ def plan(
         )
         for place in _places(asked, snapshot, named, needs_gpu=bool(gpus))
     ]
-    for run in made:
-        _check_hosts(run, hosts)
-    return made
+    return [_on_some_host(run, hosts) for run in made]
 
 
 class _Place(Struct, frozen=True):
@@ -183,12 +182,16 @@ def _host(asked: Submission, hosts: Sequence[HostRow]) -> HostRow | None:
 _NO_HOSTS = "no worker has registered any; run: compatgate worker --hosts FILE"
 
 
-def _check_hosts(run: RunRow, hosts: Sequence[HostRow]) -> None:
+def _on_some_host(run: RunRow, hosts: Sequence[HostRow]) -> RunRow:
+    """The run, if a host could run it; a driver may still come, and until then the run says so."""
     if any(fits(run, offer(host)) for host in hosts):
-        return
+        return run
+    able = [host for host in hosts if fits(replace(run, driver=None), offer(host))]
+    if able:
+        have = ", ".join(f"{host.name} has {host.driver}" for host in able[:8])
+        return replace(run, reason=f"waits for a host with driver {run.driver} ({have})")
     wants = [run.gpu or "no GPU"]
     wants += [f"{run.gpus} slots"] if run.gpus > 1 else []
-    wants += [f"driver {run.driver}"] if run.driver else []
     wants += [f"the host {run.host}"] if run.host else []
     have = "; ".join(_shown(host) for host in hosts[:8])
     raise BadInput(

@@ -78,5 +78,6 @@ class ChainBody(Struct, frozen=True, forbid_unknown_fields=True):
     links: int
     decisions: int
     revisions: int
+    evidence: Annotated[int, Meta(description="judged runs")]
     head: Annotated[str, Meta(description="note it elsewhere to notice a chain cut short")]
     problems: list[str]

@@ -13,7 +13,7 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.gate.local import decide_local
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.store import clock, schema
 
 Body = Callable[..., dict[str, Any]]
 STACK = {"cuda": "12.1", "cudnn": "9.1.0", "torch": "2.4.1", "nccl": "2.20.5", "arch": ["sm_80"]}
@@ -156,7 +156,7 @@ def test_a_waived_finding_is_allowed_until_its_last_day(
         moment = datetime.fromisoformat(f"{day}T12:00:00+00:00")
         return {f.rule: f.outcome for f in stocked.what_would(body, at=moment).findings}
 
-    monkeypatch.setattr(stocked.snapshots, "at", lambda _: stocked.snapshot())
+    monkeypatch.setattr(stocked.snapshots, "at", lambda *_: stocked.snapshot())
     assert rules_on("2027-01-31")["CG803"] == "waived"
     assert rules_on("2027-02-01")["CG803"] == "warn"
 
@@ -231,4 +231,4 @@ def test_readiness_says_what_deciding_rests_on(stocked: Gate) -> None:
     ready = stocked.check_ready()
     assert (ready["revision"], ready["targets"], ready["unusable_targets"]) == (1, 4, {})
     assert ready["facts"].startswith("sha256:")
-    assert ready["schema"] == "0001"
+    assert ready["schema"] == schema.expected()

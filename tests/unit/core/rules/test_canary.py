@@ -31,8 +31,8 @@ def run(run_id="run_1", *, ago=DAY, driver="580.65.06", components=None, **field
 def judge(ask):
     """The canary findings for some runs, as rule to outcome, with the verdict."""
 
-    def judged(*runs, pool=POOL, require=True, suites=("smoke",)):
-        canary = CanaryPolicy(require=require, suites=suites, max_age_s=30 * 86400)
+    def judged(*runs, pool=POOL, require=True, suites=("smoke",), **policy):
+        canary = CanaryPolicy(require=require, suites=suites, max_age_s=30 * 86400, **policy)
         return ask(
             pool,
             STACK,
@@ -183,3 +183,25 @@ def test_what_is_not_known_of_the_pool_is_not_a_failed_canary(judge):
         verdict = judge(run(), pool=pool)
         assert ("CG901", "unknown") in [(f.rule, f.outcome) for f in verdict.findings]
         assert verdict.verdict == "unknown"
+
+
+@pytest.mark.parametrize("outcome", ["passed", "failed"])
+def test_a_run_outside_a_container_is_no_evidence(judge, outcome):
+    verdict = judge(run(outcome=outcome, development=True))
+    assert said(verdict) == [("CG811", "fail")]
+    (finding,) = verdict.findings
+    assert "run_1 ran outside a container, for development" in finding.message
+    assert verdict.evidence == ()
+
+
+def test_a_run_outside_a_container_does_not_outdate_one_inside(judge):
+    verdict = judge(run("run_1"), run("run_2", ago=DAY / 2, outcome="failed", development=True))
+    assert said(verdict) == []
+    assert verdict.evidence == ("run_1",)
+
+
+def test_a_policy_may_accept_runs_outside_containers(judge):
+    passed = judge(run(development=True), accept_development=True)
+    assert (said(passed), passed.evidence) == ([], ("run_1",))
+    failed = judge(run(development=True, outcome="failed"), accept_development=True)
+    assert said(failed) == [("CG813", "fail")]

@@ -1,0 +1,189 @@
+"""What canary evidence means for an entry of the matrix: blessed, ready, contradicted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.matrix import ANY_TARGET, Entry, Evidence
+from compatgate.core.stack import Stack
+from compatgate.core.target import Pool, Target
+from compatgate.core.versions import Version, same_release
+
+State = Literal["waiting", "failed", "ready"]
+
+
+class Need(Struct, frozen=True):
+    """A run that a candidate lacks, or that failed.
+
+    Attributes:
+        failed: id of the run that failed; None: none has passed yet, or not lately.
+    """
+
+    target: str
+    sku: str
+    driver: str
+    suite: str
+    failed: str | None = None
+
+
+class Standing(Struct, frozen=True):
+    """How far a candidate is.
+
+    Attributes:
+        state: ``ready`` when every suite has passed wherever the entry would hold.
+        automatic: every target's policy lets the gate bless it.
+        runs: that have passed.
+        needs: what is missing, or failed.
+    """
+
+    state: State
+    automatic: bool
+    runs: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+
+
+class Contradiction(Struct, frozen=True):
+    """What a failed run means for an entry that it speaks of.
+
+    Attributes:
+        targets: on which the entry holds and that count the run.
+        revoke: some of them wants the entry revoked.
+    """
+
+    targets: tuple[str, ...]
+    revoke: bool
+
+
+def places(entry: Entry, targets: Iterable[Target]) -> list[tuple[Target, Pool]]:
+    """Where an entry would hold: the pools of its targets whose GPU and driver it is for."""
+    return [
+        (target, pool)
+        for target in targets
+        if target.name in entry.targets or ANY_TARGET in entry.targets
+        for pool in target.pools
+        if pool.gpu is not None and pool.driver is not None and _is_for(entry, pool)
+    ]
+
+
+def _is_for(entry: Entry, pool: Pool) -> bool:
+    """Whether the entry could match some stack there; its other components are the stack's."""
+    assert pool.gpu is not None  # noqa: S101 - the caller checked
+    assert pool.driver is not None  # noqa: S101
+    if entry.gpus and not {pool.gpu.sku, pool.gpu.name} & set(entry.gpus):
+        return False
+    driver = entry.components.get("driver")
+    return driver is None or driver.allows(pool.driver)
+
+
+def speaks_of(run: Evidence, entry: Entry, pool: Pool) -> bool:
+    """Whether a run measured what an entry constrains, on a pool's SKU and driver."""
+    return (
+        pool.gpu is not None
+        and run.sku == pool.gpu.sku
+        and run.driver == pool.driver
+        and entry.matches(Stack(run.components), pool)
+    )
+
+
+def standing(
+    entry: Entry, targets: Iterable[Target], evidence: Sequence[Evidence], now: float
+) -> Standing:
+    """How far a candidate is from being blessed.
+
+    Each suite of each target's policy, soak included, must have passed lately on each SKU and
+    driver where the entry would hold, all with the same measured components. A failure of any
+    stack that the entry allows stands in its way.
+
+    Args:
+        entry: the candidate.
+        targets: all, or at least its own.
+        evidence: judged runs.
+        now: seconds since the epoch.
+    """
+    found = places(entry, targets)
+    runs: dict[str, None] = {}
+    needs: list[Need] = []
+    for target, pool in found:
+        passed, lacking = _at(entry, target, pool, evidence, now)
+        runs.update(dict.fromkeys(passed))
+        needs += lacking
+    state: State = "ready" if found and not needs else "waiting"
+    if any(need.failed for need in needs):
+        state = "failed"
+    automatic = bool(found) and all(t.policy.canary.promote == "automatic" for t, _ in found)
+    return Standing(state, automatic, tuple(runs), tuple(needs))
+
+
+def _at(
+    entry: Entry, target: Target, pool: Pool, evidence: Sequence[Evidence], now: float
+) -> tuple[list[str], list[Need]]:
+    """Ids of the runs that have passed in one place, and what is lacking there."""
+    policy = target.policy.canary
+    suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
+    stacks: dict[tuple[str, ...], dict[str, Evidence]] = {}
+    for run in evidence:
+        if run.suite in suites and run.counts_for(policy) and speaks_of(run, entry, pool):
+            measured = tuple(
+                run.components[name].text for name in entry.components if name != "driver"
+            )
+            latest = stacks.setdefault(measured, {})
+            if run.suite not in latest or run.finished >= latest[run.suite].finished:
+                latest[run.suite] = run
+    assert pool.gpu is not None  # noqa: S101 - of a place
+    where = (target.name, pool.gpu.sku, pool.driver.text if pool.driver else "")
+    failed = [
+        Need(*where, suite, run.id)
+        for latest in stacks.values()
+        for suite, run in latest.items()
+        if run.outcome == "failed"
+    ]
+    if failed:
+        return [], failed
+    oldest = now - policy.max_age_s
+    passed = [
+        {suite: run.id for suite, run in latest.items() if run.finished >= oldest}
+        for latest in stacks.values()
+    ]
+    best = max(passed, key=len, default={})
+    return list(best.values()), [Need(*where, suite) for suite in suites if suite not in best]
+
+
+def contradiction(run: Evidence, entry: Entry, targets: Iterable[Target]) -> Contradiction | None:
+    """What a failed run means for an entry; None: it does not speak of it."""
+    affected = {
+        target.name: target.policy.canary
+        for target, pool in places(entry, targets)
+        if run.counts_for(target.policy.canary) and speaks_of(run, entry, pool)
+    }
+    if run.outcome != "failed" or not affected:
+        return None
+    revoke = any(
+        policy.on_failure == "revoke" and run.suite in (*policy.suites, *policy.soak)
+        for policy in affected.values()
+    )
+    return Contradiction(tuple(affected), revoke)
+
+
+def disproves(passed: Evidence, failed: Evidence, drivers: Iterable[Version]) -> bool:
+    """Whether a passed run takes back what a failed one said.
+
+    It ran the same suite with the same components on the same SKU, and on the same driver, unless
+    nobody has that driver any more.
+
+    Args:
+        passed: the later run.
+        failed: the earlier one.
+        drivers: that pools of this SKU have now.
+    """
+    return (
+        (passed.suite, passed.sku) == (failed.suite, failed.sku)
+        and (passed.driver == failed.driver or failed.driver not in set(drivers))
+        and all(
+            (measured := passed.components.get(name)) is not None
+            and same_release(name, measured, version)
+            for name, version in failed.components.items()
+        )
+    )
