@@ -121,6 +121,13 @@ class Infrastructure(Unavailable):
     slug = "infrastructure"
 
 
+class TimedOut(Unavailable):
+    """A registry did not answer within the time that was allowed; nothing was decided."""
+
+    status = 504
+    slug = "timed-out"
+
+
 class Damaged(CompatgateError):
     """What was fetched is not what its digest, its size or its format says; nothing is kept."""
 

@@ -29,6 +29,8 @@ settings.register_profile(
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+pytest_plugins = ["image_registry", "image_fake"]
+
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 Described = str | Mapping[str, Any]

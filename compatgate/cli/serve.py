@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from compatgate.gate.images import ImageSettings
     from compatgate.web.start import Prepared
 
 HELP = "run the gate as a service"
@@ -26,6 +27,8 @@ _LEVELS = ("debug", "info", "warning", "error")
 _LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _MOST = 1024
+_LONGEST_WAIT = 120.0
+_REGISTRIES = "COMPATGATE_REGISTRIES"
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
 _TRY = """\
@@ -66,8 +69,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="largest body of a request, like 512k or 8m (1m)",
     )
+    _images(parser.add_argument_group("images that questions name"))
     add("--facts", action="append", metavar="DIR", help="fact files to lay over the shipped ones")
     add("--log-level", choices=_LEVELS, default="warning", help="what is logged (warning)")
+
+
+def _images(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--registry",
+        action="append",
+        default=[],
+        metavar="HOST[/PREFIX]",
+        help="a registry whose images are read; may be repeated ($COMPATGATE_REGISTRIES, with"
+        " commas; none: an image is a label, and the answer says that it was not read)",
+    )
+    group.add_argument(
+        "--image-deadline",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long a question waits for its image to be read (10)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,6 +119,7 @@ def _serve(args: argparse.Namespace) -> int:
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
+    images = _image_settings(args)
     settings = Settings(nobody or frozenset(), args.max_request_size, overlays=overlays)
     url = url_of(listener, args.host)
     prepared = prepare(args.database, args.matrix, overlays)
@@ -111,8 +134,29 @@ def _serve(args: argparse.Namespace) -> int:
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
     options = ServerOptions(listener, args.workers, args.threads, args.log_level)
-    status = serve(options, prepared.open_gate, lambda gate: create_app(gate, settings), announce)
+    status = serve(
+        options,
+        lambda: prepared.open_gate(images),
+        lambda gate: create_app(gate, settings),
+        announce,
+    )
     return BadInput.exit_code if status else 0
+
+
+def _image_settings(args: argparse.Namespace) -> ImageSettings:
+    from compatgate.discovery.image import default_folder, options_from_environment
+    from compatgate.gate.images import ImageSettings
+    from compatgate.gate.registries import parse_places
+
+    return ImageSettings(
+        (
+            *parse_places(args.registry, "--registry"),
+            *parse_places([os.environ.get(_REGISTRIES, "")], _REGISTRIES),
+        ),
+        args.image_deadline,
+        waiting=max(1, args.threads // 2),
+        options=options_from_environment(cache=default_folder()),
+    )
 
 
 def _report(prepared: Prepared, matrix: Sequence[str]) -> None:
@@ -160,6 +204,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _MOST:
         raise ArgumentTypeError(f"'{text}' is not a number from 1 to {_MOST}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _LONGEST_WAIT:
+        raise ArgumentTypeError(f"'{text}' is not a number of seconds, up to {_LONGEST_WAIT:g}")
+    return value
 
 
 def _port(text: str) -> int:

@@ -51,7 +51,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
     if body.get("stack") is None:
-        hint = "the service does not read images yet: check --image does, and sends the stack"
+        hint = "no image is read here: a service does (serve --registry), and check --image"
         hint = hint if image else ""
         raise BadInput("the stack is missing", field="stack", hint=hint)
     stated = _mapping(body["stack"], "stack")

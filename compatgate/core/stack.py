@@ -26,6 +26,7 @@ class Stack(Struct, frozen=True):
         image: the reference that the stack was read from, for waivers and messages.
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
+        unread: what was not looked at, in words; said in the answer, without weight.
     """
 
     components: dict[str, Version]
@@ -36,6 +37,7 @@ class Stack(Struct, frozen=True):
     image: str | None = None
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     def get(self, component: str) -> Version | None:
         """The version of a component, None when the stack does not state it."""
@@ -56,6 +58,8 @@ class Stack(Struct, frozen=True):
             body["open"] = list(self.open)
         if self.conflicts:
             body["conflicts"] = list(self.conflicts)
+        if self.unread:
+            body["unread"] = list(self.unread)
         return body
 
 
@@ -105,6 +109,7 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         image=image,
         open=special.get("open", ()),
         conflicts=special.get("conflicts", ()),
+        unread=special.get("unread", ()),
     )
 
 
@@ -159,6 +164,14 @@ def brought_cuda(stack: Stack) -> Version | None:
         if COMPONENTS[name].kind == "framework" and version.cuda and len(version.cuda) == 2
     ]
     return parse_version("cuda", show(max(labels))) if labels else None
+
+
+def canonical_key(name: str) -> str:
+    """One name for all spellings of a stack's key; what is none stays as it is."""
+    try:
+        return _key(name)
+    except BadInput:
+        return name
 
 
 def _key(name: str) -> str:
@@ -246,4 +259,5 @@ _SPECIAL = {
     "disable-require": _flag,
     "open": _remarks,
     "conflicts": _remarks,
+    "unread": _remarks,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,9 @@ from compatgate.store import clock, decisions, evidence, revisions, schema
 from compatgate.store.database import Database
 from compatgate.store.decisions import NewDecision
 
+if TYPE_CHECKING:
+    from compatgate.gate.images import Images, ImageSettings
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _LONGEST_COLUMN = 512
 
@@ -37,14 +40,26 @@ class Gate:
     """Everything that the web and the command line do with a database.
 
     Safe to use from any number of threads, and may be made before a fork.
+
+    Args:
+        database: open, with its schema.
+        facts: the catalog.
+        overlays: the operator's fact files.
+        images: what is read of images that questions name; None: an image is a label only.
     """
 
     def __init__(
-        self, database: Database, facts: Facts, *, overlays: Sequence[str] | None = None
+        self,
+        database: Database,
+        facts: Facts,
+        *,
+        overlays: Sequence[str] | None = None,
+        images: ImageSettings | None = None,
     ) -> None:
         self.database = database
         self.facts = facts
         self._overlays = overlays
+        self._images = _reader(images, overlays) if images else None
         self.snapshots = Snapshots(database, facts)
         self.matrix = MatrixService(database, facts, self.snapshots)
         self.tokens = Tokens(database)
@@ -92,17 +107,23 @@ class Gate:
 
         Raises:
             BadInput: names the field.
-            NotFound: there is no such target.
-            Unavailable: the database does not answer; nothing was decided.
+            NotFound: there is no such target, or no such image.
+            Unavailable: the database or a registry does not answer; nothing was decided.
+            Damaged: the image is not what its digest says.
+            TooLarge: the image is a decompression bomb.
         """
         began = time.perf_counter_ns()
         now = clock.now()
         snapshot = self.snapshots.current()
         found = self._answers.get(question, snapshot)
         if found is None:
-            answer = Answer.of(self._decider.decide(_decode(question), snapshot, now))
-            until = answer.verdict.valid_until
-            self._answers.put(question, snapshot, answer, until, now)
+            body, read = self._shown(_decode(question), snapshot)
+            if read:  # that may have taken seconds
+                now, snapshot = clock.now(), self.snapshots.current()
+            answer = Answer.of(self._decider.decide(body, snapshot, now))
+            if not read:  # a tag may be another image by the next time
+                until = answer.verdict.valid_until
+                self._answers.put(question, snapshot, answer, until, now)
         else:
             answer = found.at(shown_moment(now))
         verdict = answer.verdict
@@ -129,7 +150,8 @@ class Gate:
 
     def preview(self, body: Mapping[str, Any]) -> Verdict:
         """The verdict that `decide` would give, without logging it."""
-        return decide(body, self.snapshots.current(), clock.now())
+        snapshot = self.snapshots.current()
+        return decide(self._shown(body, snapshot)[0], snapshot, clock.now())
 
     def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
         """What the gate would have said of the matrix as it was, with today's facts.
@@ -142,12 +164,16 @@ class Gate:
         Raises:
             NotFound: there is no such revision, or no such target at it.
         """
-        if not isinstance(at, datetime):
-            return decide(body, self.snapshots.at(at), clock.now())
-        with self.database.reading() as session:
-            revision = revisions.revision_at(session, at)
-            known = evidence.latest_at(session, at)
-        return decide(body, self.snapshots.at(revision, known), at)
+        if isinstance(at, datetime):
+            now = at
+            with self.database.reading() as session:
+                number = revisions.revision_at(session, at)
+                known = evidence.latest_at(session, at)
+            snapshot = self.snapshots.at(number, known)
+        else:
+            now = clock.now()
+            snapshot = self.snapshots.at(at)
+        return decide(self._shown(body, snapshot)[0], snapshot, now)
 
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
         """A verdict as it was first given.
@@ -192,10 +218,20 @@ class Gate:
         self._answers.clear()
         self._decider.clear()
 
+    def _shown(self, body: Any, snapshot: Snapshot) -> tuple[Any, bool]:
+        """A question with what its image shows, and whether an image was read."""
+        return self._images.shown(body, snapshot) if self._images else (body, False)
+
     def close(self) -> None:
         """Let go of the database."""
         self._log.close()
         self.database.close()
+
+
+def _reader(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
+    from compatgate.gate.images import Images  # a client for registries: not for every command
+
+    return Images(images, overlays)
 
 
 def _for_column(text: str) -> str:

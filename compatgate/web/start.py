@@ -14,6 +14,7 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate.auth import NewToken
+from compatgate.gate.images import ImageSettings
 from compatgate.gate.imports import ImportResult
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
@@ -52,9 +53,10 @@ class Prepared(Struct, frozen=True):
     revision: int
     admin: NewToken | None
 
-    def open_gate(self) -> Gate:
+    def open_gate(self, images: ImageSettings) -> Gate:
         """A gate on the same facts, for one process."""
-        return Gate(Database.open(self.database), self.facts, overlays=self.overlays)
+        database = Database.open(self.database)
+        return Gate(database, self.facts, overlays=self.overlays, images=images)
 
 
 def listen(host: str, port: int) -> socket.socket:

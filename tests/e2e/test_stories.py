@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,69 +33,12 @@ BLESSED_89 = {
 TORCH22 = {"torch": "2.2.2+cu121", "cuda": "12.1", "cudnn": "8.9.2"}
 
 
-class Server:
-    """A running gate, spoken to as a pipeline would."""
-
-    def __init__(self, url: str, token: str, database: str) -> None:
-        self.url, self.token, self.database = url, token, database
-
-    def call(self, method: str, path: str, body=None, *, token: str | None = None):
-        headers = {"Content-Type": "application/json", "X-Compatgate-Reason": "story"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        request = urllib.request.Request(
-            f"{self.url}/api/v1/{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers=headers,
-            method=method,
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
-
-    def admin(self, method: str, path: str, body=None):
-        status, answer = self.call(method, path, body, token=self.token)
-        assert status < 300, answer
-        return answer
-
-    def gate(self, stack, **more):
-        status, answer = self.call("POST", "gate", {"target": "prod", "stack": stack, **more})
-        assert status == 200, answer
-        return answer
-
-    def check(self, *arguments: str):
-        return subprocess.run(
-            [*COMPATGATE, "check", "--server", self.url, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    database = f"sqlite:///{tmp_path / 'gate.db'}"
-    process = subprocess.Popen(
-        [*COMPATGATE, "serve", "--port", "0", "--workers", "1", "--database", database],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    assert process.stdout
-    assert process.stderr
-    first = process.stdout.readline()
-    assert first.startswith("compatgate is serving on http://127.0.0.1:"), process.stderr.read()
-    token = next(line for line in process.stderr if "cg_" in line).split()[-1]
-    server = Server(first.split()[-1], token, database)
+def server(start_server):
+    server = start_server()
     server.admin("POST", "targets", PROD)
     server.admin("POST", "entries", BLESSED_89)
-    yield server
-    process.terminate()
-    assert process.wait(20) == 0
+    return server
 
 
 def rules(answer, outcome="fail"):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from compatgate.errors import BadInput
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.discovery.image import ImageReading
-
-Body = dict[str, Any]
 
 
 def read_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
@@ -33,12 +29,3 @@ def read_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReadin
     return read_image(
         reference, signals=read_source("image_signals"), platform=platform, options=options
     )
-
-
-def pinned(reading: ImageReading) -> str:
-    """The reference with the digest that was read: a tag may be another image tomorrow."""
-    if "@" in reading.reference:
-        return reading.reference
-    if not reading.digest:
-        raise BadInput("the image has no digest", field="--image", value=reading.reference)
-    return f"{reading.reference}@{reading.digest}"

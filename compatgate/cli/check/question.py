@@ -65,14 +65,13 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
         stack = {**{k: v for k, v in written.items() if _key(k) not in stated}, **stack}
     image: dict[str, str] = {}
     if args.image:
-        from compatgate.cli.check.pulled import pinned, read_reference
+        from compatgate.cli.check.pulled import read_reference
         from compatgate.discovery.stack.stated import shown_wins
 
-        cpu = pools[0].get("cpu") if pools else None
+        cpu = changes.get("cpu") or (pools[0].get("cpu") if pools else None)
         reading = read_reference(args.image, cpu, facts())
-        canonical = {_key(k): v for k, v in stack.items()}
-        stack = shown_wins(reading.to_request(), canonical, "the image")
-        image = {"image": pinned(reading)}
+        stack = shown_wins(reading.to_request(), stack, "the image")
+        image = {"image": reading.pinned}
     if args.target and args.pool:
         raise BadInput("--target and --pool exclude each other", hint="--set changes a target's")
     if not args.target and not pools:

@@ -11,9 +11,9 @@ from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, ru
 def incomplete(case: Case) -> Answer:
     """Something that the decision needs is not known; names exactly what, and how to provide it.
 
-    The driver, the GPU and the CUDA are always needed; so is what a lockfile or a bill of materials
-    leaves open. CUDA is taken from a framework's version
-    label (``torch=2.4.1+cu121``) when it is not stated.
+    The driver, the GPU and the CUDA are always needed; so is what a lockfile, a bill of materials
+    or an image leaves open. CUDA is taken from a framework's version label (``torch=2.4.1+cu121``)
+    when it is not stated. An image that is named but was not read is said, without weight.
 
     Fix: state what is missing.
 
@@ -31,6 +31,7 @@ def incomplete(case: Case) -> Answer:
     if case.cuda is None:
         problems.append(_no_cuda(case))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in case.stack.open]
+    problems += [Problem("not-checked", "stack", what) for what in case.stack.unread]
     for name in case.stack.components:
         if COMPONENTS[name].kind == "framework" and case.facts.framework(name) is None:
             message = (

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from weakref import WeakSet
 
-from compatgate.errors import Unavailable
+from compatgate.errors import TimedOut
 
 
 class Deadline:
@@ -51,14 +51,14 @@ class Deadline:
         """Go on only while there is time.
 
         Raises:
-            Unavailable: the time is over.
+            TimedOut: the time is over.
         """
         if not self.left:
             raise self.error(what)
 
-    def error(self, what: str) -> Unavailable:
+    def error(self, what: str) -> TimedOut:
         """The error for a deadline that has passed."""
-        return Unavailable(
+        return TimedOut(
             f"{what} took longer than the {self.seconds:g} seconds that were allowed",
             field="image",
             hint="allow more time, or use a registry or mirror that is nearer",

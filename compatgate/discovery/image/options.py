@@ -59,6 +59,8 @@ class ImageOptions(Struct, frozen=True):
         unverified_tls: registries whose certificate is not checked.
         ca_file: PEM file of the authorities to trust instead of the system's.
         registries: the only registries that may be asked; None: any.
+        internal: whether a registry may redirect to, or name as token service, this machine or a
+            link-local address (a cloud's metadata service), other than where it is itself.
         docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
         helpers: whether credential helpers may be run.
         cache: folder of earlier readings; None: none is used or kept.
@@ -73,6 +75,7 @@ class ImageOptions(Struct, frozen=True):
     unverified_tls: frozenset[str] = frozenset()
     ca_file: str | None = None
     registries: frozenset[str] | None = None
+    internal: bool = True
     docker_config: str | None = None
     helpers: bool = True
     cache: str | None = None

@@ -119,6 +119,8 @@ def _read(
     open_items += found_there.open
     if not found_there.observations:
         open_items.append("nothing that is known to need a GPU was found in the image")
+    elif not found_there.stack:
+        open_items.append("no whole version of a component was found in the image")
     reading = ImageReading(
         reference=str(name),
         digest=found.digest,

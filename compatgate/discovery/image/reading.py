@@ -41,6 +41,11 @@ class ImageReading(Struct, frozen=True):
     layers: int = 0
     layers_read: int = 0
 
+    @property
+    def pinned(self) -> str:
+        """The reference with a digest: a tag may be another image tomorrow."""
+        return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
+
     def to_request(self) -> dict[str, Any]:
         """The stack in the form of requests, with what is open and where witnesses disagree."""
         return with_remarks(self.stack_body, self.open, self.conflicts)

@@ -17,6 +17,7 @@ from urllib3.util import Timeout
 
 from compatgate import __version__
 from compatgate.discovery.image.deadline import Deadline
+from compatgate.discovery.image.guard import Guard
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.reference import is_loopback
 from compatgate.errors import BadInput, Unavailable
@@ -99,6 +100,7 @@ class Transport:
         self.deadline = deadline
         self.bytes_read = 0
         self._options = options
+        self._guard = Guard(options)
         self._managers: dict[tuple[str, bool], urllib3.PoolManager] = {}
 
     def __enter__(self) -> Transport:
@@ -151,6 +153,7 @@ class Transport:
         """One request; a connection that fails, or a server that is busy, is asked again."""
         for attempt in range(_ATTEMPTS):
             last = attempt == _ATTEMPTS - 1
+            self._guard.check_name(url)
             self.deadline.check(f"asking {_host(url)}")
             try:
                 response = self._send_once(url, headers, form, method)
@@ -206,21 +209,25 @@ class Transport:
             if proxy
             else urllib3.PoolManager(maxsize=2, **settings)
         )
-        manager.pool_classes_by_scheme = _watched_pools(self.deadline)
+        # A proxy is the operator's choice, and looks for itself where it connects to.
+        guard = Guard(ImageOptions()) if proxy else self._guard
+        manager.pool_classes_by_scheme = _watched_pools(self.deadline, guard)
         return manager
 
 
-def _watched_pools(deadline: Deadline) -> dict[str, Any]:
-    """Pools whose connections end at the deadline."""
+def _watched_pools(deadline: Deadline, guard: Guard) -> dict[str, Any]:
+    """Pools whose connections lead where they may, and end at the deadline."""
 
     class Plain(HTTPConnection):
         def connect(self) -> None:
             super().connect()
+            guard.check_peer(self.host, self.sock)
             deadline.watch(self.sock)
 
     class Secure(HTTPSConnection):
         def connect(self) -> None:
             super().connect()
+            guard.check_peer(self.host, self.sock)
             deadline.watch(self.sock)
 
     class PlainPool(HTTPConnectionPool):

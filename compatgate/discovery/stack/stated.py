@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compatgate.core.stack import parse_stack
+from compatgate.core.stack import canonical_key, parse_stack
 from compatgate.discovery.observed import Conflict
 from compatgate.errors import CompatgateError
 
@@ -39,17 +39,18 @@ def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[C
     }
 
 
-def shown_wins(shown: Body, stated: Body, by: str) -> Body:
+def shown_wins(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
     """Both joined: what is shown wins, and a contradiction is a finding.
 
     Args:
         shown: of an image, with canonical names.
-        stated: by a person or a file, with canonical names.
+        stated: by a person or a file.
         by: what shows it, ``the image``.
 
     Raises:
         BadInput: a stated version is malformed; ``field`` names it.
     """
+    stated = {canonical_key(name): value for name, value in stated.items()}
     conflicts = [*stated.get("conflicts", ()), *shown.get("conflicts", ())]
     left = [*stated.get("open", ()), *shown.get("open", ())]
     for name, value in stated.items():

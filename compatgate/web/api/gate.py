@@ -28,12 +28,16 @@ _LARGEST_REVISION = 2**31 - 1
     tag="gate",
     body=_QUESTION,
     returns=_VERDICT,
-    errors=(404, 503),
+    errors=(404, 502, 503, 504),
 )
 def ask(call: Call[NoQuery]) -> Reply:
     """Decide whether a stack may run on a target or pool.
 
     The decision is in the decision log before it is answered. Asking again gives the same id.
+
+    An `image` whose registry the operator allows (`serve --registry`) is read: its stack wins over
+    the stated one, a contradiction is a finding, and the answer's `image` has the digest. Any other
+    image is a label; the answer says that it was not read, and the stack must be stated.
     """
     started = perf_counter()
     raw = call.raw()
@@ -63,7 +67,7 @@ class When(Struct, frozen=True, forbid_unknown_fields=True):
     query=When,
     body=_QUESTION,
     returns=_VERDICT,
-    errors=(404, 503),
+    errors=(404, 502, 503, 504),
 )
 def preview(call: Call[When]) -> Reply:
     """Say what the gate would answer, or would have answered; nothing is logged."""

@@ -40,12 +40,18 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """May this stack run there? `target` or `pool`, one of the two, and the `stack`."""
+    """May this run there? `target` or `pool`, one of the two; `stack`, `image` or both."""
 
     target: Annotated[Text | None, Meta(description="name of a target")] = None
     pool: PoolQuestion | None = None
     stack: StackBody | None = None
-    image: Annotated[Text | None, Meta(description="image that the stack belongs to")] = None
+    image: Annotated[
+        Text | None,
+        Meta(
+            description="read from its registry, where the operator allows that; else a label of "
+            "the stack that is stated"
+        ),
+    ] = None
     set: Annotated[
         dict[str, StackValue] | None,
         Meta(description="what if: component, or `driver gpu os cpu`, to value; null removes"),

@@ -1,0 +1,64 @@
+"""The registries that the gate may ask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from compatgate.discovery.image import Reference, parse_reference
+from compatgate.errors import BadInput
+
+
+class Place(Struct, frozen=True):
+    """A registry, or the repositories below a path in it.
+
+    Attributes:
+        host: as references write it, with its port; ``docker.io`` for Docker Hub.
+        path: ``team``; empty: the whole registry.
+    """
+
+    host: str
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.path}" if self.path else self.host
+
+    def holds(self, name: Reference) -> bool:
+        """Whether an image is there."""
+        if name.registry != self.host:
+            return False
+        return not self.path or f"{name.repository}/".startswith(f"{self.path}/")
+
+
+def allowed(name: Reference, places: Iterable[Place]) -> bool:
+    """Whether an image is in one of the places."""
+    return any(place.holds(name) for place in places)
+
+
+def parse_places(texts: Sequence[str], field: str) -> tuple[Place, ...]:
+    """Read ``registry.example``, ``registry.example:5000/team``; several with commas.
+
+    Args:
+        texts: values of the option or variable.
+        field: its name, for errors.
+
+    Raises:
+        BadInput: one is not ``HOST[:PORT][/PREFIX]``.
+    """
+    items = [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
+    return tuple(dict.fromkeys(_parse(item, field) for item in items))
+
+
+def _parse(item: str, field: str) -> Place:
+    host, _, path = item.rstrip("/").partition("/")
+    wrong = not re.search(r"[.:]|^localhost$", host)
+    try:
+        name = parse_reference(f"{host}/{path}/x:1" if path else f"{host}/x/x:1")
+    except BadInput:
+        wrong = True
+    if wrong:
+        hint = "HOST[:PORT][/PREFIX], like registry.example or registry.example:5000/team"
+        raise BadInput(f"{item!r} is not a registry", field=field, value=item, hint=hint)
+    return Place(name.registry, path)

@@ -1,0 +1,39 @@
+"""The list of registries that the gate may ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatgate.discovery.image import parse_reference
+from compatgate.errors import BadInput
+from compatgate.gate.registries import allowed, parse_places
+
+
+@pytest.mark.parametrize(
+    ("places", "image", "may"),
+    [
+        ("registry.example", "registry.example/team/app:1", True),
+        ("registry.example", "registry.example:5000/team/app:1", False),
+        ("registry.example", "registry.example.evil.example/team/app:1", False),
+        ("registry.example/team", "registry.example/team/app:1", True),
+        ("registry.example/team/", "registry.example/team:1", True),
+        ("registry.example/team", "registry.example/team2/app:1", False),
+        ("registry.example/team", "registry.example/other/team/app", False),
+        ("docker.io", "ubuntu:24.04", True),
+        ("index.docker.io/pytorch", "pytorch/pytorch:2.4.1", True),
+        ("docker.io/pytorch", "vllm/vllm-openai", False),
+        ("localhost:5000, registry.example", "localhost:5000/app", True),
+        ("[::1]:5000", "[::1]:5000/app", True),
+        ("", "registry.example/app", False),
+    ],
+)
+def test_a_registry_is_allowed_by_host_port_and_whole_parts_of_the_path(places, image, may):
+    assert allowed(parse_reference(image), parse_places([places], "--registry")) is may
+
+
+@pytest.mark.parametrize("text", ["*", "*.example", "registry", "http://r.example", "r.example/A"])
+def test_what_is_no_registry_is_refused(text):
+    with pytest.raises(BadInput) as caught:
+        parse_places([text], "COMPATGATE_REGISTRIES")
+    assert caught.value.field == "COMPATGATE_REGISTRIES"
+    assert "HOST[:PORT][/PREFIX]" in caught.value.hint
