@@ -15,6 +15,7 @@ import fcntl
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from compatgate.store import audit
@@ -27,12 +28,19 @@ _LAST = """
 SELECT (SELECT max(id) FROM decisions), seq, hash FROM (SELECT 1) AS one
 LEFT JOIN (SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1) AS link ON true
 """
-_VERDICT = "INSERT INTO verdicts (id, body) VALUES (?, ?) ON CONFLICT (id) DO NOTHING RETURNING id"
+_VERDICTS_AT_ONCE = 50
 
 
 def _insert(table: str, columns: Sequence[str]) -> str:
     marks = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+
+
+def _insert_verdicts(count: int) -> str:
+    """One statement for many: it answers with the ids that were new."""
+    marks = ", ".join(["(?, ?)"] * count)
+    conflict = "ON CONFLICT (id) DO NOTHING RETURNING id"
+    return f"INSERT INTO verdicts (id, body) VALUES {marks} {conflict}"  # noqa: S608
 
 
 _DECISION = _insert("decisions", _COLUMNS)
@@ -140,7 +148,7 @@ class DecisionWriter:
         self._begin(cursor)
         last_id, *last_link = cursor.execute(_LAST).fetchone()
         first = (last_id or 0) + 1
-        made = {key: body for key, body in verdicts.items() if self._is_new(cursor, key, body)}
+        made = self._store_new(cursor, verdicts)
         lines = [line(first + index, decision) for index, decision in enumerate(batch)]
         content = encode_lines(lines)
         if self._database.is_sqlite:
@@ -172,9 +180,15 @@ class DecisionWriter:
         else:
             cursor.execute(_BEGIN_POSTGRESQL)
 
-    def _is_new(self, cursor: Any, verdict_id: str, body: str) -> bool:
-        inserted = cursor.execute(self._sql(_VERDICT), (verdict_id, body)).fetchone()
-        return inserted is not None
+    def _store_new(self, cursor: Any, verdicts: Mapping[str, str]) -> dict[str, str]:
+        """Store verdicts; those that were stored already stay as they are and are left out."""
+        new: set[str] = set()
+        rows = iter(verdicts.items())
+        while some := list(islice(rows, _VERDICTS_AT_ONCE)):
+            values = [value for row in some for value in row]
+            inserted = cursor.execute(self._sql(_insert_verdicts(len(some))), values).fetchall()
+            new.update(key for (key,) in inserted)
+        return {key: body for key, body in verdicts.items() if key in new}
 
     def _sql(self, statement: str) -> str:
         return statement if self._database.is_sqlite else statement.replace("?", "%s")
