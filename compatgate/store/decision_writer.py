@@ -11,7 +11,6 @@ replicas pass at a time. Power loss of the database's host may take the last hal
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +18,10 @@ from itertools import islice
 from typing import Any
 
 from compatgate.store import audit
+from compatgate.store.checkpoint import LONGEST_LOG, Checkpointer
 from compatgate.store.database import WRITER_LOCK, Database
 from compatgate.store.decisions import NewDecision, encode_lines, line
+from compatgate.store.turn import Turn
 
 _COLUMNS = ("id", *NewDecision.__struct_fields__)
 _LINK = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
@@ -61,38 +62,6 @@ _INHERITED: list[Any] = []
 """Connections of a parent process: not ours to use, and closing them could disturb it."""
 
 
-class _Turn:
-    """Takes turns with other processes that write decisions into the same SQLite file.
-
-    SQLite itself lets a writer that finds the file locked sleep and try again, which may take long
-    when many write; the kernel wakes whoever waits for a file lock at once, and in order.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._path = f"{database.url.database}-turn" if database.is_sqlite else None
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> None:
-        if self._path is None:
-            return
-        if self._descriptor is None:
-            try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._descriptor = os.open(self._path, flags, 0o600)
-            except OSError:  # then SQLite's own way of waiting has to do
-                self._path = None
-                return
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def forget(self) -> None:
-        """A lock that was inherited at a fork is shared with the parent; take a new one."""
-        self._descriptor = None
-
-
 class DecisionWriter:
     """Holds one connection of its own; one thread at a time may use it."""
 
@@ -100,7 +69,8 @@ class DecisionWriter:
         self._database = database
         self._connection: Any = None
         self._process = os.getpid()
-        self._turn = _Turn(database)
+        self._turn = Turn(database)
+        self._checkpointer = Checkpointer(database)
 
     def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
         """Store a batch of decisions, the verdicts that are new, and the link that vouches for it.
@@ -119,10 +89,12 @@ class DecisionWriter:
         try:
             cursor = self._cursor()
             with self._turn:
-                return self._write(cursor, batch, verdicts)
+                first = self._write(cursor, batch, verdicts)
         except BaseException:
             self._abandon(cursor)
             raise
+        self._checkpointer.wrote(len(batch) + len(verdicts))
+        return first
 
     def _abandon(self, cursor: Any) -> None:
         """Undo what was begun: SQLite keeps its lock while an unfinished cursor lives."""
@@ -137,10 +109,13 @@ class DecisionWriter:
             _INHERITED.append(self._connection)
             self._connection = None
             self._turn.forget()
+            self._checkpointer.forget()
         if self._connection is None:
             self._connection = self._database.engine.raw_connection()
             self._process = os.getpid()
-            if not self._database.is_sqlite:
+            if self._database.is_sqlite:
+                self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG}")
+            else:
                 self._connection.driver_connection.autocommit = True  # BEGIN is written out here
         return self._connection.cursor()
 
@@ -195,6 +170,7 @@ class DecisionWriter:
 
     def close(self) -> None:
         """Let go of the connection; what was not committed is undone."""
+        self._checkpointer.wait()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
