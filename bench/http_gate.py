@@ -24,12 +24,21 @@ from typing import Any
 from load import Figures, drive, post
 
 CONNECTIONS = 16
+STACKS = 20
+MOST = 60_000
+"""Questions that a round may send; the next begins with others."""
 EMPTY, GATE = "/empty", "/api/v1/gate"
 HEAD = f"""\
 `bench/http_gate.py`: requests a second over {CONNECTIONS} kept-alive connections, decision log on,
 against an empty JSON answer (bare Flask) of the same server, workers and threads. Goals: 0.8 x of
-empty, p99 under 10 ms. Repeated questions are found in memory; a new one is evaluated, its verdict
-stored. The load comes from one process on the same machine and takes a core of it.
+empty (floor 0.5), p99 under 10 ms. The load comes from one process on the same machine and takes a
+core of it.
+
+- *one question*, *1,000 questions*: asked over and over, found in memory, each decision logged.
+- *new images*: never asked before; {STACKS} stacks, each time in an image of another digest, as the
+  builds of a company's services are. The stack was assessed before; the verdict is new, and stored.
+- *new stacks*: never asked before, and no two stacks alike: the hardest case. Each is evaluated
+  with its fixes; the verdict is new, and stored.
 
 | questions | workers x threads | requests/s | x empty | p99 ms | failures |
 |---|---|---|---|---|---|"""
@@ -51,10 +60,16 @@ spec:
 """
 
 
-def question(number: int) -> bytes:
-    """A question; its image makes it another one."""
-    stack = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": ["sm_80"]}
-    image = f"registry.example/team/app:{number}"
+def question(number: int, *, build: int = 0, python: str = "3.11") -> bytes:
+    """A question; the number makes its image another one, build and Python its stack."""
+    stack = {
+        "cuda": "12.4",
+        "cudnn": f"9.1.0.{70 + build}",
+        "torch": "2.4.1+cu124",
+        "python": python,
+        "arch": ["sm_80"],
+    }
+    image = f"registry.example/team/app@sha256:{number:064x}"
     return json.dumps({"target": "prod-a100", "stack": stack, "image": image}).encode()
 
 
@@ -68,16 +83,24 @@ def repeated(count: int) -> Iterator[bytes]:
     return itertools.cycle([post(GATE, question(number)) for number in range(count)])
 
 
-def new(start: int) -> Iterator[bytes]:
-    """Questions that nobody asked before."""
-    return (post(GATE, question(number)) for number in itertools.count(start))
+def new_images(start: int) -> Iterator[bytes]:
+    """Questions that nobody asked before, about few stacks."""
+    return (post(GATE, question(n, build=n % STACKS)) for n in itertools.count(start))
+
+
+def new_stacks(start: int) -> Iterator[bytes]:
+    """Questions that nobody asked before, each about another stack."""
+    for number in itertools.count(start):
+        patch, build = divmod(number, 9000)
+        yield post(GATE, question(number, build=build, python=f"3.11.{patch % 100}"))
 
 
 LOADS: dict[str, Callable[[int], Iterator[bytes]]] = {
     "empty": lambda _: empty(),
     "one question": lambda _: repeated(1),
     "1,000 questions": lambda _: repeated(1000),
-    "new questions": lambda number: new(10**6 * (number + 1)),
+    "new images": lambda number: new_images(10**7 + MOST * number),
+    "new stacks": lambda number: new_stacks(MOST * number),
 }
 """What is sent, by name; given the number of the round."""
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, timedelta
-from functools import cached_property
 from typing import Literal
 
 from compatgate.core.arch import Arch
-from compatgate.core.facts import Branch, CudnnRelease, Facts, Pair, Source, Toolkit
+from compatgate.core.derived import derived
+from compatgate.core.facts import Branch, CudnnRelease, Facts, KnownIssue, Pair, Source, Toolkit
 from compatgate.core.forward import Forward, judge_forward
 from compatgate.core.frameworks import Found, find_framework
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
+from compatgate.core.issues import issues_about
 from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.stack import Stack, brought_cuda
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.versions import Version, show
 
 WITHOUT_DRIVER = frozenset(
-    ("cuda", "toolkit", "floor", "frameworks", "code", "runs", "cudnn_release")
+    ("cuda", "toolkit", "floor", "frameworks", "code", "runs", "cudnn_release", "issues")
 )
 """What `Case` derives without looking at the driver."""
 
@@ -117,14 +118,14 @@ class Case:
             return "the GPU"
         return f"{gpu.sku} ({show(gpu.capability)})" if gpu.product else gpu.name
 
-    @cached_property
+    @derived
     def branch(self) -> Branch | None:
         """The Linux driver branch; None when the driver is not known, or not Linux."""
         if self.driver is None or self.os != "linux":
             return None
         return self.facts.driver_branches.branches.get(self.driver.major)
 
-    @cached_property
+    @derived
     def driver_cuda(self) -> Pair | None:
         """The CUDA version that the driver reports, or the highest it is known to reach."""
         if self.driver is None:
@@ -142,7 +143,7 @@ class Case:
         own = minimum.get(self.os)
         return own is not None and self.driver is not None and own <= self.driver
 
-    @cached_property
+    @derived
     def driver_cuda_is_exact(self) -> bool:
         """Whether `driver_cuda` is published, and not only a lower bound."""
         if self.driver is None:
@@ -161,7 +162,7 @@ class Case:
 
     # --- CUDA ------------------------------------------------------------------------------
 
-    @cached_property
+    @derived
     def cuda(self) -> Version | None:
         """The stack's CUDA: the newest of the stated one and of its frameworks' builds.
 
@@ -174,7 +175,7 @@ class Case:
             return stated or newest
         return newest if newest.major_minor > stated.major_minor else stated
 
-    @cached_property
+    @derived
     def toolkit(self) -> Toolkit | None:
         """The row of the stack's toolkit, the first of its series where no update is stated.
 
@@ -191,7 +192,7 @@ class Case:
             return series[0]  # before CUDA 11 the table has one row a series
         return next((t for t in series if show(t.version.at(3)) == wanted), None)
 
-    @cached_property
+    @derived
     def floor(self) -> tuple[Version, Source] | None:
         """The lowest driver that runs the stack's CUDA without forward compatibility."""
         if self.cuda is None:
@@ -206,12 +207,12 @@ class Case:
         minimum = special.get(arm) or special.get(self.os) or compat.minimum.get(self.os)
         return (minimum, compat.source) if minimum else None
 
-    @cached_property
+    @derived
     def forward(self) -> Forward | None:
         """The forward-compatibility package, None when the stack has none."""
         return judge_forward(self) if self.stack.cuda_compat else None
 
-    @cached_property
+    @derived
     def usable_cuda(self) -> Pair | None:
         """The CUDA of the user-mode driver: the forward-compatibility package's if it is usable."""
         if self.forward and self.forward.usable and self.forward.package:
@@ -232,7 +233,7 @@ class Case:
 
     # --- GPU code --------------------------------------------------------------------------
 
-    @cached_property
+    @derived
     def frameworks(self) -> tuple[Found, ...]:
         """The stack's frameworks (and other parts with published builds) in the facts."""
         return tuple(
@@ -241,7 +242,7 @@ class Case:
             if (table := self.facts.framework(name))
         )
 
-    @cached_property
+    @derived
     def code(self) -> tuple[Arch, ...] | None:
         """GPU code as stated, else of the published builds; None when neither is known."""
         if self.stack.arch is not None:
@@ -254,7 +255,7 @@ class Case:
         """Frameworks whose published build is known."""
         return tuple(found for found in self.frameworks if found.build)
 
-    @cached_property
+    @derived
     def runs(self) -> HowItRuns | None:
         """How the stated code (or the builds' code) runs on this GPU; None: it does not.
 
@@ -276,7 +277,7 @@ class Case:
 
     # --- libraries and matrix --------------------------------------------------------------
 
-    @cached_property
+    @derived
     def cudnn_release(self) -> CudnnRelease | None:
         """The stack's cuDNN release; the fourth part of its version is a build number."""
         have = self.stack.get("cudnn")
@@ -284,7 +285,17 @@ class Case:
             return None
         return self.facts.cudnn_releases.get(have.at(3))
 
-    @cached_property
+    @derived
+    def issues(self) -> list[KnownIssue]:
+        """Known issues of the stack on this GPU, if their driver is the pool's."""
+        return issues_about(self.stack, self.capability, self.facts.known_issues)
+
+    @derived
     def entries(self) -> list[Entry]:
         """Matching matrix entries, best first."""
         return self.matrix.entries.matching(self.target.name, self.stack, self.pool)
+
+    @derived
+    def deciding(self) -> Entry | None:
+        """The most specific match; a candidate neither blesses nor hides what was decided."""
+        return next((entry for entry in self.entries if entry.status != "candidate"), None)

@@ -66,7 +66,10 @@ class Constraint(Struct, frozen=True):
 
     def allows(self, have: Version) -> bool:
         """Whether a version satisfies every clause."""
-        return all(clause.allows(have) for clause in self.clauses)
+        for clause in self.clauses:  # noqa: SIM110 - asked for every entry and issue
+            if not clause.allows(have):
+                return False
+        return True
 
     @property
     def series(self) -> tuple[int, int] | None:

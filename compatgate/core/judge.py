@@ -13,7 +13,6 @@ from compatgate.core.matrix import Waiver
 from compatgate.core.rules import RULES
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
 from compatgate.core.rules.canary import evidence_for
-from compatgate.core.rules.matrix import deciding_entry
 from compatgate.core.target import Pool
 from compatgate.core.verdict import RANK, Finding, Fix
 
@@ -57,7 +56,7 @@ def judge(case: Case, *, with_fixes: bool) -> Judged:
         [rule_id for rule_id, answer in answers.items() if answer == NOT_APPLICABLE],
         case.until,
         evidence_for(case) if case.policy.canary.require else [],
-        deciding.name if (deciding := deciding_entry(case)) else None,
+        case.deciding.name if case.deciding else None,
     )
 
 

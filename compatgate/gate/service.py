@@ -236,7 +236,8 @@ def _reader(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
 
 def _for_column(text: str) -> str:
     """Text that every database keeps as it is; the verdict itself has the whole."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text[:_LONGEST_COLUMN])
+    text = text[:_LONGEST_COLUMN]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def _question(body: Mapping[str, Any]) -> bytes:

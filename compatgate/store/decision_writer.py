@@ -11,15 +11,17 @@ replicas pass at a time. Power loss of the database's host may take the last hal
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from compatgate.store import audit
+from compatgate.store.checkpoint import LONGEST_LOG, Checkpointer
 from compatgate.store.database import WRITER_LOCK, Database
 from compatgate.store.decisions import NewDecision, encode_lines, line
+from compatgate.store.turn import Turn
 
 _COLUMNS = ("id", *NewDecision.__struct_fields__)
 _LINK = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
@@ -27,12 +29,19 @@ _LAST = """
 SELECT (SELECT max(id) FROM decisions), seq, hash FROM (SELECT 1) AS one
 LEFT JOIN (SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1) AS link ON true
 """
-_VERDICT = "INSERT INTO verdicts (id, body) VALUES (?, ?) ON CONFLICT (id) DO NOTHING RETURNING id"
+_VERDICTS_AT_ONCE = 50
 
 
 def _insert(table: str, columns: Sequence[str]) -> str:
     marks = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+
+
+def _insert_verdicts(count: int) -> str:
+    """One statement for many: it answers with the ids that were new."""
+    marks = ", ".join(["(?, ?)"] * count)
+    conflict = "ON CONFLICT (id) DO NOTHING RETURNING id"
+    return f"INSERT INTO verdicts (id, body) VALUES {marks} {conflict}"  # noqa: S608
 
 
 _DECISION = _insert("decisions", _COLUMNS)
@@ -53,38 +62,6 @@ _INHERITED: list[Any] = []
 """Connections of a parent process: not ours to use, and closing them could disturb it."""
 
 
-class _Turn:
-    """Takes turns with other processes that write decisions into the same SQLite file.
-
-    SQLite itself lets a writer that finds the file locked sleep and try again, which may take long
-    when many write; the kernel wakes whoever waits for a file lock at once, and in order.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._path = f"{database.url.database}-turn" if database.is_sqlite else None
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> None:
-        if self._path is None:
-            return
-        if self._descriptor is None:
-            try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._descriptor = os.open(self._path, flags, 0o600)
-            except OSError:  # then SQLite's own way of waiting has to do
-                self._path = None
-                return
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def forget(self) -> None:
-        """A lock that was inherited at a fork is shared with the parent; take a new one."""
-        self._descriptor = None
-
-
 class DecisionWriter:
     """Holds one connection of its own; one thread at a time may use it."""
 
@@ -92,7 +69,8 @@ class DecisionWriter:
         self._database = database
         self._connection: Any = None
         self._process = os.getpid()
-        self._turn = _Turn(database)
+        self._turn = Turn(database)
+        self._checkpointer = Checkpointer(database)
 
     def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
         """Store a batch of decisions, the verdicts that are new, and the link that vouches for it.
@@ -111,10 +89,12 @@ class DecisionWriter:
         try:
             cursor = self._cursor()
             with self._turn:
-                return self._write(cursor, batch, verdicts)
+                first = self._write(cursor, batch, verdicts)
         except BaseException:
             self._abandon(cursor)
             raise
+        self._checkpointer.wrote(len(batch) + len(verdicts))
+        return first
 
     def _abandon(self, cursor: Any) -> None:
         """Undo what was begun: SQLite keeps its lock while an unfinished cursor lives."""
@@ -129,10 +109,13 @@ class DecisionWriter:
             _INHERITED.append(self._connection)
             self._connection = None
             self._turn.forget()
+            self._checkpointer.forget()
         if self._connection is None:
             self._connection = self._database.engine.raw_connection()
             self._process = os.getpid()
-            if not self._database.is_sqlite:
+            if self._database.is_sqlite:
+                self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {LONGEST_LOG}")
+            else:
                 self._connection.driver_connection.autocommit = True  # BEGIN is written out here
         return self._connection.cursor()
 
@@ -140,7 +123,7 @@ class DecisionWriter:
         self._begin(cursor)
         last_id, *last_link = cursor.execute(_LAST).fetchone()
         first = (last_id or 0) + 1
-        made = {key: body for key, body in verdicts.items() if self._is_new(cursor, key, body)}
+        made = self._store_new(cursor, verdicts)
         lines = [line(first + index, decision) for index, decision in enumerate(batch)]
         content = encode_lines(lines)
         if self._database.is_sqlite:
@@ -172,15 +155,22 @@ class DecisionWriter:
         else:
             cursor.execute(_BEGIN_POSTGRESQL)
 
-    def _is_new(self, cursor: Any, verdict_id: str, body: str) -> bool:
-        inserted = cursor.execute(self._sql(_VERDICT), (verdict_id, body)).fetchone()
-        return inserted is not None
+    def _store_new(self, cursor: Any, verdicts: Mapping[str, str]) -> dict[str, str]:
+        """Store verdicts; those that were stored already stay as they are and are left out."""
+        new: set[str] = set()
+        rows = iter(verdicts.items())
+        while some := list(islice(rows, _VERDICTS_AT_ONCE)):
+            values = [value for row in some for value in row]
+            inserted = cursor.execute(self._sql(_insert_verdicts(len(some))), values).fetchall()
+            new.update(key for (key,) in inserted)
+        return {key: body for key, body in verdicts.items() if key in new}
 
     def _sql(self, statement: str) -> str:
         return statement if self._database.is_sqlite else statement.replace("?", "%s")
 
     def close(self) -> None:
         """Let go of the connection; what was not committed is undone."""
+        self._checkpointer.wait()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()

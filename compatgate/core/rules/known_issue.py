@@ -21,29 +21,17 @@ def known_issue(case: Case) -> Answer:
 
     Source: the issue's own.
     """
-    issues = case.facts.known_issues.issues
-    if not issues:
+    if not case.facts.known_issues.issues:
         return NOT_APPLICABLE
-    return [_problem(case, i) for i in issues if _has(case, i) and _matches(case, i)] or PASS
+    return [_problem(case, issue) for issue in case.issues if _on_driver(case, issue)] or PASS
 
 
-def _has(case: Case, issue: KnownIssue) -> bool:
-    """Whether the stack states what the issue is about; most are told apart by this alone."""
-    have = case.stack.components
-    for component in issue.components:
-        if component not in have and component != "driver":
-            return False
-    return True
-
-
-def _matches(case: Case, issue: KnownIssue) -> bool:
-    if issue.capabilities and case.capability not in issue.capabilities:
-        return False
-    for component, text in issue.components.items():
-        have = case.driver if component == "driver" else case.stack.get(component)
-        if have is None or not parse_constraint(component, text).allows(have):
-            return False
-    return True
+def _on_driver(case: Case, issue: KnownIssue) -> bool:
+    """Whether the pool's driver is one that the issue is about, where it names any."""
+    text = issue.components.get("driver")
+    if text is None:
+        return True
+    return case.driver is not None and parse_constraint("driver", text).allows(case.driver)
 
 
 def _problem(case: Case, issue: KnownIssue) -> Problem:

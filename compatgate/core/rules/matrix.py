@@ -23,7 +23,7 @@ def not_blessed(case: Case) -> Answer:
     """
     if not case.policy.require_entry:
         return NOT_APPLICABLE
-    if deciding_entry(case):
+    if case.deciding:
         return PASS  # revoked and deprecated speak for themselves
     where = f"{case.target.name or 'this target'}"
     if case.entries:
@@ -64,7 +64,7 @@ def revoked(case: Case) -> Answer:
 
     Source: the matrix, at the revision that the verdict names.
     """
-    best = deciding_entry(case)
+    best = case.deciding
     if best is None:
         return NOT_APPLICABLE
     if best.status != "revoked":
@@ -80,17 +80,12 @@ def deprecated(case: Case) -> Answer:
 
     Source: the matrix, at the revision that the verdict names.
     """
-    best = deciding_entry(case)
+    best = case.deciding
     if best is None:
         return NOT_APPLICABLE
     if best.status != "deprecated":
         return PASS
     return (_status_problem(case, best, "warn"),)
-
-
-def deciding_entry(case: Case) -> Entry | None:
-    """The most specific match; a candidate neither blesses nor hides what was decided."""
-    return next((entry for entry in case.entries if entry.status != "candidate"), None)
 
 
 def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:

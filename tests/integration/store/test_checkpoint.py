@@ -1,0 +1,87 @@
+"""SQLite's write-ahead log is emptied beside the writing, and what was answered stays stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from compatgate.store import checkpoint, clock, schema
+from compatgate.store.checkpoint import Checkpointer
+from compatgate.store.database import Database
+from compatgate.store.decision_writer import DecisionWriter
+from compatgate.store.decisions import NewDecision
+from compatgate.store.turn import Turn
+
+BODY = '{"id": "%s", "filler": "' + "x" * 2500 + '"}'
+BATCHES, EACH = 120, 16
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database.open(str(tmp_path / "gate.db"))
+    schema.prepare(made)
+    yield made
+    made.close()
+
+
+def write(writer: DecisionWriter, batches: int) -> None:
+    for batch in range(batches):
+        ids = [f"vd_{batch}_{index}" for index in range(EACH)]
+        decided = [
+            NewDecision(one, clock.now(), "t", "pass", True, 1, None, "ci", "rest", 1)
+            for one in ids
+        ]
+        writer.write(decided, {one: BODY % one for one in ids})
+
+
+def stored(database: Database) -> int:
+    with database.reading() as session:
+        return int(session.execute(text("SELECT count(*) FROM decisions")).scalar() or 0)
+
+
+def pages_in_log(database: Database) -> int:
+    with database.engine.connect() as connection:
+        row = connection.connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(row[1])
+
+
+def test_the_log_is_emptied_while_decisions_are_written(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "ROWS", 400)
+    writer = DecisionWriter(database)
+    write(writer, BATCHES)
+    writer.close()
+    dirtied = BATCHES * EACH * 2  # at the very least
+    assert pages_in_log(database) < dirtied / 2
+    assert stored(database) == BATCHES * EACH
+
+
+def test_without_the_thread_the_writer_empties_a_log_that_grows_too_long(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpointer, "wrote", lambda *_: None)
+    monkeypatch.setattr("compatgate.store.decision_writer.LONGEST_LOG", 500)
+    writer = DecisionWriter(database)
+    write(writer, BATCHES)
+    writer.close()
+    assert pages_in_log(database) < 1000
+    assert stored(database) == BATCHES * EACH
+
+
+def test_a_checkpoint_that_fails_harms_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Turn) -> None:
+        raise OSError("no locks")
+
+    monkeypatch.setattr(checkpoint, "ROWS", 1)
+    monkeypatch.setattr(checkpoint.Turn, "__enter__", broken)
+    counting = Checkpointer(database)
+    counting.wrote(1)
+    counting.wait()
+    counting.wrote(1)
+    counting.wait()
