@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.engine_edges import GEMM, Reader, Says
+from engine_edges import GEMM, Reader, Says
 
 from compatgate.canary.engine.parts import Bench, Observed
 from compatgate.canary.engine.settings import Settings

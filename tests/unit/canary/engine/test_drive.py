@@ -2,7 +2,7 @@ import threading
 
 import msgspec
 import pytest
-from support.engine_edges import ENV, Memory, Says, Script, exited, lines
+from engine_edges import ENV, Memory, Says, Script, exited, lines
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.parts import Judged

@@ -3,7 +3,7 @@ import time
 
 import msgspec
 import pytest
-from support.engine_edges import Memory, Script, exited, lines
+from engine_edges import Memory, Script, exited, lines
 
 from compatgate.canary.hosts import Host
 from compatgate.canary.worker.loop import Worker
