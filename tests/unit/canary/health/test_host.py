@@ -82,3 +82,43 @@ def test_without_kmsg_the_programs_are_asked(
     with KernelLog(facts.xid, kmsg=str(tmp_path / "missing")) as log:
         assert log.problem is None
         assert [event.xid for event in log.events()] == [79]
+
+
+def lose_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next read of the log finds that records were overwritten."""
+    read, losses = os.read, [BrokenPipeError()]
+
+    def lossy(fd: int, size: int) -> bytes:
+        if losses:
+            raise losses.pop()
+        return read(fd, size)
+
+    monkeypatch.setattr(host.os, "read", lossy)
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_messages_that_were_lost_are_a_problem(
+    kmsg: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KernelLog(facts.xid, kmsg=str(kmsg)) as log:
+        lose_one(monkeypatch)
+        assert log.events() == ()
+        assert "overwritten" in (log.problem or "")
+
+
+def test_messages_that_were_lost_are_looked_for_in_the_journal(
+    kmsg: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = b'{"_SOURCE_MONOTONIC_TIMESTAMP":"2000000","MESSAGE":"%s"}\n'
+    kept = line % NEW.partition(";")[2].strip().encode()
+
+    def run(command: tuple[str, ...], **_: object) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(command, 0, kept, b"")
+
+    monkeypatch.setattr(host.subprocess, "run", run)
+    with KernelLog(facts.xid, kmsg=str(kmsg)) as log:
+        with kmsg.open("a") as file:
+            file.write(NEW)
+        lose_one(monkeypatch)
+        assert [(event.xid, event.count) for event in log.events()] == [(31, 1)]
+        assert log.problem is None
