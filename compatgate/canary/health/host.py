@@ -98,14 +98,19 @@ class KernelLog:
         """Every error since the beginning, the gravest first; may be asked again and again."""
         try:
             if self._fd is not None:
-                for line in _pending(self._fd):
+                for line in _pending(self._fd, self._overwritten):
                     collect(self._reader.feed(line), self._errors)
-            elif self._journal:
+            if self._journal:
                 for line in _output((*_JOURNAL, f"--since=@{self._since:.6f}")):
                     collect(self._reader.feed(line), self._errors)
         except OSError as error:
             self.problem = f"new kernel messages cannot be read ({error.strerror or error})"
         return self._errors.events()
+
+    def _overwritten(self) -> None:
+        """The kernel wrote more than it keeps: the journal has it all, if anything has."""
+        if not self._journal:
+            self._without_kmsg("messages were overwritten before they were read")
 
     def close(self) -> None:
         """Let go of the log."""
@@ -139,14 +144,18 @@ def _kept(path: str) -> Iterator[bytes]:
         os.close(fd)
 
 
-def _pending(fd: int) -> Iterator[bytes]:
-    """Records up to now; one read gives one record (Documentation/ABI/testing/dev-kmsg)."""
+def _pending(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """Records up to now; one read gives one record (Documentation/ABI/testing/dev-kmsg).
+
+    ``overwritten`` is told when records were lost before they were read.
+    """
     while True:
         try:
             record = os.read(fd, _RECORD)
         except BlockingIOError:
             return
-        except BrokenPipeError:  # overwritten before it was read; the next read goes on after it
+        except BrokenPipeError:  # the next read goes on after what was lost
+            overwritten()
             continue
         if not record:
             return

@@ -1,0 +1,63 @@
+"""Lines of real kernel logs, read, counted and classified as the table says."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from compatgate.canary.health import Event, read_log
+from compatgate.core.facts import Facts
+from compatgate.core.versions import parse_version
+
+CASES: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parent / "xid_lines.yaml").read_text("utf-8")
+)
+every_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+
+
+def events_of(case: dict[str, Any], facts: Facts, ending: str = "\n") -> tuple[Event, ...]:
+    driver = parse_version("driver", case["driver"]) if "driver" in case else None
+    log = case["log"].replace("\n", ending)
+    errors, _ = read_log(io.BytesIO(log.encode()), facts.xid, driver)
+    return errors.events()
+
+
+def brief(event: Event) -> list[Any]:
+    code = f"s{event.sxid}" if event.sxid is not None else event.xid
+    return [event.severity, event.kind if code is None else code, event.device, event.count]
+
+
+@every_case
+def test_the_table_of_lines_holds(case: dict[str, Any], facts: Facts) -> None:
+    events = events_of(case, facts)
+    assert [brief(event) for event in events] == case["events"]
+    for name, value in case.get("also", {}).items():
+        assert getattr(events[0], name) == value
+
+
+@every_case
+def test_line_ends_of_windows_change_nothing(case: dict[str, Any], facts: Facts) -> None:
+    assert [brief(e) for e in events_of(case, facts, "\r\n")] == case["events"]
+
+
+@every_case
+def test_a_log_that_was_written_twice_is_counted_once(case: dict[str, Any], facts: Facts) -> None:
+    twice = {**case, "log": f"{case['log']}\n{case['log']}"}
+    assert [brief(event) for event in events_of(twice, facts)] == case["events"]
+
+
+def test_every_code_of_the_table_has_a_severity_a_meaning_and_something_to_do(
+    facts: Facts,
+) -> None:
+    log = "".join(f"NVRM: Xid (PCI:0000:01:00): {x.code}, x\n" for x in facts.xid.xids)
+    log += "".join(
+        f"nvidia-nvswitch0: SXid (PCI:0000:02:00): {s.code}, x\n" for s in facts.xid.sxids
+    )
+    errors, _ = read_log(io.BytesIO(log.encode()), facts.xid)
+    events = errors.events()
+    assert len(events) == len(facts.xid.xids) + len(facts.xid.sxids)
+    assert all(event.known and event.action and event.meaning for event in events)
