@@ -1,0 +1,90 @@
+"""Which driver and GPUs this process has: NVML, the kernel module and CUDA must agree."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
+
+import canary_driver  # noqa: E402
+import canary_lines as say  # noqa: E402
+from canary_nvml import NoNvml, Nvml  # noqa: E402
+
+NO_GPU = 77
+"""Exit status where there is nothing to look at, so that it is not taken for a failure."""
+
+
+def main():
+    """Look at everything; exit status 0, or `NO_GPU`."""
+    kernel = canary_driver.kernel_module()
+    try:
+        with Nvml() as nvml:
+            _report(nvml, kernel)
+    except NoNvml as why:
+        if not why.mismatch:
+            print(f"device-visible: no GPU: {why}")
+            return NO_GPU
+        say.env(driver=kernel)
+        say.check("driver-agrees", False, f"{why}; the kernel module is {kernel}")
+    return 0
+
+
+def _report(nvml, kernel):
+    devices = nvml.devices()
+    # Where MIG is on, CUDA uses the slices, never the whole.
+    usable = [part for d in devices for part in (nvml.slices(d) if nvml.mig(d) else [d])]
+    driver = nvml.driver()
+    say.env(
+        driver=driver,
+        gpus=[_described(nvml, d) for d in usable],
+        driver_cuda=nvml.cuda(),
+        kernel_module=kernel,
+        devices=[_device(nvml, d) for d in devices],
+        topology=[
+            [i, j, nvml.path(devices[i], devices[j])]
+            for i in range(len(devices))
+            for j in range(i + 1, len(devices))
+        ],
+    )
+    say.check("seen", bool(usable), f"{len(usable)} usable of {len(devices)} GPUs")
+    say.check(
+        "driver-agrees",
+        kernel is None or kernel == driver,
+        "NVML says {}, the kernel module {}".format(driver, kernel or "is not shown here"),
+    )
+    count, wrong = canary_driver.cuda_devices()
+    said = wrong or f"CUDA sees {count}, NVML {len(usable)}"
+    say.check("cuda-agrees", wrong is None and _agree(count, usable, nvml, devices), said)
+    errors = {nvml.pci(d): nvml.uncorrected(d) for d in devices}
+    bad = ", ".join(f"{where}: {count}" for where, count in errors.items() if count)
+    say.check("ecc", not bad, bad or "no uncorrected errors since the driver was loaded")
+
+
+def _agree(count, usable, nvml, devices):
+    """CUDA gives a process one MIG device at most; otherwise it sees what NVML does."""
+    if any(nvml.mig(d) for d in devices):
+        return count >= 1
+    return count == len(usable)
+
+
+def _described(nvml, device):
+    """Slices do not tell their capability; it is their GPU's."""
+    found = nvml.describe(device)
+    if found["compute_capability"] is None:
+        found["compute_capability"] = nvml.capability(nvml.devices()[0])
+    return found
+
+
+def _device(nvml, device):
+    return {
+        "pci": nvml.pci(device),
+        "name": nvml.describe(device)["name"],
+        "mig": nvml.mig(device),
+        "ecc": nvml.ecc(device),
+        "uncorrected": nvml.uncorrected(device),
+        "nvlinks": nvml.nvlinks(device),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

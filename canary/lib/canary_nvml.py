@@ -1,0 +1,175 @@
+"""What NVML says of driver and GPUs, through ctypes: no package is needed in the image.
+
+Python 3.8 or newer. Names, numbers and structures are those of ``nvml.h``; a question that the
+driver does not know, or a GPU cannot answer, is None.
+"""
+
+import ctypes
+import re
+
+LIBRARY = "libnvidia-ml.so.1"
+_TEXT = 96
+_P2P = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node", 50: "system"}
+_VOLATILE, _UNCORRECTED = 0, 1
+_NVLINKS = 18
+
+
+class NoNvml(Exception):
+    """NVML cannot be had: no driver, no GPU given to the container, or one that does not fit.
+
+    Attributes:
+        mismatch: there is a driver; its kernel module and the library are not of one version.
+    """
+
+    def __init__(self, message, mismatch=False):
+        super().__init__(message)
+        self.mismatch = mismatch
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+class _Pci(ctypes.Structure):
+    _fields_ = [
+        ("bus_id_legacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("device_id", ctypes.c_uint),
+        ("subsystem_id", ctypes.c_uint),
+        ("bus_id", ctypes.c_char * 32),
+    ]
+
+
+class Nvml:
+    """NVML while the block lasts."""
+
+    def __enter__(self):
+        """Load and initialise.
+
+        Raises:
+            NoNvml: says why not.
+        """
+        try:
+            self._library = ctypes.CDLL(LIBRARY)
+        except OSError as error:
+            raise NoNvml(f"no NVIDIA driver here: {error}") from None
+        code = self._library.nvmlInit_v2()
+        if code:
+            words = self._words(code)
+            # nvml.h: 18 is NVML_ERROR_LIB_RM_VERSION_MISMATCH
+            raise NoNvml(f"NVML does not initialise: {words}", mismatch=code == 18)
+        return self
+
+    def __exit__(self, *_):
+        """Let go."""
+        self._library.nvmlShutdown()
+
+    def driver(self):
+        """Version of the driver."""
+        return self._text("nvmlSystemGetDriverVersion")
+
+    def cuda(self):
+        """CUDA version that the driver supports, ``12.4``."""
+        number = self._int("nvmlSystemGetCudaDriverVersion_v2")
+        return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
+    def devices(self):
+        """Handles of the GPUs."""
+        return self._handles(self._int("nvmlDeviceGetCount_v2"), "nvmlDeviceGetHandleByIndex_v2")
+
+    def slices(self, device):
+        """Handles of a GPU's MIG devices that are visible."""
+        most = self._int("nvmlDeviceGetMaxMigDeviceCount", device)
+        return self._handles(most, "nvmlDeviceGetMigDeviceHandleByIndex", device)
+
+    def describe(self, device):
+        """A GPU or MIG device as the env line has it."""
+        name = self._text("nvmlDeviceGetName", device) or "?"
+        profile = re.search(r" MIG (\S+)", name)
+        memory = self._struct("nvmlDeviceGetMemoryInfo", device, _Memory)
+        return {
+            "name": name,
+            "uuid": self._text("nvmlDeviceGetUUID", device),
+            "pci": self.pci(device),
+            "memory_bytes": memory.total if memory else None,
+            "compute_capability": self.capability(device),
+            "mig": profile.group(1) if profile else None,
+        }
+
+    def pci(self, device):
+        """Address on the bus, ``00000000:9b:00.0``."""
+        info = self._struct("nvmlDeviceGetPciInfo_v3", device, _Pci)
+        return info.bus_id.decode("ascii", "replace").lower() if info else None
+
+    def capability(self, device):
+        """Compute capability, ``8.0``."""
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        done = self._ask("nvmlDeviceGetCudaComputeCapability", device, major, minor)
+        return f"{major.value}.{minor.value}" if done else None
+
+    def mig(self, device):
+        """Whether MIG is on; None where the GPU has none."""
+        return self._mode("nvmlDeviceGetMigMode", device)
+
+    def ecc(self, device):
+        """Whether ECC is on; None where the GPU has none."""
+        return self._mode("nvmlDeviceGetEccMode", device)
+
+    def uncorrected(self, device):
+        """Uncorrected ECC errors since the driver was loaded."""
+        count = ctypes.c_ulonglong()
+        which = ctypes.c_uint(_UNCORRECTED), ctypes.c_uint(_VOLATILE)
+        done = self._call("nvmlDeviceGetTotalEccErrors", device, *which, ctypes.byref(count))
+        return count.value if done else None
+
+    def nvlinks(self, device):
+        """How many NVLinks are up."""
+        return sum(self._int("nvmlDeviceGetNvLinkState", device, n) == 1 for n in range(_NVLINKS))
+
+    def path(self, one, other):
+        """What lies between two GPUs: ``single`` (a PCIe switch) to ``system`` (sockets)."""
+        level = self._int("nvmlDeviceGetTopologyCommonAncestor", one, other)
+        return _P2P.get(level, level)
+
+    def _handles(self, count, function, *before):
+        found = []
+        for index in range(count or 0):
+            handle = ctypes.c_void_p()
+            if self._call(function, *before, ctypes.c_uint(index), ctypes.byref(handle)):
+                found.append(handle)
+        return found
+
+    def _mode(self, function, device):
+        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        return bool(current.value) if self._ask(function, device, current, pending) else None
+
+    def _int(self, function, *before):
+        value = ctypes.c_int()
+        numbers = [ctypes.c_uint(b) if isinstance(b, int) else b for b in before]
+        return value.value if self._call(function, *numbers, ctypes.byref(value)) else None
+
+    def _text(self, function, *before):
+        buffer = ctypes.create_string_buffer(_TEXT)
+        done = self._call(function, *before, buffer, ctypes.c_uint(_TEXT))
+        return buffer.value.decode("utf-8", "replace") if done else None
+
+    def _struct(self, function, device, kind):
+        made = kind()
+        return made if self._call(function, device, ctypes.byref(made)) else None
+
+    def _ask(self, function, device, *results):
+        return self._call(function, device, *(ctypes.byref(result) for result in results))
+
+    def _call(self, function, *arguments):
+        found = getattr(self._library, function, None)
+        return found is not None and found(*arguments) == 0
+
+    def _words(self, code):
+        try:
+            self._library.nvmlErrorString.restype = ctypes.c_char_p
+            said = self._library.nvmlErrorString(code)
+        except AttributeError:
+            said = None
+        return f"{said.decode('ascii', 'replace') if said else 'error'} ({code})"

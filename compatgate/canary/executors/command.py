@@ -1,0 +1,31 @@
+"""A job's command and variables, the same for every executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compatgate.canary.executors.interface import Job
+
+
+def command_of(job: Job) -> list[str]:
+    """The argument vector, with the seed in its place."""
+    return [part.replace("{seed}", str(job.seed)) for part in job.workload.command]
+
+
+def environment_of(job: Job, scratch: str, more: Mapping[str, str]) -> dict[str, str]:
+    """Variables of the program; the workload's own win.
+
+    Args:
+        job: what is run.
+        scratch: the one folder to write to.
+        more: of the executor.
+    """
+    return {
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "COMPATGATE_SEED": str(job.seed),
+        **more,
+        **job.workload.environment,
+    }

@@ -1,0 +1,156 @@
+"""What a container may do, and ending it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from compatgate.canary.executors.command import command_of, environment_of
+from compatgate.canary.executors.docker.files import mount
+from compatgate.canary.executors.docker.names import labels_of
+from compatgate.canary.executors.interface import Job
+from compatgate.canary.hosts import Host
+from compatgate.canary.workload import FOLDER
+from compatgate.errors import CompatgateError
+
+NOBODY = "65534:65534"
+_CDI_SINCE = 25
+_LEAST_LOG = 1 << 20
+
+
+def body(
+    job: Job,
+    image: str,
+    config: dict[str, Any],
+    volume: str | None,
+    devices: Literal["request", "cdi"],
+) -> dict[str, Any]:
+    """The request that creates a job's container.
+
+    Args:
+        job: what is run.
+        image: by digest or id.
+        config: of the image, as the engine shows it.
+        volume: with the workload's files; None: the image has them.
+        devices: how GPUs are asked for.
+    """
+    workload = job.workload
+    environment = environment_of(job, "/tmp", _gpu_environment(job))  # noqa: S108
+    return {
+        "Image": image,
+        "Entrypoint": command_of(job),
+        "Cmd": [],
+        "WorkingDir": FOLDER,
+        "User": _user(workload.user, config.get("User") or ""),
+        "Env": [f"{name}={value}" for name, value in environment.items()],
+        "Labels": labels_of(job),
+        "Hostname": "canary",
+        "Healthcheck": {"Test": ["NONE"]},
+        "NetworkDisabled": True,
+        "HostConfig": _limits(job) | {
+            "Tmpfs": _writable(job, config.get("Volumes") or {}),
+            "Mounts": [mount(volume, read_only=True)] if volume else [],
+            "DeviceRequests": _gpus(job, devices),
+        },
+    }  # fmt: skip
+
+
+def _limits(job: Job) -> dict[str, Any]:
+    limits = job.workload.limits
+    return {
+        "NetworkMode": "none",
+        "ReadonlyRootfs": True,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "private",
+        "Privileged": False,
+        "PublishAllPorts": False,
+        "RestartPolicy": {"Name": "no"},
+        "Memory": limits.memory,
+        "MemorySwap": limits.memory,
+        "PidsLimit": limits.pids,
+        "ShmSize": limits.shm,
+        "NanoCpus": int(limits.cpus * 1e9) if limits.cpus else 0,
+        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+        # The local driver keeps bytes as they are; json-file replaces what is not UTF-8.
+        "LogConfig": {
+            "Type": "local",
+            "Config": {
+                "max-size": str(max(limits.output, _LEAST_LOG)),
+                "max-file": "2",
+                "compress": "false",
+            },
+        },
+    }
+
+
+def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
+    """``/tmp``, and what the image declares as volumes: else those would be on the host's disk."""
+    size = f"size={job.workload.limits.tmp}"
+    places = {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,{size}"}  # noqa: S108
+    for path in volumes:
+        if not f"{path.rstrip('/')}/".startswith((f"{FOLDER}/", "/tmp/")):  # noqa: S108
+            places[path] = f"rw,noexec,nosuid,nodev,mode=1777,{size}"
+    return places
+
+
+def _user(wanted: str, images: str) -> str:
+    """The image's user; instead of root nobody, unless the workload says otherwise."""
+    is_root = images.partition(":")[0] in ("", "0", "root")
+    return NOBODY if is_root and wanted == "nobody" else images
+
+
+def _gpu_environment(job: Job) -> dict[str, str]:
+    """NVIDIA's runtime gives all GPUs to images that say so; "void" takes that back."""
+    return {} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def _gpus(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:
+    if not job.gpu_slots:
+        return []
+    slots = [str(slot) for slot in job.gpu_slots]
+    if devices == "cdi":
+        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={slot}" for slot in slots]}]
+    return [
+        {"Driver": "nvidia", "DeviceIDs": slots, "Capabilities": [["gpu", "compute", "utility"]]}
+    ]
+
+
+def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
+    """Whether the engine can hold a container to its limits and has the way to give GPUs.
+
+    Raises:
+        CompatgateError: it cannot.
+    """
+    for feature, what in (("MemoryLimit", "memory"), ("PidsLimit", "processes")):
+        if not info.get(feature):
+            raise CompatgateError(
+                f"the engine of {host.name} cannot limit {what}",
+                field="host",
+                value=host.name,
+                hint="delegate cgroups to it; a rootless engine needs systemd and cgroup v2",
+            )
+    if job.gpu_slots and host.devices == "cdi" and _major(info) < _CDI_SINCE:
+        raise CompatgateError(
+            f"the engine of {host.name} is {info.get('ServerVersion')} and knows no CDI",
+            field="devices",
+            value="cdi",
+            hint=f'Docker {_CDI_SINCE} does; until then write devices = "request"',
+        )
+
+
+def _major(info: dict[str, Any]) -> int:
+    digits = str(info.get("ServerVersion", "")).partition(".")[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def kill(api: Any, container: str) -> bool:
+    """End a container at once; False where it has ended or is gone."""
+    from docker.errors import APIError
+
+    try:
+        api.kill(container, "SIGKILL")
+    except APIError as error:
+        if error.status_code not in (404, 409):
+            raise
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""What a container prints, as it comes, in whole lines."""
+
+from __future__ import annotations
+
+import queue
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from compatgate.canary.executors.docker.connect import TIMEOUT_S
+from compatgate.errors import Infrastructure
+
+_HEADER = struct.Struct(">BxxxL")
+_WAIT_S = 0.5
+_LONGEST = 2 << 20
+_RUNNING = ("running", "paused", "restarting", "created")
+
+
+def follow(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes]:
+    """Both streams from the beginning until the container has ended, or ``stop`` says so.
+
+    The engine hands long lines over in parts; a part of one stream never comes to stand within a
+    line of the other here.
+
+    Raises:
+        Infrastructure: the engine ended the log while the container still ran.
+        docker.errors.APIError, OSError, urllib3's: the engine went away.
+    """
+    stream = _Stream(api, container)
+    try:
+        yield from _whole_lines(stream.frames(stop))
+    finally:
+        stream.close()
+    if not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
+        raise Infrastructure("the engine ended the log of a running container")
+
+
+def _whole_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    buffers: dict[int, bytearray] = {}
+    for number, data in frames:
+        buffer = buffers.setdefault(number, bytearray())
+        buffer += data
+        end = len(buffer) if len(buffer) > _LONGEST else buffer.rfind(b"\n") + 1
+        if end:
+            yield bytes(buffer[:end])
+            del buffer[:end]
+    yield from (bytes(rest) for rest in buffers.values() if rest)
+
+
+class _Stream:
+    """Reads frames in a thread: a read of a socket cannot ask whether to stop."""
+
+    def __init__(self, api: Any, container: str) -> None:
+        url = f"{api.base_url}/v{api.api_version}/containers/{container}/logs"
+        self._response = api.get(
+            url,
+            params={"stdout": 1, "stderr": 1, "follow": 1},
+            stream=True,
+            timeout=(TIMEOUT_S, None),
+        )
+        api._raise_for_status(self._response)
+        self._queue: queue.Queue[tuple[int, bytes] | BaseException | None] = queue.Queue(256)
+        self._closed = False
+        threading.Thread(target=self._read, name="compatgate-log", daemon=True).start()
+
+    def frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, bytes]]:
+        """Number of the stream, and bytes."""
+        while not stop():
+            try:
+                item = self._queue.get(timeout=_WAIT_S)
+            except queue.Empty:
+                continue
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def close(self) -> None:
+        """Have the thread end."""
+        from docker.types import CancellableStream
+
+        self._closed = True
+        with suppress(Exception):
+            CancellableStream(iter(()), self._response).close()
+        with suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
+
+    def _read(self) -> None:
+        last: BaseException | None = None
+        try:
+            while not self._closed and (header := self._response.raw.read(_HEADER.size)):
+                number, length = _HEADER.unpack(header)
+                self._put((number, self._response.raw.read(length)))
+        except Exception as error:
+            last = error if not isinstance(error, struct.error) else EOFError("the log was cut off")
+        self._put(last)
+
+    def _put(self, item: tuple[int, bytes] | BaseException | None) -> None:
+        while not self._closed:
+            with suppress(queue.Full):
+                self._queue.put(item, timeout=_WAIT_S)
+                return

@@ -1,0 +1,195 @@
+"""Holds one job: starts it with limits, keeps its output, and leaves nothing of it behind.
+
+A program of its own (``python -I launch.py order.json``), standard library only: it must hold on
+while the worker that started it is killed, and then end the job. It adopts what the job leaves
+behind (``PR_SET_CHILD_SUBREAPER``), so that nothing that the job started escapes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_LOOK_S = 0.1
+_PAGE = resource.getpagesize()
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Launcher:
+    """One job from start to end."""
+
+    def __init__(self, order: dict[str, Any], folder: Path) -> None:
+        self._order = order
+        self._folder = folder
+        self._room: int = order["output"]
+        self._rest: dict[int, bytearray] = {}
+        self._ended = {"code": 0, "oom": False, "reason": ""}
+        self._asked = False
+
+    def run(self) -> None:
+        """Run the job, then say what became of it."""
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.signal(signal.SIGTERM, self._ask)
+        self._write("launcher.json", {"pid": os.getpid(), "started": _stat(os.getpid())[19]})
+        try:
+            program = self._start()
+        except OSError as error:
+            self._ended |= {"code": 127, "reason": str(error)}
+        else:
+            with (self._folder / "output").open("ab", buffering=0) as output:
+                self._hold(program, output)
+        self._write("ended.json", self._ended)
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603
+            self._order["command"],
+            cwd=self._order["folder"],
+            env=self._order["environment"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=self._limit,
+            start_new_session=True,
+        )
+
+    def _limit(self) -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self._order["file"],) * 2)
+
+    def _hold(self, program: subprocess.Popen[bytes], output: Any) -> None:
+        """Keep output until the program has ended, or is made to."""
+        streams = selectors.DefaultSelector()
+        for stream in filter(None, (program.stdout, program.stderr)):
+            streams.register(stream, selectors.EVENT_READ)
+        deadline = time.monotonic() + self._order["timeout"]
+        next_look = 0.0
+        while True:
+            for key, _ in streams.select(_LOOK_S):
+                if data := os.read(key.fd, 1 << 16):
+                    self._keep(key.fd, data, output)
+                else:
+                    streams.unregister(key.fileobj)
+            if time.monotonic() < next_look:
+                continue
+            next_look = time.monotonic() + _LOOK_S
+            if program.poll() is not None:
+                break
+            if why := self._must_end(deadline):
+                self._ended |= {"reason": why, "oom": why == "out of memory"}
+                break
+        _kill_descendants()
+        self._drain(streams, output)
+        code = program.wait()
+        self._ended["code"] = code if code >= 0 else 128 - code
+
+    def _drain(self, streams: selectors.BaseSelector, output: Any) -> None:
+        """What is in the pipes still; nobody is left who could write to them."""
+        while streams.get_map() and (ready := streams.select(0.5)):
+            for key, _ in ready:
+                if data := os.read(key.fd, 1 << 16):
+                    self._keep(key.fd, data, output)
+                else:
+                    streams.unregister(key.fileobj)
+        for rest in self._rest.values():
+            self._put(bytes(rest), output)
+
+    def _keep(self, stream: int, data: bytes, output: Any) -> None:
+        """Append whole lines, so that the two streams do not cut into each other's."""
+        rest = self._rest.setdefault(stream, bytearray())
+        rest += data
+        end = len(rest) if len(rest) > 1 << 21 else rest.rfind(b"\n") + 1
+        if end:
+            self._put(bytes(rest[:end]), output)
+            del rest[:end]
+
+    def _put(self, data: bytes, output: Any) -> None:
+        taken = data[: self._room]
+        self._room -= len(taken)
+        if taken:
+            output.write(taken)
+
+    def _must_end(self, deadline: float) -> str:
+        if self._asked:
+            return "killed"
+        if os.getppid() != self._order["worker"]:
+            return "the worker is gone"
+        if time.monotonic() > deadline:
+            return "time is up"
+        processes = _descendants()
+        if len(processes) > self._order["pids"]:
+            return f"more than {self._order['pids']} processes"
+        if sum(map(_memory, processes)) > self._order["memory"]:
+            return "out of memory"
+        return ""
+
+    def _write(self, name: str, body: dict[str, Any]) -> None:
+        part = self._folder / f".{name}.part"
+        part.write_text(json.dumps(body))
+        part.replace(self._folder / name)
+
+
+def _stat(pid: int) -> list[int]:
+    """What follows the name in ``/proc/PID/stat``, the state as its letter's number; [] if gone.
+
+    Source: proc_pid_stat(5).
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return []
+    state, *numbers = text.rpartition(")")[2].split()
+    return [ord(state), *map(int, numbers)]
+
+
+def _descendants() -> list[int]:
+    """Every process below this one that is not a zombie."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and (fields := _stat(int(name))) and fields[0] != ord("Z"):
+            parents[int(name)] = fields[1]
+    found: list[int] = []
+    wanted = {os.getpid()}
+    while wanted:
+        wanted = {pid for pid, parent in parents.items() if parent in wanted}
+        found += wanted
+    return found
+
+
+def _memory(pid: int) -> int:
+    fields = _stat(pid)
+    return fields[21] * _PAGE if fields else 0
+
+
+def _kill_descendants() -> None:
+    """Kill all that is below, until nothing is; children of the killed come here and die too."""
+    while found := _descendants():
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.01)
+
+
+def main() -> None:
+    """Read the order and carry it out."""
+    path = Path(sys.argv[1])
+    Launcher(json.loads(path.read_text()), path.parent).run()
+
+
+if __name__ == "__main__":
+    main()
