@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.errors import NotFound
@@ -16,6 +16,7 @@ from compatgate.store.paging import DEFAULT, Page, page
 from compatgate.store.run_rows import ACTIVE, OutputRow, RunRow, StepRow
 
 _COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
+_CHUNK = 500
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -48,6 +49,23 @@ def find(session: Session, run_id: str) -> RunRow:
         hint = "compatgate canary list shows the runs that there are"
         raise NotFound(f"there is no run {run_id!r}", field="run", value=run_id, hint=hint)
     return row(found)
+
+
+def find_many(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
+    """The runs of these ids that there are."""
+    found: dict[str, RunRow] = {}
+    for start in range(0, len(run_ids), _CHUNK):
+        some = run_ids[start : start + _CHUNK]
+        for each in session.execute(columns().where(Run.id.in_(some))):
+            found[each.id] = row(each)
+    return found
+
+
+def of_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
+    """The runs of a purpose that were asked for since a moment, or have not ended."""
+    recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
+    query = columns().where(Run.purpose == purpose, recent).order_by(Run.seq)
+    return [row(found) for found in session.execute(query)]
 
 
 def list_runs(

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 MONTH_S = 30 * 86400
+PAUSE_S = 86400
+"""After an attempt that showed nothing, such as on a host that was away."""
 _JITTER = 0.2
 
 
@@ -16,6 +18,7 @@ class Shown(Struct, frozen=True):
 
     Attributes:
         finished: seconds since the epoch.
+        tried: when it was last asked for again, whatever came of that; None: it was not.
         underway: a later run of the same is queued or running.
     """
 
@@ -24,6 +27,7 @@ class Shown(Struct, frozen=True):
     suite: str
     sku: str
     finished: int
+    tried: int | None = None
     underway: bool = False
 
 
@@ -34,10 +38,14 @@ def due(shown: Iterable[Shown], now: int, *, every_s: int = MONTH_S) -> list[Sho
     the same entry, suite and SKU, so that a matrix that was blessed in one day is not verified in
     one day, and never later than asked.
     """
-    waiting = [
-        item for item in shown if not item.underway and now >= item.finished + _after(item, every_s)
-    ]
+    waiting = [item for item in shown if _is_due(item, now, every_s)]
     return sorted(waiting, key=lambda item: (item.finished, item.run))
+
+
+def _is_due(item: Shown, now: int, every_s: int) -> bool:
+    if item.underway or (item.tried is not None and now < item.tried + PAUSE_S):
+        return False
+    return now >= item.finished + _after(item, every_s)
 
 
 def _after(item: Shown, every_s: int) -> int:

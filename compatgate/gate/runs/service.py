@@ -9,18 +9,22 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
-from compatgate.errors import Conflict
+from compatgate.canary.worker.verification import due
+from compatgate.errors import CompatgateError, Conflict
 from compatgate.gate.runs.audit import note
 from compatgate.gate.runs.catalogue import Catalogue
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.remarks import Remarks, remarks
 from compatgate.gate.runs.submission import Submission, plan
+from compatgate.gate.runs.verification import asked_again, blessed, shown
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, evidence, hosts, leases, runs
 from compatgate.store.database import Database
 from compatgate.store.leases import driver_key
 from compatgate.store.paging import Page
 from compatgate.store.run_rows import EvidenceRow, HostRow, OutputRow, RunRow, StepRow
+
+_log = logging.getLogger(__name__)
 
 
 class RunDetail(Struct, frozen=True):
@@ -132,7 +136,7 @@ class Runs:
                 note(session, now, by, "cancel", run_id, {"state": run.state})
             return runs.find(session, run_id)
 
-    def rerun(self, run_id: str, *, by: str) -> tuple[RunRow, ...]:
+    def rerun(self, run_id: str, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Ask for the same again, of what the target is now.
 
         Raises:
@@ -152,7 +156,30 @@ class Runs:
             host=run.host,
             priority=run.priority,
         )
-        return self.submit(asked, by=by)
+        return self.submit(asked, by=by, purpose=purpose)
+
+    def verify_due(self, *, by: str, every_s: int) -> list[RunRow]:
+        """Queue again what blessed entries rest on, where that is due.
+
+        Args:
+            by: who asks, the worker.
+            every_s: seconds after which a blessed stack is to have been run again.
+        """
+        found = list(blessed(self._snapshots.refresh()))
+        now = clock.now()
+        with self._database.reading() as session:
+            rested_on = runs.find_many(session, [run.id for _, run in found])
+            since = now - timedelta(seconds=every_s)
+            tried = runs.of_purpose(session, "verification", since)
+        queued: list[RunRow] = []
+        for item in due(
+            shown(found, rested_on, asked_again(tried)), int(now.timestamp()), every_s=every_s
+        ):
+            try:
+                queued += self.rerun(item.run, by=by, purpose="verification")
+            except CompatgateError as error:
+                _log.warning("entry %s cannot be verified again: %s", item.entry, error.detail)
+        return queued
 
     def hosts(self, **filters: Any) -> Page[HostRow]:
         """Staging hosts by name; filters of `compatgate.store.hosts.list_hosts`."""

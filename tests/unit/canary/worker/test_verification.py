@@ -38,3 +38,9 @@ def test_the_longest_waiting_is_first():
         "run_1",
         "run_2",
     ]
+
+
+def test_what_showed_nothing_is_tried_again_after_a_day():
+    tried = shown(1, tried=MONTH_S)
+    assert due([tried], MONTH_S + DAY - 1) == []
+    assert due([tried], MONTH_S + DAY) == [tried]

@@ -1,0 +1,148 @@
+"""``compatgate worker``: takes canary runs from the queue and runs them on staging hosts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compatgate.cli.database import add_database, opened
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.canary.hosts import Host
+    from compatgate.canary.worker.loop import Worker
+    from compatgate.gate.service import Gate
+
+HELP = "run canaries on staging hosts"
+
+_VERIFY_EVERY_S = 600
+_SWEEP_EVERY_S = 3600
+_LOG = "%(asctime)s %(levelname)s %(message)s"
+_LEVELS = ("debug", "info", "warning", "error")
+_MOST = 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    add = parser.add_argument
+    add("--hosts", required=True, metavar="FILE", help="hosts.toml: where runs may go")
+    add_database(parser)
+    add(
+        "--workloads",
+        action="append",
+        metavar="DIR",
+        help="workloads and suites of one's own (COMPATGATE_WORKLOADS); may be repeated",
+    )
+    add("--name", default=_name(), help="that leases are held under (host name and process)")
+    add("--concurrency", type=_count, metavar="N", help="runs at once (as many as there are slots)")
+    add("--once", action="store_true", help="end when nothing is left that can run now")
+    add(
+        "--grace",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long runs may go on after SIGTERM before they are handed back (60)",
+    )
+    add(
+        "--verify-every",
+        default="30d",
+        metavar="DURATION",
+        help="run again what blessed entries rest on, after this time; 0: never (30d)",
+    )
+    add("--log-level", choices=_LEVELS, default="info", help="what is logged (info)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Work until a signal, or with ``--once`` until nothing is left: 0.
+
+    Raises:
+        CompatgateError: the hosts, the workloads or the database cannot be used.
+    """
+    from compatgate.canary.hosts_file import read_hosts
+    from compatgate.canary.worker.bench import with_driver
+
+    every = _every(args.verify_every)
+    hosts = [with_driver(host) for host in read_hosts(Path(args.hosts))]
+    logging.basicConfig(level=args.log_level.upper(), format=_LOG)
+    with opened(args) as gate:
+        _work(args, gate, hosts, every)
+    return 0
+
+
+def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int) -> None:
+    from compatgate.canary.worker.bench import open_bench
+    from compatgate.canary.worker.loop import Worker
+    from compatgate.canary.worker.timetable import timetable
+    from compatgate.canary.workloads.library import Library
+
+    library = Library.open(args.workloads)
+    queue, baselines = gate.runs.queue, gate.runs.baselines
+    benches = {h.name: open_bench(h, queue, baselines, library, gate.facts) for h in hosts}
+    queue.register(args.name, hosts)
+    worker = Worker(args.name, queue, hosts, benches, concurrency=args.concurrency)
+    _stop_on_signals(worker)
+    logging.info("worker %s serves %s", args.name, ", ".join(host.name for host in hosts))
+
+    def verify() -> None:
+        for queued in gate.runs.verify_due(by=args.name, every_s=every_s):
+            logging.info("run %s: suite %s is due again", queued.id, queued.suite)
+
+    def sweep() -> None:
+        for host in hosts:
+            worker.sweep(host.name, gate.runs.ended)
+
+    jobs = {sweep: _SWEEP_EVERY_S} | ({verify: _VERIFY_EVERY_S} if every_s else {})
+    try:
+        with timetable({} if args.once else jobs):
+            worker.run(once=args.once)
+            worker.drain(args.grace)
+    finally:
+        for bench in benches.values():
+            bench.executor.close()
+
+
+def _stop_on_signals(worker: Worker) -> None:
+    def stop(number: int, _: object) -> None:
+        logging.info("%s: no new runs are taken", signal.Signals(number).name)
+        worker.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+
+def _every(text: str) -> int:
+    from compatgate.documents.durations import parse_duration
+
+    if text == "0":
+        return 0
+    try:
+        return parse_duration(text)
+    except BadInput as error:
+        raise error.at("--verify-every") from None
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
+        raise ArgumentTypeError(f"'{text}' is not a number from 1 to {_MOST}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 86400:
+        raise ArgumentTypeError(f"'{text}' is not a number of seconds, 0 to 86400")
+    return value
