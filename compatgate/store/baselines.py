@@ -1,4 +1,4 @@
-"""Baselines: what metrics are expected to be, in versions; a person approves the one that counts."""
+"""Baselines: what metrics are expected to be, in versions; a person approves one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def latest(session: Session, key: Key) -> BaselineRow | None:
     return _row(found) if found else None
 
 
-def approved(
-    session: Session, *, workload: str, sku: str, family: str
-) -> dict[str, BaselineRow]:
+def approved(session: Session, *, workload: str, sku: str, family: str) -> dict[str, BaselineRow]:
     """What is judged against, by metric."""
     query = select(*_COLUMNS).where(
         Baseline.workload == workload,

@@ -159,4 +159,6 @@ def _told(run: RunRow) -> dict[str, object]:
 
 def _event(name: str, data: dict[str, object], number: int | None = None) -> bytes:
     mark = b"" if number is None else f"id: {number}\n".encode()
-    return b"".join((f"event: {name}\n".encode(), mark, b"data: ", msgspec.json.encode(data), b"\n\n"))
+    return b"".join(
+        (f"event: {name}\n".encode(), mark, b"data: ", msgspec.json.encode(data), b"\n\n")
+    )
