@@ -120,7 +120,12 @@ def _serve(args: argparse.Namespace) -> int:
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
     images = _image_settings(args)
-    settings = Settings(nobody or frozenset(), args.max_request_size, overlays=overlays)
+    settings = Settings(
+        nobody or frozenset(),
+        args.max_request_size,
+        overlays=overlays,
+        max_listeners=args.threads // 2,
+    )
     url = url_of(listener, args.host)
     prepared = prepare(args.database, args.matrix, overlays)
     _report(prepared, args.matrix)

@@ -21,7 +21,8 @@ from compatgate.gate.decisions import DecisionLog
 from compatgate.gate.history import History
 from compatgate.gate.matrix import MatrixService
 from compatgate.gate.remembered import Remembered
-from compatgate.gate.runs.catalogue import shipped
+from compatgate.gate.runs.baselines import BaselineService
+from compatgate.gate.runs.catalogue import library
 from compatgate.gate.runs.service import Runs
 from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.snapshots import Snapshots
@@ -64,7 +65,8 @@ class Gate:
         self.matrix = MatrixService(database, facts, self.snapshots)
         self.tokens = Tokens(database)
         self.history = History(database)
-        self.runs = Runs(database, facts, self.snapshots, shipped)
+        self.runs = Runs(database, facts, self.snapshots, library)
+        self.baselines = BaselineService(database)
         self._log = DecisionLog(database)
         self._answers: Remembered[Answer] = Remembered()
         self._decider = Decider()

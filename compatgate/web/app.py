@@ -20,6 +20,7 @@ from compatgate.web.lane import EXTENSION, GateLane
 from compatgate.web.metrics import Metrics
 from compatgate.web.openapi.document import describe
 from compatgate.web.route import PREFIX
+from compatgate.web.streams import Listeners
 from compatgate.web.view import make_view, to_response
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         anonymous(settings.anonymous),
         _fact_files(settings),
         msgspec.json.encode(describe(ROUTES, TAGS)),
+        Listeners(settings.max_listeners),
     )
     problems.install(app)
     health.install(app, service)

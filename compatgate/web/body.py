@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from flask import request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from compatgate.documents.names import did_you_mean
 from compatgate.errors import BadInput, TooLarge
 from compatgate.web.errors import UnsupportedMedia
 
 _decode = msgspec.json.Decoder().decode
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def read(media: tuple[str, ...], most: int) -> bytes:
@@ -128,3 +131,27 @@ def check_depth(raw: bytes, most: int) -> None:
                 raise BadInput("nested too deeply", field="body", hint=f"at most {most} levels")
         elif byte in b"]}":
             depth -= 1
+
+
+def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | None = None) -> S:
+    """A body as a struct, for what is no document.
+
+    Args:
+        body: as it was sent.
+        kind: of struct.
+        hints: what would be right, by field.
+
+    Raises:
+        BadInput: an unknown key, a missing one, or a wrong type; names the field.
+    """
+    known = kind.__struct_fields__
+    for key in body:
+        if key not in known:
+            raise BadInput("unknown key", field=key, hint=did_you_mean(key, known))
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        field = path.strip("`.").replace("[...]", "[0]") or None
+        about = [text for name, text in (hints or {}).items() if name in (field or problem)]
+        raise BadInput(problem.replace("`", "'"), field=field, hint=" ".join(about)) from None

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from compatgate.gate.matrix import By
 from compatgate.web import body as bodies
+from compatgate.web.etags import remarked
 from compatgate.web.reasons import HEADER as REASON
 from compatgate.web.reasons import given_reason
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from compatgate.web.metrics import Metrics
     from compatgate.web.route import Route
     from compatgate.web.settings import Settings
+    from compatgate.web.streams import Listeners
 
 Q = TypeVar("Q", bound=Struct)
 
@@ -35,6 +37,8 @@ class Service(Struct, frozen=True):
     """A fact file by its name, overlays laid over it."""
     description: bytes
     """The OpenAPI document."""
+    listeners: Listeners
+    """Who follows a log."""
 
 
 class Call(Struct, Generic[Q]):
@@ -93,7 +97,7 @@ class Reply(Struct, frozen=True):
     """An answer.
 
     Attributes:
-        body: bytes as they are, or anything that JSON can carry.
+        body: bytes as they are, an iterator of pieces to stream, or anything that JSON can carry.
         etag: strong entity tag; a GET without one gets the digest of its body.
         secret: must be stored nowhere.
     """
@@ -106,6 +110,14 @@ class Reply(Struct, frozen=True):
     secret: bool = False
 
 
-def stored(row: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    """A stored document, with the entity tag of its revision."""
-    return Reply(row.to_json(), status=status, headers=headers or {}, etag=row.etag)
+def stored(
+    row: Any,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    remarks: dict[str, Any] | None = None,
+) -> Reply:
+    """A stored document, with the entity tag of its revision, and of what is shown besides."""
+    body = {**row.to_json(), **(remarks or {})}
+    etag = remarked(row.etag, remarks) if remarks else row.etag
+    return Reply(body, status=status, headers=headers or {}, etag=etag)

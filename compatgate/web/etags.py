@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from flask import request
 
 from compatgate.errors import Conflict
-from compatgate.web.call import Call
 from compatgate.web.errors import PreconditionFailed
+
+if TYPE_CHECKING:
+    from compatgate.web.call import Call
 
 T = TypeVar("T")
 
@@ -18,6 +21,15 @@ T = TypeVar("T")
 def digest(body: bytes) -> str:
     """The entity tag of a body that has no revision of its own."""
     return f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
+
+
+def remarked(etag: str, remarks: object) -> str:
+    """The entity tag of a document that is shown with remarks; `guarded` takes it for the former.
+
+    Remarks come and go without a revision.
+    """
+    mark = hashlib.blake2b(msgspec.json.encode(remarks), digest_size=6).hexdigest()
+    return f'{etag[:-1]}.{mark}"'
 
 
 def not_modified(etag: str) -> bool:
@@ -48,9 +60,15 @@ def guarded(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
         raise
 
 
+def _names(tag: str) -> bool:
+    """Whether ``If-Match`` names a version, with or without what was shown besides."""
+    given = request.if_match
+    return given.contains(tag) or tag in {known.partition(".")[0] for known in given.as_set()}
+
+
 def _expected(call: Call[Any], kind: Any) -> int:
     row = call.gate.matrix.get(kind, call.args["name"])
-    if not request.if_match.contains(row.etag.strip('"')):
+    if not _names(row.etag.strip('"')):
         raise PreconditionFailed(
             f"{kind} {row.name} is at revision {row.revision} by now",
             field="If-Match",

@@ -15,10 +15,12 @@ class Settings(Struct, frozen=True):
         anonymous: scopes of whoever comes without a token.
         max_request_size: bytes of a request's body.
         max_depth: how deep a JSON body may be nested.
+        max_listeners: who may follow a log at once, each on a thread of the server.
         overlays: the operator's fact files, as the gate was opened with.
     """
 
     anonymous: frozenset[str] = frozenset()
     max_request_size: int = MAX_REQUEST_SIZE
     max_depth: int = MAX_DEPTH
+    max_listeners: int = 8
     overlays: tuple[str, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -32,6 +32,10 @@ def make_view(route: Route, service: Service) -> Callable[..., Response]:
 
 def to_response(reply: Reply) -> Response:
     """An answer as HTTP; a GET whose answer the client has is answered 304."""
+    if isinstance(reply.body, Iterator):
+        streamed = Response(reply.body, content_type=reply.media, headers=reply.headers)
+        streamed.headers["Cache-Control"] = "no-store"
+        return streamed
     body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
     if reply.status == 204:
         body = b""

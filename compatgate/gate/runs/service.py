@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
 from compatgate.canary.worker.verification import due
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.gate.runs.audit import note
-from compatgate.gate.runs.catalogue import Catalogue
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.remarks import Remarks, remarks
 from compatgate.gate.runs.submission import Submission, plan
@@ -50,7 +50,7 @@ class Runs:
         database: Database,
         facts: Facts,
         snapshots: Snapshots,
-        catalogue: Callable[[], Catalogue],
+        catalogue: Callable[[], Library],
     ) -> None:
         self._database = database
         self._snapshots = snapshots

@@ -10,12 +10,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.canary.workloads import Library
 from compatgate.core.stack import parse_stack
 from compatgate.core.target import Pool
 from compatgate.discovery.image.reference import parse_reference
 from compatgate.documents.names import did_you_mean
 from compatgate.errors import BadInput, NotFound
-from compatgate.gate.runs.catalogue import Catalogue
 from compatgate.gate.runs.declared import offer
 from compatgate.gate.snapshot import Snapshot
 from compatgate.store.leases import driver_key, fits
@@ -51,7 +51,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True):
 
 def plan(
     asked: Submission,
-    catalogue: Catalogue,
+    catalogue: Library,
     snapshot: Snapshot,
     hosts: Sequence[HostRow],
     *,
@@ -65,7 +65,7 @@ def plan(
         BadInput: names the field; or no host that is registered could ever run it.
         NotFound: there is no such suite, target, pool, entry or host.
     """
-    gpus = catalogue.gpus(asked.suite)
+    gpus = catalogue.gpus_of(asked.suite)
     stack = _stack(asked)
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
         hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -24,7 +25,14 @@ class Why(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def document_routes(
-    kind: Kind, plural: str, *, scope: Scope, body: type, shown: type, example: dict[str, Any]
+    kind: Kind,
+    plural: str,
+    *,
+    scope: Scope,
+    body: type,
+    shown: type,
+    example: dict[str, Any],
+    remarks: Callable[[Call[Any], str], dict[str, Any]] = lambda call, name: {},
 ) -> tuple[Route, ...]:
     """The routes of one kind of document.
 
@@ -35,6 +43,7 @@ def document_routes(
         body: type of a document in a request.
         shown: type of a document in an answer.
         example: a body that creates one.
+        remarks: members that are shown besides, of a document by its name.
     """
     one, path = kind.lower(), f"/{plural}/{{name}}"
     reads = Body(body, examples={one: example})
@@ -69,7 +78,8 @@ def document_routes(
     )
     def show(call: Call[NoQuery]) -> Reply:
         """Show a {what}."""
-        return stored(call.gate.matrix.get(kind, call.args["name"]))
+        row = call.gate.matrix.get(kind, call.args["name"])
+        return stored(row, remarks=remarks(call, row.name))
 
     @route(
         "PUT",

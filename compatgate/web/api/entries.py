@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -33,9 +33,14 @@ class EntryFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True)
     returns=Returns(EntryBody, "A page of entries", paged=True, etag=True),
 )
 def list_entries(call: Call[EntryFilters]) -> Reply:
-    """List entries, by name."""
+    """List entries, by name, with what canary runs have to say of them."""
     found = call.gate.matrix.list_entries(**call.query.filters())
-    return page(found, lambda row: row.to_json())
+    said = call.gate.runs.remarks(row.name for row in found.items)
+    return page(found, lambda row: {**row.to_json(), **said[row.name].to_json()})
+
+
+def _remarks(call: Call[Any], name: str) -> dict[str, Any]:
+    return call.gate.runs.remarks([name])[name].to_json()
 
 
 documents = document_routes(
@@ -45,4 +50,5 @@ documents = document_routes(
     body=EntryChange,
     shown=EntryBody,
     example=ENTRY,
+    remarks=_remarks,
 )

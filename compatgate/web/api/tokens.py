@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from compatgate.documents.durations import parse_duration
-from compatgate.documents.names import did_you_mean
-from compatgate.errors import BadInput
 from compatgate.gate.auth import SCOPES, check_scopes
 from compatgate.store.clock import now
+from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
 from compatgate.web.models.examples import TOKEN
 from compatgate.web.models.trust import NewTokenBody, TokenBody, TokenRequest
@@ -50,7 +48,7 @@ def list_tokens(call: Call[TokenFilters]) -> Reply:
 )
 def create_token(call: Call[NoQuery]) -> Reply:
     """Create a token."""
-    wanted = _request(call.document())
+    wanted = to_struct(call.document(), TokenRequest, {"scopes": f"scopes: {', '.join(SCOPES)}"})
     scopes = check_scopes(wanted.scopes)
     made = call.gate.tokens.create(
         wanted.name, scopes, by=call.principal.name, expires_at=_end(wanted.expires)
@@ -70,20 +68,6 @@ def create_token(call: Call[NoQuery]) -> Reply:
 def revoke_token(call: Call[NoQuery]) -> Reply:
     """Revoke a token, by its name or id; it opens nothing from now on."""
     return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_json())
-
-
-def _request(body: dict[str, Any]) -> TokenRequest:
-    known = TokenRequest.__struct_fields__
-    for key in body:
-        if key not in known:
-            raise BadInput("unknown key", field=key, hint=did_you_mean(key, known))
-    try:
-        return msgspec.convert(body, TokenRequest)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        field = path.strip("`.").replace("[...]", "[0]") or None
-        hint = f"scopes: {', '.join(SCOPES)}" if "scopes" in (field or problem) else ""
-        raise BadInput(problem.replace("`", "'"), field=field, hint=hint) from None
 
 
 def _end(expires: str | None) -> datetime | None:

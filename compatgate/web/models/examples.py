@@ -56,4 +56,11 @@ WAIVER: dict[str, Any] = {
     "reason": "OCR may run until it has moved",
 }
 
+RUN: dict[str, Any] = {
+    "suite": "hello",
+    "target": "prod-a100",
+    "stack": {"cuda": "12.4", "torch": "2.4.1+cu124"},
+    "priority": 5,
+}
+
 TOKEN: dict[str, Any] = {"name": "ci", "scopes": ["read", "gate"], "expires": "90d"}

@@ -16,6 +16,8 @@ from compatgate.documents.specs import (
     WaiverSpec,
 )
 
+from compatgate.web.models.evidence import PromotionBody, WarningBody
+
 Reason = Annotated[
     str,
     Meta(min_length=1, max_length=2000, description="why; or say it in X-Compatgate-Reason"),
@@ -79,6 +81,12 @@ class EntryBody(_Stored, frozen=True, kw_only=True):
     kind: Literal["Entry"]
     metadata: Metadata
     spec: EntrySpec
+    warnings: Annotated[
+        list[WarningBody], Meta(description="of failed re-runs; left out where there is none")
+    ] = []
+    promotion: Annotated[
+        PromotionBody | None, Meta(description="of a candidate; left out otherwise")
+    ] = None
 
 
 class WaiverBody(_Stored, frozen=True, kw_only=True):

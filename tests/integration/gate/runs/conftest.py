@@ -11,10 +11,10 @@ import pytest
 from compatgate.canary.hosts import Host
 from compatgate.canary.queue import Lease
 from compatgate.canary.workload import ImageSpec, Suite, Workload
+from compatgate.canary.workloads import Library
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.gate.matrix import By
-from compatgate.gate.runs.catalogue import Catalogue
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
@@ -30,19 +30,17 @@ def workload(name: str, gpus: int) -> Workload:
     return Workload(name, f"tests {name}", ("true",), ImageSpec(), gpus=gpus)
 
 
-CATALOGUE = Catalogue(
-    {
-        "hello": Suite("hello", "needs no GPU", ("hello-cpu",)),
-        "smoke": Suite("smoke", "one GPU", ("hello-cpu", "gemm")),
-        "dl-core": Suite("dl-core", "one GPU", ("gemm",)),
-        "soak": Suite("soak", "one GPU, for long", ("gemm",)),
-        "pair": Suite("pair", "two GPUs", ("nccl",)),
-    },
-    {
-        each.name: each
-        for each in (workload("hello-cpu", 0), workload("gemm", 1), workload("nccl", 2))
-    },
-)
+CATALOGUE = Library()
+CATALOGUE.suites = {
+    "hello": Suite("hello", "needs no GPU", ("hello-cpu",)),
+    "smoke": Suite("smoke", "one GPU", ("hello-cpu", "gemm")),
+    "dl-core": Suite("dl-core", "one GPU", ("gemm",)),
+    "soak": Suite("soak", "one GPU, for long", ("gemm",)),
+    "pair": Suite("pair", "two GPUs", ("nccl",)),
+}
+CATALOGUE.workloads = {
+    name: workload(name, gpus) for name, gpus in (("hello-cpu", 0), ("gemm", 1), ("nccl", 2))
+}
 
 
 class Clock:

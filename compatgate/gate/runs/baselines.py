@@ -1,0 +1,129 @@
+"""Baselines: learnt from sound runs, looked at and approved by people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.canary.judge.baseline import Baseline, Distribution, distribution, learn
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.queue import Ground
+from compatgate.canary.workload import MetricSpec
+from compatgate.errors import BadInput
+from compatgate.store import audit, baselines, clock
+from compatgate.store.baselines import Key
+from compatgate.store.database import Database
+from compatgate.store.paging import Page
+from compatgate.store.run_rows import BaselineRow
+
+
+class BaselineDetail(Struct, frozen=True):
+    """A version with what it was learnt from."""
+
+    row: BaselineRow
+    baseline: Baseline
+    distribution: Distribution
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        learnt = self.baseline.to_json()
+        parts = {name: learnt[name] for name in ("better", "tolerance", "runs", "discarded")}
+        return {
+            **summary(self.row),
+            **parts,
+            "distribution": msgspec.to_builtins(self.distribution),
+        }
+
+
+def summary(row: BaselineRow) -> dict[str, Any]:
+    """A version as lists show it."""
+    body = row.to_json()
+    learnt = body.pop("body")
+    values = sum(len(run["values"]) for run in learnt["runs"])
+    return {**body, "unit": learnt["unit"], "learnt_from": len(learnt["runs"]), "values": values}
+
+
+class BaselineService:
+    """The baselines of one database; `compatgate.canary.queue.Baselines` for the engine."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def approved(self, ground: Ground) -> Mapping[str, Samples]:
+        """See `Baselines`."""
+        with self._database.reading() as session:
+            found = baselines.approved(
+                session, workload=ground.workload, sku=ground.sku, family=ground.family
+            )
+        return {metric: Baseline.from_json(row.body).samples for metric, row in found.items()}
+
+    def offer(
+        self, ground: Ground, metrics: Mapping[str, MetricSpec], run: str, found: Sequence[Samples]
+    ) -> None:
+        """See `Baselines`: proposes a version that has the run's values besides the known ones."""
+        known = [samples for samples in found if samples.name in metrics]
+        if not known:
+            return
+        with self._database.writing() as session:
+            for samples in known:
+                _offer(session, ground, metrics[samples.name], run, samples)
+
+    def list(self, **filters: Any) -> Page[BaselineRow]:
+        """Versions, newest first; filters of `compatgate.store.baselines.list_baselines`."""
+        with self._database.reading() as session:
+            return baselines.list_baselines(session, **filters)
+
+    def show(self, number: int) -> BaselineDetail:
+        """A version.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        with self._database.reading() as session:
+            return _detail(baselines.find(session, number))
+
+    def approve(self, number: int, *, by: str) -> BaselineDetail:
+        """Make a proposed version the one that runs are judged against.
+
+        Raises:
+            NotFound: there is none of that id.
+            Conflict: it is not proposed any more.
+        """
+        now = clock.now()
+        with self._database.writing() as session:
+            row = baselines.approve(session, number, by=by, at=now)
+            audit.append(
+                session,
+                at=now,
+                actor=by,
+                action="baseline.approve",
+                subject=f"{row.workload} {row.metric} on {row.sku}",
+                detail={"id": row.id, "version": row.version, "family": row.family},
+            )
+            return _detail(row)
+
+
+def _offer(session: Session, ground: Ground, spec: MetricSpec, run: str, samples: Samples) -> None:
+    key: Key = (ground.workload, ground.sku, ground.family, samples.name)
+    last = baselines.latest(session, key)
+    known = Baseline.from_json(last.body) if last else None
+    accepted: list[tuple[str, Samples]] = []
+    if known is not None:
+        if run in {r.run for r in known.runs} | {r.run for r in known.discarded}:
+            return
+        accepted = [(r.run, Samples(known.metric, known.unit, (r.values,))) for r in known.runs]
+    version = 1 if last is None else last.version + (last.state != "proposed")
+    try:
+        learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)
+    except BadInput:
+        return  # it gives nothing to learn from: too few values, or none that are numbers
+    baselines.propose(session, key, learnt.to_json(), by=run, at=clock.now())
+
+
+def _detail(row: BaselineRow) -> BaselineDetail:
+    baseline = Baseline.from_json(row.body)
+    return BaselineDetail(row, baseline, distribution(baseline))

@@ -1,0 +1,137 @@
+"""Baselines: what metrics are expected to be, in versions; a person approves one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from compatgate.errors import Conflict, NotFound
+from compatgate.store.models import Baseline
+from compatgate.store.paging import DEFAULT, Page, page
+from compatgate.store.run_rows import BaselineRow
+
+_COLUMNS = [getattr(Baseline, name) for name in BaselineRow.__struct_fields__]
+_encode = msgspec.json.Encoder(order="deterministic").encode
+Key = tuple[str, str, str, str]
+"""Workload, SKU, stack family, metric."""
+
+
+def latest(session: Session, key: Key) -> BaselineRow | None:
+    """The last version of a metric's baseline, whatever became of it."""
+    query = select(*_COLUMNS).where(*_is(key)).order_by(Baseline.version.desc()).limit(1)
+    found = session.execute(query).first()
+    return _row(found) if found else None
+
+
+def approved(session: Session, *, workload: str, sku: str, family: str) -> dict[str, BaselineRow]:
+    """What is judged against, by metric."""
+    query = select(*_COLUMNS).where(
+        Baseline.workload == workload,
+        Baseline.sku == sku,
+        Baseline.family == family,
+        Baseline.state == "approved",
+    )
+    return {row.metric: row for row in map(_row, session.execute(query))}
+
+
+def propose(session: Session, key: Key, body: dict[str, Any], *, by: str, at: datetime) -> int:
+    """Propose a version, or renew the one that is proposed already; its id.
+
+    Args:
+        session: a writing one.
+        key: of the metric.
+        body: as the judge reads it.
+        by: who proposes: a run, or a user.
+        at: now.
+    """
+    last = latest(session, key)
+    text = _encode(body).decode()
+    if last is not None and last.state == "proposed":
+        renewed = update(Baseline).where(Baseline.id == last.id)
+        session.execute(renewed.values(body=text, proposed_at=at, proposed_by=by))
+        return last.id
+    names = ("workload", "sku", "family", "metric")
+    values = {
+        **dict(zip(names, key, strict=True)),
+        "version": last.version + 1 if last else 1,
+        "state": "proposed",
+        "body": text,
+        "proposed_at": at,
+        "proposed_by": by,
+    }
+    session.execute(insert(Baseline), [values])
+    made = latest(session, key)
+    assert made is not None  # noqa: S101 - it was just made
+    return made.id
+
+
+def find(session: Session, number: int) -> BaselineRow:
+    """A baseline by its id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = session.execute(select(*_COLUMNS).where(Baseline.id == number)).first()
+    if found is None:
+        hint = "compatgate canary baselines list shows those that there are"
+        raise NotFound(f"there is no baseline {number}", field="baseline", value=number, hint=hint)
+    return _row(found)
+
+
+def approve(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
+    """Make a proposed version the one that is judged against.
+
+    Raises:
+        NotFound: there is no such baseline.
+        Conflict: it is not proposed any more.
+    """
+    row = find(session, number)
+    if row.state != "proposed":
+        by_whom = f" by {row.decided_by}" if row.decided_by else ""
+        what = f"the baseline {number} is {row.state}{by_whom}"
+        raise Conflict(what, field="baseline", value=number)
+    key = (row.workload, row.sku, row.family, row.metric)
+    before = update(Baseline).where(*_is(key), Baseline.state == "approved")
+    session.execute(before.values(state="replaced"))
+    mine = update(Baseline).where(Baseline.id == number)
+    session.execute(mine.values(state="approved", decided_by=by, decided_at=at))
+    return find(session, number)
+
+
+def list_baselines(
+    session: Session,
+    *,
+    workload: str | None = None,
+    sku: str | None = None,
+    family: str | None = None,
+    metric: str | None = None,
+    state: str | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[BaselineRow]:
+    """Versions of baselines, newest first."""
+    query = select(*_COLUMNS)
+    wanted = (
+        (Baseline.workload, workload),
+        (Baseline.sku, sku),
+        (Baseline.family, family),
+        (Baseline.metric, metric),
+        (Baseline.state, state),
+    )
+    for column, value in wanted:
+        query = query.where(column == value) if value else query
+    return page(session, query, Baseline.id, _row, cursor=cursor, limit=limit, descending=True)
+
+
+def _is(key: Key) -> tuple[Any, ...]:
+    columns = (Baseline.workload, Baseline.sku, Baseline.family, Baseline.metric)
+    return tuple(column == value for column, value in zip(columns, key, strict=True))
+
+
+def _row(found: Any) -> BaselineRow:
+    values = dict(found._mapping)
+    return BaselineRow(**{**values, "body": msgspec.json.decode(values["body"])})

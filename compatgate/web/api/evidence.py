@@ -1,0 +1,93 @@
+"""What runs have shown: evidence, and baselines to judge by."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from compatgate.gate.runs.baselines import summary
+from compatgate.web.call import Call, Reply
+from compatgate.web.models.evidence import (
+    BaselineBody,
+    BaselineDetailBody,
+    BaselineState,
+    EvidenceBody,
+)
+from compatgate.web.paging import Filter, Paged, page
+from compatgate.web.query import Since, Until
+from compatgate.web.route import NoQuery, Returns, route
+
+
+class EvidenceFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which evidence to list."""
+
+    suite: Filter | None = None
+    sku: Filter | None = None
+    run: Annotated[Filter, Meta(description="id of the run")] | None = None
+    outcome: Literal["passed", "failed"] | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/evidence",
+    scope="read",
+    tag="evidence",
+    query=EvidenceFilters,
+    returns=Returns(EvidenceBody, "A page of evidence", paged=True, etag=True),
+)
+def list_evidence(call: Call[EvidenceFilters]) -> Reply:
+    """List judged runs that count as evidence, newest first."""
+    return page(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
+
+
+class BaselineFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which baselines to list."""
+
+    workload: Annotated[Filter, Meta(description="with its digest, as listed")] | None = None
+    sku: Filter | None = None
+    family: Filter | None = None
+    metric: Filter | None = None
+    state: BaselineState | None = None
+
+
+@route(
+    "GET",
+    "/baselines",
+    scope="read",
+    tag="evidence",
+    query=BaselineFilters,
+    returns=Returns(BaselineBody, "A page of baselines", paged=True, etag=True),
+)
+def list_baselines(call: Call[BaselineFilters]) -> Reply:
+    """List versions of baselines, newest first."""
+    return page(call.gate.baselines.list(**call.query.filters()), summary)
+
+
+@route(
+    "GET",
+    "/baselines/{id:big}",
+    scope="read",
+    tag="evidence",
+    returns=Returns(BaselineDetailBody, "The baseline", etag=True),
+    errors=(404,),
+)
+def show_baseline(call: Call[NoQuery]) -> Reply:
+    """Show a version of a baseline with its distribution."""
+    return Reply(call.gate.baselines.show(call.args["id"]).to_json())
+
+
+@route(
+    "POST",
+    "/baselines/{id:big}/approve",
+    scope="bless",
+    tag="evidence",
+    returns=Returns(BaselineDetailBody, "The baseline as it is now"),
+    errors=(404, 409),
+)
+def approve_baseline(call: Call[NoQuery]) -> Reply:
+    """Approve a proposed baseline: from now on runs are judged against it."""
+    number, by = call.args["id"], call.principal.name
+    return Reply(call.gate.baselines.approve(number, by=by).to_json())

@@ -1,0 +1,156 @@
+"""Canary runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from flask import request
+from msgspec import Meta, Struct
+
+from compatgate.errors import BadInput
+from compatgate.gate.runs.submission import Submission
+from compatgate.web import streams
+from compatgate.web.body import to_struct
+from compatgate.web.call import Call, Reply
+from compatgate.web.models.examples import RUN
+from compatgate.web.models.runs import RunBody, RunDetailBody, RunRequest, RunsMade, StateFilter
+from compatgate.web.paging import Filter, Paged, page
+from compatgate.web.query import Since, Until
+from compatgate.web.route import LARGEST, Body, NoQuery, Returns, route
+
+
+class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which runs to list."""
+
+    state: Annotated[StateFilter, Meta(description="or `active`, or `ended`")] | None = None
+    target: Filter | None = None
+    suite: Filter | None = None
+    entry: Filter | None = None
+    host: Annotated[Filter, Meta(description="where it runs, or ran last")] | None = None
+    asked_by: Filter | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/runs",
+    scope="read",
+    tag="runs",
+    query=RunFilters,
+    returns=Returns(RunBody, "A page of runs", paged=True, etag=True),
+)
+def list_runs(call: Call[RunFilters]) -> Reply:
+    """List canary runs, newest first."""
+    return page(call.gate.runs.list(**call.query.filters()), lambda row: row.to_json())
+
+
+@route(
+    "POST",
+    "/runs",
+    scope="operate",
+    tag="runs",
+    body=Body(RunRequest, examples={"run": RUN}),
+    returns=Returns(RunsMade, "The runs that were queued", status=201),
+    errors=(404,),
+)
+def submit_runs(call: Call[NoQuery]) -> Reply:
+    """Queue a suite: one run for each SKU and driver of the target.
+
+    A run that no registered staging host could ever take is refused.
+    """
+    asked = to_struct(call.document(), Submission)
+    made = call.gate.runs.submit(asked, by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+@route(
+    "GET",
+    "/runs/{id}",
+    scope="read",
+    tag="runs",
+    returns=Returns(RunDetailBody, "The run", etag=True),
+    errors=(404,),
+)
+def show_run(call: Call[NoQuery]) -> Reply:
+    """Show a run with what became of its steps."""
+    return Reply(call.gate.runs.show(call.args["id"]).to_json())
+
+
+@route(
+    "POST",
+    "/runs/{id}/cancel",
+    scope="operate",
+    tag="runs",
+    returns=Returns(RunBody, "The run as it is now"),
+    errors=(404, 409),
+)
+def cancel_run(call: Call[NoQuery]) -> Reply:
+    """Cancel a run: at once where it waits, else within seconds, when its worker next reports."""
+    return Reply(call.gate.runs.cancel(call.args["id"], by=call.principal.name).to_json())
+
+
+@route(
+    "POST",
+    "/runs/{id}/rerun",
+    scope="operate",
+    tag="runs",
+    returns=Returns(RunsMade, "The runs that were queued", status=201),
+    errors=(404, 409),
+)
+def rerun(call: Call[NoQuery]) -> Reply:
+    """Queue a run that has ended again, for what its target is now."""
+    made = call.gate.runs.rerun(call.args["id"], by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which part of the log, and whether to wait for more."""
+
+    follow: Annotated[
+        bool, Meta(description="stream events until the run ends: `output`, `state`, `end`")
+    ] = False
+    step: Annotated[Filter, Meta(description="only this step's output")] | None = None
+    after: Annotated[
+        int, Meta(ge=0, le=LARGEST["big"], description="id of the last event known")
+    ] = 0
+
+
+@route(
+    "GET",
+    "/runs/{id}/logs",
+    scope="read",
+    tag="runs",
+    query=LogOptions,
+    returns=Returns(str, "The output", media=("text/plain", streams.MEDIA)),
+    errors=(404,),
+)
+def show_logs(call: Call[LogOptions]) -> Reply:
+    """Read what a run's steps printed.
+
+    With `follow` the answer is a stream of server-sent events, which ends with `end` when the run
+    has ended. A stream that ends without it is taken up again with `after`, or `Last-Event-ID`; as
+    many as the server has threads to spare are served at once.
+    """
+    run_id, query, runs = call.args["id"], call.query, call.gate.runs
+    runs.get(run_id)
+    if not query.follow:
+        text = streams.plain(runs, run_id, query.after, query.step)
+        return Reply(text, media="text/plain; charset=utf-8")
+    after = max(query.after, _last_event())
+    if request.method == "HEAD":
+        return Reply(b"", media=streams.MEDIA)
+    listeners = call.service.listeners
+    listeners.enter()
+    return Reply(
+        streams.Following(runs, run_id, after, query.step, listeners),
+        headers={"X-Accel-Buffering": "no"},
+        media=streams.MEDIA,
+    )
+
+
+def _last_event() -> int:
+    text: Any = request.headers.get("Last-Event-ID", "0")
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > LARGEST["big"]:
+        raise BadInput("is not an event's id", field="Last-Event-ID", value=text)
+    return int(text)

@@ -1,0 +1,88 @@
+"""Evidence, warnings on entries, and baselines."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+BaselineState = Literal["proposed", "approved", "replaced"]
+
+
+class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A judged run, bound to what was measured inside the container."""
+
+    seq: int
+    run: str
+    suite: str
+    sku: str
+    driver: str
+    components: dict[str, str]
+    outcome: Literal["passed", "failed", "inconclusive"]
+    finished: Annotated[int, Meta(description="seconds since the epoch")]
+    development: Annotated[bool, Meta(description="it ran outside a container")]
+    known_at: datetime
+
+
+class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """That a run contradicts an entry; one that passes closes it."""
+
+    id: int
+    entry: str
+    run: str
+    suite: str
+    sku: str
+    driver: str
+    message: str
+    opened_at: datetime
+    closed_at: datetime | None
+    closed_by: str | None
+
+
+class NeedBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A run that a candidate lacks, or that failed."""
+
+    target: str
+    sku: str
+    driver: str
+    suite: str
+    failed: Annotated[str | None, Meta(description="run that failed; null: none has passed")]
+
+
+class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a candidate is from being blessed."""
+
+    state: Literal["waiting", "failed", "ready"]
+    automatic: Annotated[bool, Meta(description="the gate blesses it by itself")]
+    runs: Annotated[list[str], Meta(description="that have passed")]
+    needs: list[NeedBody]
+
+
+class BaselineBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A version of what a metric is expected to be."""
+
+    id: int
+    workload: Annotated[str, Meta(description="with the digest of its content")]
+    sku: str
+    family: Annotated[str, Meta(description="of the stack")]
+    metric: str
+    unit: str
+    version: int
+    state: BaselineState
+    learnt_from: Annotated[int, Meta(description="runs")]
+    values: int
+    proposed_at: datetime
+    proposed_by: str
+    decided_at: datetime | None
+    decided_by: str | None
+
+
+class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
+    """A version with its distribution and the runs that it was learnt from."""
+
+    better: Literal["lower", "higher", "either"]
+    tolerance: float
+    runs: list[dict[str, Any]]
+    discarded: list[dict[str, Any]]
+    distribution: dict[str, Any]

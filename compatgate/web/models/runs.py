@@ -1,0 +1,153 @@
+"""Canary runs, staging hosts, suites and workloads."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from compatgate.canary.run import Purpose, State
+from compatgate.web.models.verdicts import StackBody, Text
+
+StateFilter = State | Literal["active", "ended"]
+
+
+class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to run: a suite for a target, of one stack or image."""
+
+    suite: Text
+    target: Annotated[
+        Text | None, Meta(description="one run for each SKU and driver of its pools")
+    ] = None
+    pool: Annotated[Text | None, Meta(description="only this pool of the target")] = None
+    stack: StackBody | None = None
+    image: Annotated[
+        Text | None, Meta(description="image under test; the workloads' own if left out")
+    ] = None
+    entry: Annotated[Text | None, Meta(description="entry that the runs are about")] = None
+    host: Annotated[Text | None, Meta(description="staging host to run on; any that fits")] = None
+    priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher goes first")] = 0
+
+
+class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One execution of a suite on one staging host for one stack."""
+
+    id: str
+    suite: str
+    state: State
+    stack: dict[str, Any]
+    target: str | None
+    pool: str | None
+    entry: str | None
+    image: str | None
+    gpu: Annotated[str | None, Meta(description="SKU that its host must have; null: none")]
+    driver: Annotated[str | None, Meta(description="that its host should have")]
+    gpus: Annotated[int, Meta(description="slots that it takes")]
+    host: Annotated[str | None, Meta(description="that it must run on; null: any that fits")]
+    priority: int
+    purpose: Purpose
+    attempts: int
+    max_attempts: int
+    doing: str
+    progress: Annotated[float | None, Meta(description="0 to 1")]
+    reason: Annotated[str, Meta(description="why it stands as it does")]
+    asked_by: str
+    worker: str | None
+    on_host: Annotated[str | None, Meta(description="where it runs, or ran last")]
+    not_before: Annotated[datetime | None, Meta(description="pause before the next attempt")]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancelling: Annotated[bool, Meta(description="its end was asked for, and is to come")]
+
+
+class StepBody(Struct, frozen=True):
+    """What became of one workload with one seed."""
+
+    name: str
+    workload: str
+    seed: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    image: Annotated[str | None, Meta(description="that ran, by digest")]
+    report: Annotated[dict[str, Any] | None, Meta(description="what it printed")]
+    judgement: dict[str, Any] | None
+    health: Annotated[dict[str, Any] | None, Meta(description="of the host around it")]
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    host: str
+
+
+class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):
+    """A run with its steps."""
+
+    steps: list[StepBody]
+
+
+class RunsMade(Struct, frozen=True, forbid_unknown_fields=True):
+    """The runs that were queued."""
+
+    runs: list[RunBody]
+
+
+class QuietBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """When a host takes no new run."""
+
+    start: str
+    end: str
+    days: list[str]
+    timezone: str
+
+
+class HostBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A staging host, as its worker declared it."""
+
+    name: str
+    worker: str
+    executor: str
+    gpu: str | None
+    driver: str | None
+    slots: int
+    busy: Annotated[int, Meta(description="slots that runs have now")]
+    health: str
+    quiet: list[QuietBody]
+    registered_at: datetime
+    seen_at: datetime
+
+
+class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Workloads that are run together."""
+
+    name: str
+    description: str
+    workloads: list[str]
+    gpus: Annotated[int, Meta(description="that it needs; without, it is no evidence about one")]
+
+
+class MetricBody(Struct, frozen=True):
+    """A number that a workload measures."""
+
+    unit: str
+    better: Literal["lower", "higher", "either"]
+    tolerance: float
+    repetitions: int
+    description: str
+
+
+class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A canary program."""
+
+    name: str
+    description: str
+    catches: list[str]
+    command: list[str]
+    gpus: int
+    timeout_s: int
+    seeds: list[int]
+    metrics: dict[str, MetricBody]
+    checks: dict[str, str]
+    adapter: str
+    digest: Annotated[str, Meta(description="of its content")]
