@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
     "canary": ("compatgate.cli.canary", "judge canary measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
+    "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),
     "audit": ("compatgate.cli.audit", "read and verify the audit log"),

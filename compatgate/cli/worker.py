@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import add_database, opened
-from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
@@ -83,7 +82,7 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
     from compatgate.canary.workloads.library import Library
 
     library = Library.open(args.workloads)
-    queue, baselines = gate.runs.queue, gate.runs.baselines
+    queue, baselines = gate.runs.queue, gate.baselines
     benches = {h.name: open_bench(h, queue, baselines, library, gate.facts) for h in hosts}
     queue.register(args.name, hosts)
     worker = Worker(args.name, queue, hosts, benches, concurrency=args.concurrency)
@@ -122,10 +121,7 @@ def _every(text: str) -> int:
 
     if text == "0":
         return 0
-    try:
-        return parse_duration(text)
-    except BadInput as error:
-        raise error.at("--verify-every") from None
+    return int(parse_duration(text, field="--verify-every").total_seconds())
 
 
 def _name() -> str:

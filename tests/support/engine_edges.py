@@ -78,6 +78,7 @@ class Script:
         self.cleaned = []
         self.fail_prepare = None
         self.fail_clean = 0
+        self.leftovers = set()
 
     def prepare(self, job, progress):
         if self.fail_prepare:
@@ -114,6 +115,9 @@ class Script:
             raise Infrastructure("the engine is away")
         self.cleaned.append(run)
         return 0
+
+    def left(self):
+        return set(self.leftovers)
 
     def close(self):
         pass

@@ -41,6 +41,7 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
             except Stopped:
                 _dropped(lease, bench, heartbeat.order)
             except Infrastructure as error:
+                bench.executor.clean(lease.run.id)  # the next attempt may be on another host
                 bench.queue.retry(lease, error.detail)
             except CompatgateError as error:
                 _end(lease, bench, Conclusion("error", error.detail))
@@ -63,12 +64,11 @@ def _dropped(lease: Lease, bench: Bench, order: Order) -> None:
 
 def _carry_out(lease: Lease, bench: Bench, must_stop: Callable[[], bool]) -> None:
     run = lease.run
+    if lease.attempt > run.max_attempts:
+        _give_up(lease, bench)
+        return
     if lease.abandoned or lease.attempt > 1:
         bench.executor.clean(run.id)
-    if lease.attempt > run.max_attempts:
-        reason = f"gave up after {run.max_attempts} attempts: {run.reason or 'workers went silent'}"
-        _end(lease, bench, Conclusion("error", reason))
-        return
     workloads = list(bench.workloads(run.suite))
     results = _run_steps(lease, bench, must_stop, workloads)
     bench.queue.enter(lease, "judging")
@@ -78,6 +78,17 @@ def _carry_out(lease: Lease, bench: Bench, must_stop: Callable[[], bool]) -> Non
         for result in results:
             bench.judge.offer(run.id, by_name[result.workload], result)
     _end(lease, bench, conclusion)
+
+
+def _give_up(lease: Lease, bench: Bench) -> None:
+    """End a run that is out of attempts, even on a host that is gone for good."""
+    run = lease.run
+    reason = f"gave up after {run.max_attempts} attempts: {run.reason or 'workers went silent'}"
+    try:
+        bench.executor.clean(run.id)
+    except Infrastructure as error:
+        reason += f"; what it left on {lease.host} is removed when that answers ({error.detail})"
+    bench.queue.finish(lease, "error", reason, None)
 
 
 def _run_steps(

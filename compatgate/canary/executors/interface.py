@@ -115,6 +115,10 @@ class Executor(Protocol):
         """Remove everything that any attempt of the run left on the host; how many things."""
         ...
 
+    def left(self) -> set[str]:
+        """Ids of the runs of which something is on the host, whoever started it."""
+        ...
+
     def close(self) -> None:
         """Let go of connections."""
         ...

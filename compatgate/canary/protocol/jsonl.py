@@ -24,6 +24,7 @@ MOST_VALUES = 1_000_000
 """Values of all metrics together."""
 _MOST_PROBLEMS = 100
 _MESSAGE = 2000
+_KINDS = ("env", "metric", "check", "progress")
 _MEANT = re.compile(rb'"type"\s*:\s*"(env|metric|check|progress)"')
 
 
@@ -46,6 +47,7 @@ class JsonLines:
             "metric": self._read_metric,
             "check": self._read_check,
             "progress": self._read_progress,
+            "lost": self._read_lost,
         }
 
     @property
@@ -92,7 +94,7 @@ class JsonLines:
         kind = body.pop("type")
         read = self._kinds.get(kind) if isinstance(kind, str) else None
         if read is None:
-            raise Broken(f"{_short(kind)} is not a type; known: {', '.join(self._kinds)}")
+            raise Broken(f"{_short(kind)} is not a type; known: {', '.join(_KINDS)}")
         read(body)
         self._began = True
 
@@ -133,6 +135,9 @@ class JsonLines:
         # A check that failed once has failed, whatever comes later.
         if known is None or known.ok:
             self._checks[name] = check
+
+    def _read_lost(self, body: dict[str, Any]) -> None:
+        raise Broken(text(body, "message", default="lines were lost"))
 
     def _read_progress(self, body: dict[str, Any]) -> None:
         self._progress = min(max(number("value", body.get("value")), 0.0), 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.parts import Bench
@@ -76,6 +76,23 @@ class Worker:
         self._hand_back.set()
         for thread in self._threads:
             thread.join()
+
+    def sweep(self, host: str, ended: Callable[[Collection[str]], set[str]]) -> int:
+        """Remove from a host what ended runs left there; how many runs had.
+
+        Args:
+            host: by name.
+            ended: which of some runs are known and have ended; others' are not touched.
+
+        Raises:
+            Infrastructure: the host does not answer.
+        """
+        executor = self._benches[host].executor
+        swept = ended(executor.left())
+        for run in swept:
+            executor.clean(run)
+            _log.info("host %s: removed what run %s had left", host, run)
+        return len(swept)
 
     def _lease(self) -> Lease | None:
         try:

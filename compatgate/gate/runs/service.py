@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.worker.verification import due
 from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
-from compatgate.canary.worker.verification import due
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.gate.runs.audit import note
 from compatgate.gate.runs.queue import DatabaseQueue
@@ -157,6 +159,12 @@ class Runs:
             priority=run.priority,
         )
         return self.submit(asked, by=by, purpose=purpose)
+
+    def ended(self, run_ids: Collection[str]) -> set[str]:
+        """Those of some runs that are known here and have ended."""
+        with self._database.reading() as session:
+            found = runs.find_many(session, sorted(run_ids))
+        return {name for name, run in found.items() if run.has_ended}
 
     def verify_due(self, *, by: str, every_s: int) -> list[RunRow]:
         """Queue again what blessed entries rest on, where that is due.

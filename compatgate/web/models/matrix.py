@@ -15,7 +15,6 @@ from compatgate.documents.specs import (
     TargetSpec,
     WaiverSpec,
 )
-
 from compatgate.web.models.evidence import PromotionBody, WarningBody
 
 Reason = Annotated[

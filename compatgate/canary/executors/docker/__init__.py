@@ -86,6 +86,11 @@ class DockerExecutor:
         with self._talking() as api:
             return sweep.clean(api, run)
 
+    def left(self) -> set[str]:
+        """Runs of which containers, volumes or built images are on the engine."""
+        with self._talking() as api:
+            return sweep.runs(api)
+
     def close(self) -> None:
         """Let go of the connection."""
         self._engine.close()

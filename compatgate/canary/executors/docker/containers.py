@@ -15,6 +15,8 @@ from compatgate.errors import CompatgateError
 NOBODY = "65534:65534"
 _CDI_SINCE = 25
 _LEAST_LOG = 1 << 20
+_LOG = 4
+"""Size of a log file in what is kept of it: records of short lines are larger than these."""
 
 
 def body(
@@ -75,7 +77,7 @@ def _limits(job: Job) -> dict[str, Any]:
         "LogConfig": {
             "Type": "local",
             "Config": {
-                "max-size": str(max(limits.output, _LEAST_LOG)),
+                "max-size": str(max(_LOG * limits.output, _LEAST_LOG)),
                 "max-file": "2",
                 "compress": "false",
             },

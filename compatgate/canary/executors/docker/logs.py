@@ -10,11 +10,16 @@ from contextlib import suppress
 from typing import Any
 
 from compatgate.canary.executors.docker.connect import TIMEOUT_S
+from compatgate.canary.protocol.lost import LOST
 from compatgate.errors import Infrastructure
 
 _HEADER = struct.Struct(">BxxxL")
 _WAIT_S = 0.5
 _LONGEST = 2 << 20
+_PART = 16 << 10
+"""Bytes of a part of a longer line (moby, daemon/logger/copier.go)."""
+_RECORD = 128
+"""More than a record takes in the file beside its text."""
 _RUNNING = ("running", "paused", "restarting", "created")
 
 
@@ -22,15 +27,22 @@ def follow(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes
     """Both streams from the beginning until the container has ended, or ``stop`` says so.
 
     The engine hands long lines over in parts; a part of one stream never comes to stand within a
-    line of the other here.
+    line of the other here. It keeps two files of a size: once more than one was written, lines may
+    have been lost on the way, and a line of the protocol says so.
 
     Raises:
         Infrastructure: the engine ended the log while the container still ran.
         docker.errors.APIError, OSError, urllib3's: the engine went away.
     """
+    config = api.inspect_container(container)["HostConfig"]["LogConfig"].get("Config") or {}
+    room = int(config.get("max-size", 0))
     stream = _Stream(api, container)
     try:
-        yield from _whole_lines(stream.frames(stop))
+        for frame in _whole_lines(stream.frames(stop)):
+            before, room = room, room - len(frame) - _RECORD * (1 + len(frame) // _PART)
+            yield frame
+            if room < 0 <= before:
+                yield LOST
     finally:
         stream.close()
     if not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
@@ -38,10 +50,17 @@ def follow(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes
 
 
 def _whole_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    """Lines of either stream, each with its end.
+
+    Docker before 23 leaves the line feed of a line in parts out with the local driver; a part that
+    is not full is the last.
+    """
     buffers: dict[int, bytearray] = {}
     for number, data in frames:
         buffer = buffers.setdefault(number, bytearray())
         buffer += data
+        if len(data) < _PART and not data.endswith(b"\n"):
+            buffer += b"\n"
         end = len(buffer) if len(buffer) > _LONGEST else buffer.rfind(b"\n") + 1
         if end:
             yield bytes(buffer[:end])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from compatgate.canary.executors.docker.names import of_run
+from compatgate.canary.executors.docker.names import RUN, of_run
 from compatgate.errors import Infrastructure
 
 _PATIENCE_S = 60
@@ -32,6 +32,17 @@ def clean(api: Any, run: str) -> int:
         if _left(api, run):
             time.sleep(0.2)
     return len(removed)
+
+
+def runs(api: Any) -> set[str]:
+    """Ids of the runs whose label something on the engine carries."""
+    labelled = {"label": RUN}
+    found = [
+        *api.containers(all=True, filters=labelled),
+        *(api.volumes(filters=labelled)["Volumes"] or []),
+        *api.images(all=True, filters=labelled),
+    ]
+    return {thing["Labels"][RUN] for thing in found}
 
 
 def _left(api: Any, run: str) -> list[tuple[str, str]]:

@@ -148,6 +148,10 @@ class ProcessExecutor:
         self._reap()
         return max(killed, scratch.remove(run))
 
+    def left(self) -> set[str]:
+        """Runs that have folders."""
+        return scratch.runs()
+
     def close(self) -> None:
         """Nothing is held but launchers that have ended."""
         self._reap()

@@ -48,6 +48,11 @@ def remove(run: str) -> int:
     return jobs
 
 
+def runs() -> set[str]:
+    """Ids of the runs that have folders."""
+    return {folder.name for folder in _root().iterdir()}
+
+
 def mark(job: Job) -> str:
     """What names the job in the environment of its processes."""
     return f"{safe(job.run)}/{job.attempt}/{safe(job.step)}"

@@ -117,6 +117,7 @@ def test_a_host_that_fails_puts_the_run_back(bench, lease):
     executor.fail_prepare = Infrastructure("the registry is away")
     drive(lease, bench(executor, queue))
     assert queue.retried == "the registry is away"
+    assert executor.cleaned == ["run_1"], "the next attempt may be on another host"
     assert queue.ended is None
 
 
@@ -178,6 +179,14 @@ def test_a_worker_killed_while_judging_is_followed_by_one_that_only_judges(bench
     assert executor.started == []
     assert queue.ended[0] == "passed"
     assert queue.ended[2] is not None
+
+
+def test_a_run_out_of_attempts_ends_even_if_its_host_is_gone(bench, lease):
+    queue, executor = Memory(), Script()
+    executor.fail_clean = 1
+    drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), bench(executor, queue))
+    assert queue.ended[0] == "error"
+    assert "is removed when that answers (the engine is away)" in queue.ended[1]
 
 
 def test_a_host_that_cannot_be_cleaned_keeps_its_slot_for_the_next_worker(bench, lease):

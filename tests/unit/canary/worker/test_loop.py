@@ -113,6 +113,14 @@ def test_after_the_grace_a_run_goes_back_to_the_queue(bench, leases):
     assert not executor.alive
 
 
+def test_what_ended_runs_left_is_swept_and_nothing_else(bench, leases):
+    executor = Script()
+    executor.leftovers = {"run_ended", "run_active", "run_of_another_database"}
+    worker = Worker("w", Leases(), HOSTS, {"h": bench(executor, Leases())})
+    assert worker.sweep("h", lambda ids: {"run_ended"} & set(ids)) == 1
+    assert executor.cleaned == ["run_ended"]
+
+
 def _until(holds, seconds=5):
     end = time.monotonic() + seconds
     while not holds():

@@ -12,9 +12,10 @@ import sysconfig
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -154,16 +155,19 @@ def engine(*, gpus: bool = False, options: tuple[str, ...] = ()) -> Iterator[Eng
         made.remove()
 
 
-def load_python(api: Any) -> None:
+def load_python(
+    api: Any, repository: str = PYTHON.partition(":")[0], changes: Sequence[str] = ()
+) -> None:
     """Import an image with Python's standard library and a static busybox."""
     api.import_image_from_data(
         _python_tar(),
-        repository=PYTHON.partition(":")[0],
+        repository=repository,
         tag=PYTHON.partition(":")[2],
-        changes=["ENV PATH=/usr/local/bin:/bin"],
+        changes=["ENV PATH=/usr/local/bin:/bin", *changes],
     )
 
 
+@lru_cache(maxsize=1)
 def _python_tar() -> bytes:
     """The interpreter that runs this, below ``/usr/local``, with the libraries it links."""
     buffer = io.BytesIO()
