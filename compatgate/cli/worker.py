@@ -14,6 +14,7 @@ from compatgate.cli.database import add_database, opened
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from compatgate.canary.hosts import Host
     from compatgate.canary.worker.loop import Worker
@@ -97,7 +98,9 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
         for host in hosts:
             worker.sweep(host.name, gate.runs.ended)
 
-    jobs = {sweep: _SWEEP_EVERY_S} | ({verify: _VERIFY_EVERY_S} if every_s else {})
+    jobs: dict[Callable[[], object], int] = {sweep: _SWEEP_EVERY_S}
+    if every_s:
+        jobs[verify] = _VERIFY_EVERY_S
     try:
         with timetable({} if args.once else jobs):
             worker.run(once=args.once)

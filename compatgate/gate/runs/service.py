@@ -166,7 +166,7 @@ class Runs:
             found = runs.find_many(session, sorted(run_ids))
         return {name for name, run in found.items() if run.has_ended}
 
-    def verify_due(self, *, by: str, every_s: int) -> list[RunRow]:
+    def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
         """Queue again what blessed entries rest on, where that is due.
 
         Args:
@@ -179,15 +179,15 @@ class Runs:
             rested_on = runs.find_many(session, [run.id for _, run in found])
             since = now - timedelta(seconds=every_s)
             tried = runs.of_purpose(session, "verification", since)
-        queued: list[RunRow] = []
+        queued: Sequence[RunRow] = ()
         for item in due(
             shown(found, rested_on, asked_again(tried)), int(now.timestamp()), every_s=every_s
         ):
             try:
-                queued += self.rerun(item.run, by=by, purpose="verification")
+                queued = (*queued, *self.rerun(item.run, by=by, purpose="verification"))
             except CompatgateError as error:
                 _log.warning("entry %s cannot be verified again: %s", item.entry, error.detail)
-        return queued
+        return tuple(queued)
 
     def hosts(self, **filters: Any) -> Page[HostRow]:
         """Staging hosts by name; filters of `compatgate.store.hosts.list_hosts`."""
