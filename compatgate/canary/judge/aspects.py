@@ -191,7 +191,7 @@ def _between(side: Side, shift: Shift) -> str:
     if isinf(shift.low) or isinf(shift.high):
         return ""
     low, high = sorted(expm1(side.sign * s) for s in (shift.low, shift.high))
-    return f" (95 % interval {_signed(low)} to {_signed(high)})"
+    return f" (98 % interval {_signed(low)} to {_signed(high)})"
 
 
 def _signed(share: float) -> str:
