@@ -44,7 +44,7 @@ class Spread(Struct, frozen=True):
 
 
 def spread_between(baseline: Sequence[float], candidate: Sequence[float], widen: float) -> Spread:
-    """Compare the spread of two samples of logarithms; ``widen`` as for the centre."""
+    """Compare the spread of two samples of logarithms; ``widen`` for distances that are alike."""
     apart = [*_distances(baseline), *_distances(candidate)]
     n, m = len(baseline), len(candidate)
     scores = _savage(apart)
