@@ -31,7 +31,7 @@ repetitions of the baseline (runs x repetitions) / of the candidate; 30 a run is
 least that is judged. "same": nothing changed, every regression is a false alarm (goal: at most 1 %
 at the default). "5 %": every value is 5 % longer (goal: at least 95 % found at the default). "3 %"
 is within the tolerance. "tail": one value in five is 1.5 to 3 times as long. "spread": three times
-the noise around the same centre (of 0.5 % noise that is below what counts).
+the noise around the same centre (for noise of 0.5 % that is just about what counts).
 
 Noise that the default is made for:
 
@@ -40,8 +40,9 @@ Noise that the default is made for:
     + """
 {made_for}
 
-Noise beyond it, which 30 repetitions cannot settle (states that outlast several repetitions, runs
-that differ): what is missed is to be inconclusive, and false alarms rare all the same:
+Noise beyond it: states that outlast several repetitions, runs that differ, more than 30 repetitions
+can settle. A baseline of one run cannot know the first two: it misses up to one 5 % regression in
+six, and false alarms reach 2 %. A baseline of five runs makes most of these inconclusive instead.
 
 """
     + HEAD
