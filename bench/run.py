@@ -10,6 +10,7 @@ from pathlib import Path
 
 import decide
 import http_gate
+import judge
 import layers
 import startup
 
@@ -52,6 +53,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 | layer | unpacked | compatgate | tar t | throughput | peak memory |
 |---|---|---|---|---|---|
 {layers}
+
+## The canary judge
+
+{judge}
 """
 
 
@@ -65,6 +70,7 @@ def main() -> None:
         startup="\n".join(startup.main()),
         http=http_gate.main(),
         layers="\n".join(layers.main()),
+        judge=judge.main(),
     )
     RESULTS.write_text(page)
     sys.stdout.write(page)

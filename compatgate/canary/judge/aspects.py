@@ -22,7 +22,7 @@ MOST_REPETITIONS = 1000
 _IMPLAUSIBLE = 10.0
 _FAR_TOLERANCES = 2.0
 _FAR_SCALES = 5.0
-_SPREAD_TOLERANCE = 0.3
+_SPREAD_TOLERANCE = 0.2
 
 
 class Side(Struct, frozen=True):
@@ -39,6 +39,7 @@ class Side(Struct, frozen=True):
     sign: int
     tolerance: float
     widen: float
+    widen_spread: float
     wander: float
 
     @property
@@ -130,7 +131,7 @@ def look(side: Side) -> tuple[Shift, Tail, Spread]:
     shift = shift_between(side.baseline, side.candidate, side.widen, side.wander)
     apart = max(_FAR_TOLERANCES * side.limit, _FAR_SCALES * scale(side.baseline))
     tail = tail_of(side.baseline, side.candidate, median(side.baseline) + apart)
-    return shift, tail, spread_between(side.baseline, side.candidate, side.widen)
+    return shift, tail, spread_between(side.baseline, side.candidate, side.widen_spread)
 
 
 def more(wanted: int, have: int) -> str:
@@ -191,7 +192,7 @@ def _between(side: Side, shift: Shift) -> str:
     if isinf(shift.low) or isinf(shift.high):
         return ""
     low, high = sorted(expm1(side.sign * s) for s in (shift.low, shift.high))
-    return f" (95 % interval {_signed(low)} to {_signed(high)})"
+    return f" (98 % interval {_signed(low)} to {_signed(high)})"
 
 
 def _signed(share: float) -> str:

@@ -73,6 +73,7 @@ def _side(prepared: Prepared, sign: int, tolerance: float) -> Side:
         sign,
         tolerance,
         prepared.widen,
+        prepared.widen_spread,
         prepared.wander,
     )
 

@@ -17,7 +17,7 @@ ENOUGH_FOR_ORDER = 20
 _ONE_SIGMA = (0.158655, 0.841345)
 _WARMUP_SCALES = 4.0
 _WARMUP_SHARE = 3
-_MOST_DEPENDENT = 0.95
+_LAGS = 5
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -72,23 +72,25 @@ def ranks(values: Sequence[float]) -> list[float]:
 def dependence(runs: Sequence[Sequence[float]]) -> float:
     """How many times wider an interval must be because neighbouring values are alike; at least 1.
 
-    The factor is ``sqrt((1 + r) / (1 - r))`` with r the lag-1 autocorrelation of the ranks within
-    runs, that of a first-order autoregressive series. Applied only where r is beyond chance (two
-    standard deviations). Values that were sorted say nothing about order.
+    The square is ``1 + 2 sum(w_k r_k)`` over the autocorrelations of the ranks within runs, with
+    weights that fall linearly. Values that were sorted say nothing about order.
+
+    Source: Newey and West (1987), A Simple, Positive Semi-definite ... Covariance Matrix.
     """
     told = [run for run in runs if len(run) >= ENOUGH_FOR_ORDER and not is_sorted(run)]
-    products = squares = 0.0
+    products, squares = [0.0] * _LAGS, 0.0
     for run in told:
         centred = [rank - (len(run) + 1) / 2 for rank in ranks(run)]
-        products += sum(a * b for a, b in pairwise(centred))
         squares += sum(c * c for c in centred)
+        for lag in range(1, _LAGS + 1):
+            products[lag - 1] += sum(a * b for a, b in zip(centred, centred[lag:], strict=False))
     if squares == 0:
         return 1.0
-    r = products / squares
-    if r <= 2 / sqrt(sum(map(len, told))):
-        return 1.0
-    r = min(r, _MOST_DEPENDENT)
-    return sqrt((1 + r) / (1 - r))
+    bias = len(told) / sum(map(len, told))  # of an autocorrelation, about -1/n
+    weighted = sum(
+        (1 - (k + 1) / (_LAGS + 1)) * (p / squares + bias) for k, p in enumerate(products)
+    )
+    return sqrt(max(1 + 2 * weighted, 1.0))
 
 
 def is_sorted(values: Sequence[float]) -> bool:

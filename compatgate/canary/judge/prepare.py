@@ -14,6 +14,8 @@ from compatgate.canary.workload import MetricSpec
 
 _BEYOND_CHANCE = 3.0
 """Variance between runs over that expected from the noise within: less may be chance."""
+_CLEARLY_ALIKE = 1.4
+"""From here on, lasting states are certain enough to doubt a change of the spread as well."""
 
 
 class Prepared(Struct, frozen=True):
@@ -21,7 +23,8 @@ class Prepared(Struct, frozen=True):
 
     Attributes:
         baseline, candidate: natural logarithms in the baseline's unit, warm-up left out.
-        widen: factor on intervals for dependence between neighbours, at least 1.
+        widen: factor for dependence between neighbouring values, at least 1.
+        widen_spread: the same for the spread, by distances from the run's median.
         wander: standard error of a run's centre for runs differing among themselves.
         dropped: leading values left out of each run.
     """
@@ -29,6 +32,7 @@ class Prepared(Struct, frozen=True):
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
     widen: float
+    widen_spread: float
     wander: float
     dropped: int
 
@@ -46,8 +50,11 @@ def prepare(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Prepared
     cand = _without(cand, dropped, spec.repetitions)
     kept_base = tuple(v for run in base for v in run)
     kept_cand = tuple(v for run in cand for v in run)
-    widen = dependence([*base, *cand])
-    return Prepared(kept_base, kept_cand, widen, _wander(base), dropped)
+    runs = [*base, *cand]
+    apart = [[abs(value - median(run)) for value in run] for run in runs]
+    widen, spread = dependence(runs), dependence(apart)
+    spread = max(spread, widen) if widen > _CLEARLY_ALIKE else spread
+    return Prepared(kept_base, kept_cand, widen, spread, _wander(base), dropped)
 
 
 def _refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect | None:

@@ -53,7 +53,7 @@ class Numbers(Struct, frozen=True):
 
     Attributes:
         ratio: candidate over baseline, the middle of all pairwise ratios.
-        interval: where the ratio lies with 95 % confidence; None: open on that side.
+        interval: where the ratio lies with 98 % confidence; None: open on that side.
         effect: Cliff's delta, -1 (every candidate value is below) to 1 (above).
         noise: of one repetition, relative, as (baseline, candidate).
         spread_ratio: candidate's noise over the baseline's; None where the baseline has none.

@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from compatgate.canary.judge.order import EXACT, quantile
 
-Z_ALARM = 2.75
-"""Standard errors that a change must be beyond to be taken as real: 0.3 % one-sided."""
-Z_CLEAR = 1.96
-"""Standard errors within which a change may still hide: 2.5 % one-sided."""
+Z_ALARM = 2.6
+"""Standard errors that a change must be beyond to be taken as real: 0.5 % one-sided."""
+Z_CLEAR = 2.326
+"""Standard errors within which a change may still hide: 1 % one-sided."""
 EFFICIENCY = 1.0472
 """Variance of the estimate over that of the mean, for normal noise (pi / 3)."""
 _THIN = 300
@@ -31,8 +31,8 @@ class Shift(Struct, frozen=True):
 
     Attributes:
         estimate: the middle of all differences.
-        low, high: where it lies with 95 % confidence.
-        surely_above, surely_below: beyond which it lies with 99.7 % confidence, one side each;
+        low, high: where it lies with 98 % confidence.
+        surely_above, surely_below: beyond which it lies with 99.5 % confidence, one side each;
             infinite where there are too few values to say.
         effect: Cliff's delta: how much more often a candidate value is above a baseline value than
             below, -1 to 1.

@@ -14,9 +14,9 @@ from math import inf, sqrt
 
 from msgspec import Struct
 
-from compatgate.canary.judge.order import median, ranks, scale
+from compatgate.canary.judge.order import EXACT, median, ranks, scale
 
-Z_ALARM = 3.0
+Z_ALARM = 2.8
 """Standard deviations of the scores' sum that are taken as a change."""
 Z_SUSPICION = 2.33
 """Standard deviations that are not passed over: more repetitions decide."""
@@ -44,7 +44,7 @@ class Spread(Struct, frozen=True):
 
 
 def spread_between(baseline: Sequence[float], candidate: Sequence[float], widen: float) -> Spread:
-    """Compare the spread of two samples of logarithms; ``widen`` as for the centre."""
+    """Compare the spread of two samples of logarithms; ``widen`` for distances that are alike."""
     apart = [*_distances(baseline), *_distances(candidate)]
     n, m = len(baseline), len(candidate)
     scores = _savage(apart)
@@ -52,7 +52,7 @@ def spread_between(baseline: Sequence[float], candidate: Sequence[float], widen:
     squares = sum((s - mean) ** 2 for s in scores)
     deviation = sqrt(n * m * squares / ((n + m) * (n + m - 1)))
     surplus = sum(scores[n:]) - m * mean
-    z = surplus / (deviation * widen) if deviation > 0 else 0.0
+    z = surplus / (deviation * widen) if deviation > EXACT else 0.0
     return Spread(scale(baseline), scale(candidate), z)
 
 

@@ -1,0 +1,189 @@
+"""``compatgate canary judge`` as users run it: a process, its output, its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STEADY = [1 + 0.01 * ((7 * i) % 5 - 2) for i in range(30)]
+
+
+def judge(
+    *arguments: object, stdin: str | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
+    return subprocess.run(
+        [sys.executable, "-m", "compatgate", "canary", "judge", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**clean, "COLUMNS": "100", **environment},
+    )
+
+
+@pytest.fixture
+def plain(tmp_path):
+    def write(name: str, values) -> Path:
+        path = tmp_path / name
+        path.write_text("".join(f"{value}\n" for value in values))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def lines(tmp_path):
+    def write(name: str, metrics, *more: object) -> Path:
+        body = [
+            {"type": "metric", "name": metric, "value": value, "unit": unit}
+            for metric, (unit, values) in metrics.items()
+            for value in values
+        ]
+        path = tmp_path / name
+        path.write_text("\n".join(["a line of log", *map(json.dumps, [*body, *more])]))
+        return path
+
+    return write
+
+
+def test_no_change_exits_with_0(plain):
+    result = judge(plain("b", STEADY), plain("c", reversed(STEADY)), "--better", "lower")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("NO REGRESSION\n")
+    assert "within the tolerance of 5 %" in result.stdout
+
+
+def test_a_regression_exits_with_1_and_says_how_much(plain):
+    result = judge(plain("b", STEADY), plain("c", [1.12 * v for v in STEADY]), "--better", "lower")
+    assert result.returncode == 1
+    assert "REGRESSION" in result.stdout
+    assert "12.0 % higher than the baseline" in result.stdout
+
+
+def test_too_little_exits_with_3_and_says_what_is_missing(plain):
+    result = judge(plain("b", STEADY), plain("c", STEADY[:4]))
+    assert result.returncode == 3
+    assert "missing  6 more of the candidate" in result.stdout
+
+
+def test_an_improvement_exits_with_0(plain):
+    result = judge(plain("b", STEADY), plain("c", [0.8 * v for v in STEADY]), "--better", "lower")
+    assert result.returncode == 0
+    assert "improvement" in result.stdout
+
+
+def test_plain_numbers_without_a_direction_may_not_change_either_way(plain):
+    result = judge(plain("b", STEADY), plain("c", [0.8 * v for v in STEADY]))
+    assert result.returncode == 1
+
+
+def test_the_unit_says_which_direction_is_better(lines):
+    base = lines("b", {"step_time": ("ms", STEADY), "bandwidth": ("GB/s", STEADY)})
+    better = lines(
+        "c",
+        {
+            "step_time": ("s", [0.0008 * v for v in STEADY]),
+            "bandwidth": ("MB/s", [1200 * v for v in STEADY]),
+        },
+    )
+    answer = json.loads(judge(base, better, "--format", "json").stdout)
+    assert [m["outcome"] for m in answer["metrics"]] == ["improvement", "improvement"]
+    assert judge(better, base).returncode == 1
+
+
+def test_one_metric_of_several_is_judged_when_it_is_named(lines):
+    base = lines("b", {"a": ("ms", STEADY), "b": ("ms", STEADY)})
+    worse = lines("c", {"a": ("ms", STEADY), "b": ("ms", [2 * v for v in STEADY])})
+    assert judge(base, worse).returncode == 1
+    assert judge(base, worse, "--metric", "a").returncode == 0
+    assert judge(base, worse, "--metric", "b").returncode == 1
+    assert judge(base, worse, "--metric", "nonsense").returncode == 3
+
+
+def test_a_failed_check_is_a_regression(lines):
+    base = lines("b", {"a": ("ms", STEADY)})
+    wrong = lines("c", {"a": ("ms", STEADY)}, {"type": "check", "name": "finite", "ok": False})
+    result = judge(base, wrong)
+    assert result.returncode == 1
+    assert "check finite failed" in result.stdout
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", '{"type": "env"}\n'])
+def test_a_file_without_data_is_inconclusive(lines, tmp_path, content):
+    empty = tmp_path / "empty"
+    empty.write_text(content)
+    base = lines("b", {"a": ("ms", STEADY)})
+    for sides in ((base, empty), (empty, base), (empty, empty)):
+        result = judge(*sides)
+        assert result.returncode == 3, sides
+        assert "missing" in result.stdout
+
+
+def test_standard_input_can_be_either_side(plain):
+    base = plain("b", STEADY)
+    numbers = base.read_text()
+    assert judge(base, "-", stdin=numbers).returncode == 0
+    assert judge("-", base, stdin=numbers).returncode == 0
+    assert judge("-", "-", stdin=numbers).returncode == 2
+
+
+def test_plain_numbers_are_of_the_other_files_metric(lines, plain):
+    base = lines("b", {"step_time": ("ms", STEADY)})
+    assert judge(base, plain("c", STEADY)).returncode == 3
+    assert judge(base, plain("c", STEADY), "--unit", "ms").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("missing-file",), "cannot read 'missing-file'"),
+        (("broken",), "broken:2"),
+        (("b", "--tolerance", "5"), "--tolerance: 5 is no tolerance"),
+        (("b", "--tolerance", "nan"), "--tolerance"),
+        (("b", "--repetitions", "1"), "--repetitions"),
+        (("b", "--better", "up"), "--better"),
+        (("b", "--tolerence", "1"), "did you mean '--tolerance'?"),
+        ((), "CANDIDATE"),
+        ((".",), "cannot read '.'"),
+    ],
+)
+def test_bad_input_exits_with_2_and_one_line(plain, tmp_path, monkeypatch, arguments, says):
+    plain("b", STEADY)
+    plain("broken", [1, "two", 3])
+    monkeypatch.chdir(tmp_path)
+    result = judge("b", *arguments)
+    assert result.returncode == 2, result.stdout
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_directions_that_contradict_each_other_are_bad_input(tmp_path):
+    paths = []
+    for better in ("lower", "higher"):
+        path = tmp_path / better
+        line = {"type": "metric", "name": "a", "values": STEADY, "better": better}
+        path.write_text(json.dumps(line))
+        paths.append(path)
+    assert judge(*paths).returncode == 2
+    assert judge(*paths, "--better", "lower").returncode == 0
+
+
+def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(lines):
+    base = lines("b", dict.fromkeys("abc", ("ms", STEADY)))
+    worse = lines("c", {m: ("ms", [1.07 * v for v in STEADY]) for m in "abc"})
+    answers = {
+        judge(base, worse, "--format", "json", PYTHONHASHSEED=seed).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(answers) == 1
+
+
+def test_help_shows_the_action_and_the_exit_statuses():
+    assert "judge" in judge("--help").stdout
+    assert "3 inconclusive" in judge("--help").stdout

@@ -1,0 +1,124 @@
+"""A whole report: checks first, then metrics; no data is never a pass."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compatgate.canary.judge.judged import judge_reports, judge_suite
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.report import Check, Metric, Report
+from compatgate.canary.workload import MetricSpec
+
+STEADY = tuple(1 + 0.01 * ((7 * i) % 5 - 2) for i in range(30))
+HOLDS = (Check("c", True),)
+SPECS = {"t": MetricSpec("ms", "lower")}
+BASELINES = {"t": Samples("t", "ms", (STEADY,))}
+
+
+def report(values=STEADY, checks=HOLDS, unit="ms") -> Report:
+    return Report(metrics=(Metric("t", unit, tuple(values)),), checks=tuple(checks))
+
+
+def judged(*reports: Report, checks=("c",), specs=SPECS, baselines=BASELINES):
+    return judge_reports(specs, checks, reports, baselines)
+
+
+def test_checks_that_hold_and_metrics_like_the_baseline_pass():
+    found = judged(report())
+    assert found.outcome == "passed"
+    assert found.reason == "1 check holds; 1 metric shows no regression"
+
+
+def test_a_failed_check_fails_whatever_the_metrics_say():
+    found = judged(report(checks=[Check("c", False, "loss is NaN")]))
+    assert found.outcome == "failed"
+    assert found.reason == "check c failed: loss is NaN"
+
+
+def test_a_regression_fails():
+    found = judged(report([2 * v for v in STEADY]))
+    assert found.outcome == "failed"
+    assert found.reason.startswith("t: 100 % higher than the baseline")
+    assert found.more == 0
+
+
+def test_a_failed_check_weighs_more_than_what_is_missing():
+    assert judged(report([], [Check("c", False)])).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("reports", "missing"),
+    [
+        ([], "t: 10 repetitions of it"),
+        ([Report()], "t: 10 repetitions of it"),
+        ([report([])], "t: 10 repetitions of the candidate"),
+        ([report(STEADY[:4])], "t: 6 more of the candidate"),
+        ([report(unit="GB")], "t: both sides in units that convert into each other"),
+        ([report(checks=[])], "check c: it was not reported"),
+        ([report(), report(checks=[])], "check c: it was not reported"),
+    ],
+)
+def test_no_data_is_never_a_pass(reports, missing):
+    found = judged(*reports)
+    assert found.outcome == "inconclusive"
+    assert missing in found.missing
+    assert found.reason
+
+
+def test_a_workload_that_declares_and_reports_nothing_is_inconclusive():
+    assert judge_reports({}, (), [Report()], {}).outcome == "inconclusive"
+
+
+def test_a_workload_of_checks_alone_passes_by_them():
+    assert judge_reports({}, ("c",), [report()], {}).outcome == "passed"
+
+
+def test_a_metric_without_a_baseline_is_no_pass():
+    found = judged(report(), baselines={})
+    assert found.outcome == "inconclusive"
+    assert found.metrics[0].outcome == "no-baseline"
+    assert "there is no baseline yet" in found.reason
+    assert found.more == 0
+
+
+def test_several_executions_are_judged_together():
+    assert judged(report(STEADY[:6])).more == 4
+    assert judged(report(STEADY[:6]), report(STEADY[6:12])).outcome == "passed"
+
+
+def test_executions_in_other_units_are_converted():
+    seconds = report([v / 1000 for v in STEADY], unit="s")
+    assert judged(report(), seconds).outcome == "passed"
+
+
+def test_executions_whose_units_do_not_convert_are_inconclusive():
+    found = judged(report(), report(unit="GB"))
+    assert found.outcome == "inconclusive"
+    assert "ms, GB" in found.reason
+
+
+def test_metrics_that_were_not_declared_are_not_judged():
+    other = Report(metrics=(*report().metrics, Metric("x", "ms", (5.0,))), checks=report().checks)
+    assert [m.name for m in judged(other).metrics] == ["t"]
+
+
+def test_the_json_form_is_plain_and_says_which_judge_it_was():
+    body = judged(report()).to_json()
+    assert json.loads(json.dumps(body)) == json.loads(json.dumps(body, sort_keys=True))
+    assert body["judge"] == "1"
+    assert body["metrics"][0]["numbers"]["ratio"] == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome"),
+    [
+        ([], "inconclusive"),
+        (["passed"], "passed"),
+        (["passed", "inconclusive"], "inconclusive"),
+        (["inconclusive", "failed", "passed"], "failed"),
+    ],
+)
+def test_a_suite_is_as_good_as_its_worst_step(steps, outcome):
+    assert judge_suite(steps) == outcome
