@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import (
-    add_database,
-    add_format,
+    add_common,
     add_limit,
     collect,
     moment,
-    opened,
+    perform,
     print_json,
     print_table,
 )
@@ -38,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
     shown.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
     add_limit(shown)
-    for action in (verify, shown):
-        add_database(action)
-        add_format(action)
+    add_common(verify, shown)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         Unavailable: the database does not answer.
     """
-    with opened(args) as gate:
-        return _verify(args, gate) if args.action == "verify" else _list(args, gate)
+    return perform(args, {"verify": _verify, "list": _list})
 
 
 def _verify(args: argparse.Namespace, gate: Gate) -> int:

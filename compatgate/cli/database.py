@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from compatgate.gate.service import Gate
@@ -33,6 +33,13 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 def add_format(parser: argparse.ArgumentParser) -> None:
     """The option that chooses between people and programs."""
     parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def add_common(*parsers: argparse.ArgumentParser) -> None:
+    """What every action on a database takes."""
+    for parser in parsers:
+        add_database(parser)
+        add_format(parser)
 
 
 def add_authorship(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +67,14 @@ def opened(args: argparse.Namespace) -> Iterator[Gate]:
         yield gate
     finally:
         gate.close()
+
+
+def perform(
+    args: argparse.Namespace, actions: Mapping[str, Callable[[argparse.Namespace, Gate], int]]
+) -> int:
+    """Do the action that was asked for, on the database that the arguments name."""
+    with opened(args) as gate:
+        return actions[args.action](args, gate)
 
 
 def collect(fetch: Callable[..., Page[Any]], limit: int | None = None, **filters: Any) -> list[Any]:

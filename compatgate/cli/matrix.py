@@ -9,7 +9,7 @@ from compatgate.cli.database import (
     add_database,
     add_format,
     add_limit,
-    opened,
+    perform,
 )
 
 if TYPE_CHECKING:
@@ -93,13 +93,14 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli import matrix_files, matrix_views
 
-    action = {
-        "import": matrix_files.import_files,
-        "export": matrix_files.export,
-        "diff": matrix_files.diff,
-        "list": matrix_views.show_list,
-        "show": matrix_views.show,
-        "log": matrix_views.log,
-    }[args.action]
-    with opened(args) as gate:
-        return action(args, gate)
+    return perform(
+        args,
+        {
+            "import": matrix_files.import_files,
+            "export": matrix_files.export,
+            "diff": matrix_files.diff,
+            "list": matrix_views.show_list,
+            "show": matrix_views.show,
+            "log": matrix_views.log,
+        },
+    )

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from compatgate.cli.database import (
     add_authorship,
-    add_database,
-    add_format,
+    add_common,
     add_limit,
     collect,
-    opened,
+    perform,
     print_json,
     print_table,
 )
@@ -38,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete = actions.add_parser("delete", help="delete a target that nothing names any more")
     delete.add_argument("name")
     add_authorship(delete)
-    for action in (shown, show, delete):
-        add_database(action)
-        add_format(action)
+    add_common(shown, show, delete)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,9 +47,7 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such target.
         Conflict: entries or waivers name the target that is to be deleted.
     """
-    action = {"list": _list, "show": _show, "delete": _delete}[args.action]
-    with opened(args) as gate:
-        return action(args, gate)
+    return perform(args, {"list": _list, "show": _show, "delete": _delete})
 
 
 def _list(args: argparse.Namespace, gate: Gate) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import (
-    add_database,
-    add_format,
+    add_common,
     add_limit,
     collect,
-    opened,
+    perform,
     print_json,
     print_table,
     seconds,
@@ -40,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit(shown)
     revoke = actions.add_parser("revoke", help="end a token at once")
     revoke.add_argument("token", metavar="NAME|ID")
-    for action in (create, shown, revoke):
-        add_database(action)
-        add_format(action)
+    add_common(create, shown, revoke)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,9 +50,7 @@ def run(args: argparse.Namespace) -> int:
         Conflict: the name is taken.
         NotFound: there is no such token.
     """
-    action = {"create": _create, "list": _list, "revoke": _revoke}[args.action]
-    with opened(args) as gate:
-        return action(args, gate)
+    return perform(args, {"create": _create, "list": _list, "revoke": _revoke})
 
 
 def _create(args: argparse.Namespace, gate: Gate) -> int:

@@ -77,18 +77,25 @@ class RawDocument:
 def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
     """The documents of a text; a list at the top stands for its items.
 
+    Nothing between two lines of ``---`` is no document; a ``null`` is one, and a wrong one.
+
     Args:
         source: YAML (several documents allowed) or JSON.
-        problems: receives syntax errors, duplicate keys, tags and alias bombs.
+        problems: receives syntax errors, duplicate keys, tags, alias bombs, and that there is no
+            document at all.
     """
     reader = _Reader(source, problems)
+    found = False
     try:
         for root in compose(_as_yaml(source.text)):
             roots = root.value if isinstance(root, SequenceNode) else [root]
             for node in roots:
-                value = reader.value(node, (), 0)
-                if value is not None:
-                    yield RawDocument(source.file, value, node)
+                if node is root and _is_nothing(node):
+                    continue
+                found = True
+                yield RawDocument(source.file, reader.value(node, (), 0), node)
+        if not found:
+            reader.report(None, "there is no document here", hint="see matrix/examples")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(filter(None, (error.context, error.problem)))
@@ -97,6 +104,10 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
         reader.report(None, f"not valid YAML: {error}")
     except TooMuchError as error:
         reader.report(error.line, error.problem)
+
+
+def _is_nothing(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.tag == _TAG + "null" and not node.value
 
 
 def _as_yaml(text: str) -> str:

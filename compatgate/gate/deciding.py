@@ -18,9 +18,8 @@ from compatgate.core.verdict import Verdict
 from compatgate.gate.remembered import Remembered
 from compatgate.gate.snapshot import Snapshot
 
-_encode = (
-    msgspec.json.Encoder().encode
-)  # keys stay in order: of two aliases in set, the last counts
+_encode = msgspec.json.Encoder().encode
+"""Keeps the order of keys: of two aliases in ``set`` the last one counts."""
 
 
 def decide(body: Any, snapshot: Snapshot, now: datetime) -> Verdict:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, or_, select
+from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.specs import Kind
-from compatgate.store.documents import MODELS, Model, columns, stored
+from compatgate.store.documents import MODELS, columns, stored
 from compatgate.store.models import Entry, Pool, Target, TargetUse, Waiver
 from compatgate.store.paging import DEFAULT, Page, page
 from compatgate.store.rows import PoolRow, Stored
+
+_Filter = ColumnElement[bool] | None
+"""None: not asked for."""
 
 
 def list_targets(
@@ -38,14 +42,11 @@ def list_targets(
         cursor: of the page.
         limit: at most so many.
     """
-    query = columns(Target)
-    if label:
-        query = query.where(Target.labels.contains(f" {label} ", autoescape=True))
-    if gpu or driver:
-        pool = exists().where(Pool.target == Target.name)
-        pool = pool.where(Pool.gpu == gpu) if gpu else pool
-        query = query.where(pool.where(Pool.driver == driver) if driver else pool)
-    return _page(session, "Target", _search(query, Target, search), cursor, limit)
+    has = exists().where(Pool.target == Target.name)
+    has = has.where(Pool.gpu == gpu) if gpu else has
+    has = has.where(Pool.driver == driver) if driver else has
+    wanted = (_word(Target.labels, label), has if gpu or driver else None)
+    return _page(session, "Target", wanted, search, cursor, limit)
 
 
 def list_entries(
@@ -69,14 +70,12 @@ def list_entries(
         cursor: of the page.
         limit: at most so many.
     """
-    query = columns(Entry)
-    if target:
-        query = query.where(_concerns("Entry", target))
-    if status:
-        query = query.where(Entry.status == status)
-    if component:
-        query = query.where(Entry.components.contains(f" {component} ", autoescape=True))
-    return _page(session, "Entry", _search(query, Entry, search), cursor, limit)
+    wanted = (
+        _concerns("Entry", target),
+        Entry.status == status if status else None,
+        _word(Entry.components, component),
+    )
+    return _page(session, "Entry", wanted, search, cursor, limit)
 
 
 def list_waivers(
@@ -100,14 +99,12 @@ def list_waivers(
         cursor: of the page.
         limit: at most so many.
     """
-    query = columns(Waiver)
-    if target:
-        query = query.where(_concerns("Waiver", target))
-    if owner:
-        query = query.where(Waiver.owner == owner)
-    if active_on:
-        query = query.where(Waiver.expires >= active_on.isoformat())
-    return _page(session, "Waiver", _search(query, Waiver, search), cursor, limit)
+    wanted = (
+        _concerns("Waiver", target),
+        Waiver.owner == owner if owner else None,
+        Waiver.expires >= active_on.isoformat() if active_on else None,
+    )
+    return _page(session, "Waiver", wanted, search, cursor, limit)
 
 
 def list_pools(
@@ -134,7 +131,9 @@ def list_pools(
     )
 
 
-def _concerns(kind: Kind, target: str) -> ColumnElement[bool]:
+def _concerns(kind: Kind, target: str | None) -> _Filter:
+    if not target:
+        return None
     return (
         exists()
         .where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
@@ -142,12 +141,23 @@ def _concerns(kind: Kind, target: str) -> ColumnElement[bool]:
     )
 
 
-def _search(query: Select[Any], model: Model, text: str | None) -> Select[Any]:
-    return query.where(model.name.icontains(text, autoescape=True)) if text else query
+def _word(column: Any, word: str | None) -> _Filter:
+    """A whole word of a column that holds several, with a space on either side of each."""
+    found: _Filter = column.contains(f" {word} ", autoescape=True) if word else None
+    return found
 
 
 def _page(
-    session: Session, kind: Kind, query: Select[Any], cursor: str | None, limit: int
+    session: Session,
+    kind: Kind,
+    wanted: Iterable[_Filter],
+    search: str | None,
+    cursor: str | None,
+    limit: int,
 ) -> Page[Stored]:
-    make = partial(stored, kind)
-    return page(session, query, MODELS[kind].name, make, cursor=cursor, limit=limit)
+    """What all filters that were given let through, ordered by name."""
+    name = MODELS[kind].name
+    query = columns(MODELS[kind]).where(*(one for one in wanted if one is not None))
+    if search:
+        query = query.where(name.icontains(search, autoescape=True))
+    return page(session, query, name, partial(stored, kind), cursor=cursor, limit=limit)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
-from typing import Literal
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.forward import may_reach_further
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -141,7 +141,7 @@ def minor_compat_limits(case: Case) -> Answer:
         message += "and lacks later fixes of the toolkit's own driver"
     return (
         Problem(
-            _jit_outcome(case) if needs_jit else "warn",
+            ("unknown" if may_reach_further(case) else "fail") if needs_jit else "warn",
             "driver",
             message,
             have=driver.text,
@@ -150,11 +150,6 @@ def minor_compat_limits(case: Case) -> Answer:
             candidates=lambda: _own_driver_or_sass(case, needs_jit=needs_jit),
         ),
     )
-
-
-def _jit_outcome(case: Case) -> Literal["fail", "unknown"]:
-    """A driver that may reach further than is published, or be lifted, is not a failure."""
-    return "fail" if case.driver_cuda_is_exact and not case.forward_may_help else "unknown"
 
 
 def _own_driver_or_sass(case: Case, *, needs_jit: bool) -> Iterator[Candidate]:

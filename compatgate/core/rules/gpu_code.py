@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import ToolkitArch
+from compatgate.core.forward import may_reach_further
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
@@ -89,7 +90,7 @@ def ptx_toolchain(case: Case) -> Answer:
         return (Problem("unknown", "driver", f"{why}: whether it compiles this PTX neither"),)
     if cuda.major_minor <= reach:
         return PASS
-    if why := _may_reach_further(case):
+    if why := may_reach_further(case):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
         return (Problem("unknown", "driver", message, have=driver.text),)
     own = case.toolkit.driver.get(case.os) if case.toolkit else None
@@ -105,14 +106,6 @@ def ptx_toolchain(case: Case) -> Answer:
             candidates=lambda: _compile_it(case),
         ),
     )
-
-
-def _may_reach_further(case: Case) -> str:
-    if case.forward and case.forward_may_help:
-        return f"whether cuda-compat is usable here is not known ({case.forward.reason})"
-    if not case.driver_cuda_is_exact:
-        return f"the CUDA version of driver {case.driver} is not published"
-    return ""
 
 
 def _compile_it(case: Case) -> Iterator[Candidate]:

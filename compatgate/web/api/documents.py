@@ -9,6 +9,7 @@ from urllib.parse import quote
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind
+from compatgate.store.rows import Stored
 from compatgate.web.call import Call, Reply, stored
 from compatgate.web.etags import guarded
 from compatgate.web.models.matrix import Made
@@ -24,6 +25,36 @@ class Why(Struct, frozen=True, forbid_unknown_fields=True):
     ) = None
 
 
+Remarks = Callable[[Call[Any], str], dict[str, Any]]
+
+
+class _Documents(Struct, frozen=True):
+    """One kind of document, as its routes need it.
+
+    Attributes:
+        plural: as the path has it.
+        scope: that a change needs.
+        reads: body of a request.
+        shown: type of a document in an answer.
+        remarks: members that are shown besides, of a document by its name.
+    """
+
+    kind: Kind
+    plural: str
+    scope: Scope
+    reads: Body
+    shown: type
+    remarks: Remarks
+
+    @property
+    def one(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def path(self) -> str:
+        return f"/{self.plural}/{{name}}"
+
+
 def document_routes(
     kind: Kind,
     plural: str,
@@ -32,7 +63,7 @@ def document_routes(
     body: type,
     shown: type,
     example: dict[str, Any],
-    remarks: Callable[[Call[Any], str], dict[str, Any]] = lambda call, name: {},
+    remarks: Remarks = lambda call, name: {},
 ) -> tuple[Route, ...]:
     """The routes of one kind of document.
 
@@ -45,75 +76,86 @@ def document_routes(
         example: a body that creates one.
         remarks: members that are shown besides, of a document by its name.
     """
-    one, path = kind.lower(), f"/{plural}/{{name}}"
-    reads = Body(body, examples={one: example})
+    reads = Body(body, examples={kind.lower(): example})
+    of = _Documents(kind, plural, scope, reads, shown, remarks)
+    return (_create(of), _show(of), _change(of), _delete(of))
 
+
+def _create(of: _Documents) -> Route:
     @route(
         "POST",
-        f"/{plural}",
-        scope=scope,
-        tag=plural,
-        name=f"create_{one}",
-        what=one,
-        body=reads,
+        f"/{of.plural}",
+        scope=of.scope,
+        tag=of.plural,
+        name=f"create_{of.one}",
+        what=of.one,
+        body=of.reads,
         reason="body",
-        returns=Returns(shown, f"The {one} that was made", status=201, etag=True),
+        returns=Returns(of.shown, f"The {of.one} that was made", status=201, etag=True),
         errors=(409,),
     )
     def create(call: Call[NoQuery]) -> Reply:
         """Create a {what}."""
-        made = call.gate.matrix.create(kind, call.document(), call.by())
-        where = f"{PREFIX}/{plural}/{quote(made.name)}"
+        made = call.gate.matrix.create(of.kind, call.document(), call.by())
+        where = f"{PREFIX}/{of.plural}/{quote(made.name)}"
         return stored(made, status=201, headers={"Location": where})
 
+    return create
+
+
+def _show(of: _Documents) -> Route:
     @route(
         "GET",
-        path,
+        of.path,
         scope="read",
-        tag=plural,
-        name=f"show_{one}",
-        what=one,
-        returns=Returns(shown, f"The {one}", etag=True),
+        tag=of.plural,
+        name=f"show_{of.one}",
+        what=of.one,
+        returns=Returns(of.shown, f"The {of.one}", etag=True),
         errors=(404,),
     )
     def show(call: Call[NoQuery]) -> Reply:
         """Show a {what}."""
-        row = call.gate.matrix.get(kind, call.args["name"])
-        return stored(row, remarks=remarks(call, row.name))
+        row = call.gate.matrix.get(of.kind, call.args["name"])
+        return stored(row, remarks=of.remarks(call, row.name))
 
+    return show
+
+
+def _change(of: _Documents) -> Route:
     @route(
         "PUT",
-        path,
-        scope=scope,
-        tag=plural,
-        name=f"change_{one}",
-        what=one,
-        body=reads,
+        of.path,
+        scope=of.scope,
+        tag=of.plural,
+        name=f"change_{of.one}",
+        what=of.one,
+        body=of.reads,
         reason="body",
         matches=True,
-        returns=Returns(shown, f"The {one} as it is now", etag=True),
+        returns=Returns(of.shown, f"The {of.one} as it is now", etag=True),
         errors=(404, 409),
     )
     def change(call: Call[NoQuery]) -> Reply:
         """Replace a {what} by the document that is sent, whole."""
         name, document, by = call.args["name"], call.document(), call.by()
-        return stored(
-            guarded(
-                call,
-                kind,
-                lambda expected: call.gate.matrix.change(
-                    kind, name, document, by, expected=expected
-                ),
-            )
-        )
 
+        def replace(expected: int | None) -> Stored:
+            return call.gate.matrix.change(of.kind, name, document, by, expected=expected)
+
+        return stored(guarded(call, of.kind, replace))
+
+    return change
+
+
+def _delete(of: _Documents) -> Route:
     @route(
         "DELETE",
-        path,
-        scope=scope,
-        tag=plural,
-        name=f"delete_{one}",
-        what=one,
+        of.path,
+        scope=of.scope,
+        tag=of.plural,
+        name=f"delete_{of.one}",
+        what=of.one,
         query=Why,
         reason="query",
         matches=True,
@@ -123,14 +165,10 @@ def document_routes(
     def delete(call: Call[Why]) -> Reply:
         """Delete a {what}; its history stays."""
         name, by = call.args["name"], call.by()
-        return Reply(
-            Made(
-                guarded(
-                    call,
-                    kind,
-                    lambda expected: call.gate.matrix.delete(kind, name, by, expected=expected),
-                )
-            )
-        )
 
-    return (create, show, change, delete)
+        def remove(expected: int | None) -> int:
+            return call.gate.matrix.delete(of.kind, name, by, expected=expected)
+
+        return Reply(Made(guarded(call, of.kind, remove)))
+
+    return delete

@@ -40,7 +40,7 @@ class ImportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     query=ImportOptions,
     reason="query",
     body=Body(
-        list[dict[str, Any]],
+        Annotated[list[dict[str, Any]], Meta(min_length=1)],
         media=(JSON, *_YAML_TYPES),
         examples={"matrix": [_document("Target", TARGET), _document("Entry", ENTRY)]},
     ),

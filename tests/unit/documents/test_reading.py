@@ -252,12 +252,16 @@ def test_schema_and_meaning_are_both_checked_in_a_document_that_is_wrong_in_both
     assert {p.field for p in found} == {"spec", "spec.components.cuda", "spec.extra"}
 
 
-@pytest.mark.parametrize("text", ["", "---\n", "# nothing\n", "---\n---\n"])
-def test_a_file_without_documents_is_empty(read: Read, text: str) -> None:
-    assert read(text) == []
+@pytest.mark.parametrize("text", ["", "---\n", "# nothing\n", "---\n---\n", "[]"])
+def test_a_file_without_documents_is_a_mistake_that_says_so(problems: Problems, text: str) -> None:
+    assert [p.problem for p in problems(text)] == ["there is no document here"]
 
 
-@pytest.mark.parametrize("text", ["just text", "42", "- 1", "[[]]"])
+def test_nothing_between_two_documents_is_no_document(read: Read, entry: Entry) -> None:
+    assert len(read(f"---\n---\n{entry()}---\n# nothing\n---\n")) == 1
+
+
+@pytest.mark.parametrize("text", ["just text", "42", "- 1", "[[]]", "null", "~", "[null]", "-"])
 def test_a_document_must_be_a_mapping(problems: Problems, text: str) -> None:
     assert [p.problem for p in problems(text)] == ["a document must be a mapping"]
 
