@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import CompatPackage, Source
 from compatgate.core.versions import show
@@ -23,6 +24,7 @@ class Forward(Struct, frozen=True):
     Attributes:
         usable: None when that cannot be known.
         reason: why not, or what is not known; empty when usable.
+        aside: where it is not usable it is not loaded, and does no harm.
     """
 
     usable: bool | None
@@ -30,6 +32,7 @@ class Forward(Struct, frozen=True):
     need: str = ""
     source: Source | None = None
     package: CompatPackage | None = None
+    aside: bool = False
 
 
 def judge_forward(case: Case) -> Forward:
@@ -43,10 +46,25 @@ def judge_forward(case: Case) -> Forward:
         return Forward(
             None, f"no cuda-compat package for CUDA {series} is known", f"one of {known}"
         )
-    for judge in (_system, _hardware, _host):
+    for judge in (_left_aside, _system, _hardware, _host):
         if verdict := judge(case, package):
-            return verdict
+            return replace(verdict, aside=verdict.aside or case.stack.compat_use == "tried")
     return Forward(True, source=package.source, package=package)
+
+
+def _left_aside(case: Case, package: CompatPackage) -> Forward | None:
+    """The container runtime compares branches alone: 580.95 does not take the place of 580.65.
+
+    Source: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-cdi-hook/cudacompat/cudacompat.go``.
+    """
+    driver = case.driver
+    if case.stack.compat_use != "newer" or driver is None or driver.major < package.driver_branch:
+        return None
+    why = (
+        f"the container runtime leaves it aside: host driver {driver} is not of an older branch "
+        f"than the package's {package.driver_branch}"
+    )
+    return Forward(False, why, "", package.source, package, aside=True)
 
 
 def _system(case: Case, package: CompatPackage) -> Forward | None:

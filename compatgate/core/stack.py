@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, structs
 
-from compatgate.core.arch import Arch, parse_arch
+from compatgate.core.arch import Arch
 from compatgate.core.components import COMPONENTS, in_order, resolve_component
+from compatgate.core.stack_values import SPECIAL, CompatUse, version_text
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
 
@@ -21,6 +22,7 @@ class Stack(Struct, frozen=True):
             pool's.
         arch: SASS and PTX that the workload carries; None when not stated.
         cuda_compat: CUDA version of the forward-compatibility package in the image.
+        compat_use: when that package is loaded.
         require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
         disable_require: ``NVIDIA_DISABLE_REQUIRE`` is set in the image.
         image: the reference that the stack was read from, for waivers and messages.
@@ -32,6 +34,7 @@ class Stack(Struct, frozen=True):
     components: dict[str, Version]
     arch: tuple[Arch, ...] | None = None
     cuda_compat: Version | None = None
+    compat_use: CompatUse = "always"
     require: tuple[str, ...] = ()
     disable_require: bool = False
     image: str | None = None
@@ -50,6 +53,8 @@ class Stack(Struct, frozen=True):
             body["arch"] = [a.name for a in self.arch]
         if self.cuda_compat:
             body["cuda-compat"] = self.cuda_compat.text
+            if self.compat_use != "always":
+                body["cuda-compat-use"] = self.compat_use
         if self.require:
             body["require"] = list(self.require)
         if self.disable_require:
@@ -81,7 +86,7 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
         name = key.strip().lower().replace("_", "-")
-        if name in _SPECIAL:
+        if name in SPECIAL:
             _once(special, name, key)
             special[name] = _special(name, value)
             continue
@@ -104,6 +109,7 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         {name: components[name] for name in in_order(components)},
         arch=special.get("arch"),
         cuda_compat=special.get("cuda-compat"),
+        compat_use=special.get("cuda-compat-use", "always"),
         require=special.get("require", ()),
         disable_require=special.get("disable-require", False),
         image=image,
@@ -176,7 +182,7 @@ def canonical_key(name: str) -> str:
 
 def _key(name: str) -> str:
     clean = name.strip().lower().replace("_", "-")
-    return clean if clean in _SPECIAL else resolve_component(name).component.name
+    return clean if clean in SPECIAL else resolve_component(name).component.name
 
 
 def _once(seen: Mapping[str, Any], name: str, key: str) -> None:
@@ -186,7 +192,7 @@ def _once(seen: Mapping[str, Any], name: str, key: str) -> None:
 
 def _special(name: str, value: Any) -> Any:
     try:
-        return _SPECIAL[name](value)
+        return SPECIAL[name](value)
     except BadInput as error:
         error.field = error.field or name
         raise
@@ -194,70 +200,7 @@ def _special(name: str, value: Any) -> Any:
 
 def _version(key: str, value: Any) -> Version:
     try:
-        return parse_version(key, _version_text(key, value))
+        return parse_version(key, version_text(key, value))
     except BadInput as error:
         error.field = key  # as the user spelled it
         raise
-
-
-def _version_text(key: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        hint = "versions are text: 12.10 and 12.1 are not the same number"
-        raise BadInput("a version must be text", field=key, value=value, hint=hint)
-    return str(value)
-
-
-def _arch(value: Any) -> tuple[Arch, ...]:
-    names: Iterable[Any] = value
-    if isinstance(value, str):
-        # "8.0+PTX" is one name of its own kind; otherwise the plus sign separates.
-        names = value.replace(";", " ").replace("+PTX", "*ptx").replace("+ptx", "*ptx")
-        names = [n.replace("*", "+") for n in names.replace("+", " ").split()]
-    elif not isinstance(value, (list, tuple)):
-        raise BadInput("must be a list of architectures", field="arch", value=value)
-    found: dict[Arch, None] = {}
-    for name in names:
-        if not isinstance(name, str):
-            raise BadInput("must be text", field="arch", value=name, hint="like sm_80")
-        found.update(dict.fromkeys(parse_arch(name)))
-    return tuple(found)
-
-
-def _cuda_compat(value: Any) -> Version:
-    try:
-        return parse_version("cuda", _version_text("cuda-compat", value))
-    except BadInput as error:
-        error.field = "cuda-compat"
-        raise
-
-
-def _require(value: Any) -> tuple[str, ...]:
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
-        raise BadInput("must be a list of expressions", field="require", value=value)
-    return tuple(items)
-
-
-def _remarks(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(i, str) for i in value):
-        raise BadInput("must be a list of sentences", value=value)
-    return tuple(dict.fromkeys(value))
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, str) and value.lower() in ("1", "t", "true", "0", "f", "false"):
-        return value.lower() in ("1", "t", "true")
-    if not isinstance(value, bool):
-        raise BadInput("must be true or false", field="disable-require", value=value)
-    return value
-
-
-_SPECIAL = {
-    "arch": _arch,
-    "cuda-compat": _cuda_compat,
-    "require": _require,
-    "disable-require": _flag,
-    "open": _remarks,
-    "conflicts": _remarks,
-    "unread": _remarks,
-}

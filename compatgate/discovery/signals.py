@@ -17,6 +17,7 @@ from compatgate.discovery.observed import Confidence
 from compatgate.errors import BadInput
 
 CUDA_COMPAT = "cuda-compat"
+COMPAT_USE = "cuda-compat-use"
 _SPECIAL = {
     "cuda-compat present": CUDA_COMPAT,
     "cuda-compat": CUDA_COMPAT,

@@ -20,6 +20,8 @@ from compatgate.errors import TimedOut, Unavailable
 LONGEST_S = 900.0
 """Seconds that a reading may take, whoever still waits for it."""
 _REMEMBERED = 512
+_KEPT_FREE = 2
+"""Places for readings from other registries than the one that has most."""
 
 Key = tuple[str, str]
 """Reference and platform."""
@@ -28,7 +30,8 @@ Key = tuple[str, str]
 class _Flight:
     """A reading that is under way; any number of questions wait for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: str) -> None:
+        self.registry = registry
         self.reading: ImageReading | None = None
         self.error: BaseException | None = None
         self.over = False
@@ -100,14 +103,28 @@ class Readings:
         flight: _Flight | None = None
         while flight is None or not flight.over:
             flight = flight or self._flights.get(key)
-            if flight is None and len(self._flights) < self._at_once:
-                flight = self._flights[key] = _Flight()
-                arguments = (flight, key, name, facts)
-                threading.Thread(target=self._fly, args=arguments, daemon=True).start()
+            if flight is None and self._has_room(name):
+                flight = self._begin(key, name, facts)
             left = end - time.monotonic()
             if left <= 0:
                 raise self._late(name, begun=flight is not None)
             self._changed.wait(left)
+        return flight
+
+    def _has_room(self, name: Reference) -> bool:
+        """Whether another reading may begin; one slow registry does not take all the places."""
+        same = sum(flight.registry == name.registry for flight in self._flights.values())
+        most = max(1, self._at_once - _KEPT_FREE)
+        return len(self._flights) < self._at_once and same < most
+
+    def _begin(self, key: Key, name: Reference, facts: CudaArch) -> _Flight:
+        flight = _Flight(name.registry)
+        thread = threading.Thread(target=self._fly, args=(flight, key, name, facts), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no threads left
+            raise Unavailable("no image can be read now", field="image", hint="ask again") from None
+        self._flights[key] = flight
         return flight
 
     def _fly(self, flight: _Flight, key: Key, name: Reference, facts: CudaArch) -> None:

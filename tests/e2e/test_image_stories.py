@@ -134,3 +134,20 @@ def test_a_second_check_of_the_same_digest_reads_nothing_from_the_registry(serve
     rest(server, target="prod", image=image.reference)
     (only,) = registry.asked()[asked:]
     assert only.startswith("HEAD /v2/")
+
+
+def test_an_ordinary_nvidia_cuda_image_passes_on_a_host_that_needs_no_forward_compatibility(
+    server, registry
+):
+    env = {
+        "CUDA_VERSION": "12.4.1",
+        "NV_CUDA_COMPAT_PACKAGE": "cuda-compat-12-4",
+        "NVIDIA_REQUIRE_CUDA": "cuda>=12.4 brand=tesla,driver>=470,driver<471",
+    }
+    package = layer_of({"usr/local/cuda-12.4/compat/libcuda.so.550.54.15": b"\x7fELF"})
+    ordinary = registry.push(package, env=env)
+    forced = registry.push(package, env={**env, "LD_LIBRARY_PATH": "/usr/local/cuda/compat"})
+    for gpu in ("A100-SXM4-80GB", "GeForce-RTX-4090"):
+        pool = {"driver": "580.65.06", "gpu": gpu}
+        assert not failed(rest(server, pool=pool, image=ordinary.reference))
+        assert "CG103" in failed(rest(server, pool=pool, image=forced.reference))

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.core.components import resolve_component
 from compatgate.core.request import POOL_CHANGES
-from compatgate.core.stack import parse_stack_text
+from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
-
-_PROPERTIES = ("arch", "cuda-compat", "require", "disable-require")
 
 
 class Question(Struct, frozen=True):
@@ -51,8 +48,11 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
 
         observed = read_observed(args, facts())
         notes = observed.notes
-        stated = set(map(_key, stack))
-        stack = {**{k: v for k, v in observed.stack.items() if _key(k) not in stated}, **stack}
+        stated = set(map(canonical_key, stack))
+        stack = {
+            **{k: v for k, v in observed.stack.items() if canonical_key(k) not in stated},
+            **stack,
+        }
         if not args.target:
             pools = observed.choose(pools)
         elif args.nvidia_smi:
@@ -61,8 +61,7 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
         from compatgate.cli.check.written import read_written
 
         written = read_written(args, pools, stack)
-        stated = set(map(_key, stack))
-        stack = {**{k: v for k, v in written.items() if _key(k) not in stated}, **stack}
+        stack = _under(written, stack)
     image: dict[str, str] = {}
     if args.image:
         from compatgate.cli.check.pulled import read_reference
@@ -85,6 +84,12 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
     return Question(tuple({**place, **common} for place in where), notes)
 
 
+def _under(seen: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Both joined: what is stated wins, whatever its spelling."""
+    names = set(map(canonical_key, stated))
+    return {**{k: v for k, v in seen.items() if canonical_key(k) not in names}, **stated}
+
+
 def read_stack(texts: Iterable[str]) -> dict[str, Any]:
     """Merge the values of ``--stack``.
 
@@ -94,8 +99,8 @@ def read_stack(texts: Iterable[str]) -> dict[str, Any]:
     stack: dict[str, Any] = {}
     for text in texts:
         for name, value in _at("stack", text).items():
-            if _key(name) in map(_key, stack):
-                problem = f"{_key(name)} is stated twice"
+            if canonical_key(name) in map(canonical_key, stack):
+                problem = f"{canonical_key(name)} is stated twice"
                 raise BadInput(problem, field=f"stack.{name}", hint="name each component once")
             stack[name] = value
     return stack
@@ -142,17 +147,6 @@ def _at(field: str, text: str) -> dict[str, Any]:
         if field == "pool":
             error.hint = "like driver=535.104.05,gpu=A100-SXM4-80GB"
         raise error.at(field) from None
-
-
-def _key(name: str) -> str:
-    """One name for all spellings of a component."""
-    clean = name.strip().lower().replace("_", "-")
-    if clean in _PROPERTIES:
-        return clean
-    try:
-        return resolve_component(name).component.name
-    except BadInput:
-        return clean
 
 
 def named(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:

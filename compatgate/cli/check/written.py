@@ -51,6 +51,7 @@ def read_written(args: argparse.Namespace, pools: list[Body], stated: Body) -> B
         data = read_bytes(args.sbom, "--sbom")
         signals = read_source("image_signals")
         body = _body(read_sbom(_name(args.sbom), data, signals=signals, platform=platform))
+        body |= _compat_use(body)
     if args.lock:
         from compatgate.discovery.lockfiles import read_lockfile
 
@@ -75,6 +76,14 @@ def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
 
     stack, disagreements = settle(reading.observations, arch)
     return with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
+
+
+def _compat_use(body: Body) -> Body:
+    """A bill of materials lists the forward-compatibility package, and not who loads it."""
+    if "cuda-compat" not in body:
+        return {}
+    what = "whether the library path leads to cuda-compat is not in a bill of materials"
+    return {"cuda-compat-use": "newer", "unread": [what]}
 
 
 def _joined(one: Body, other: Body) -> Body:

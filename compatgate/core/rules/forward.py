@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
@@ -23,15 +24,21 @@ def forward_compat(case: Case) -> Answer:
     products), on Linux, on the host driver branches that the package was published for (a list,
     not a floor), and never on a host driver that is newer than the package itself.
 
+    It counts where it is loaded. ``cuda-compat-use`` says when that is: ``always`` (the library
+    path leads to it, and so it is taken when nothing else is stated); ``newer``: NVIDIA's container
+    runtime loads it where its driver branch is newer than the host's, as in ``nvidia/cuda``
+    images; ``tried``: a start script loads it where it works, as in NGC's images. What is not
+    loaded does no harm.
+
     Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804.
 
     Fix: remove the package, or use a host driver that runs the toolkit by itself.
 
-    Source: CUDA Compatibility guide, "Forward Compatibility"; the ELF note of the shipped libcuda
-    as asserted in NVIDIA/nvidia-container-toolkit.
+    Source: CUDA Compatibility guide, "Forward Compatibility"; NVIDIA/nvidia-container-toolkit: the
+    ELF note of the shipped libcuda, and ``cudacompat.go``, which decides whether it is loaded.
     """
     forward, compat = case.forward, case.stack.cuda_compat
-    if forward is None or compat is None:
+    if forward is None or compat is None or forward.aside:
         return NOT_APPLICABLE
     if forward.usable:
         table, gpu = case.facts.forward_compat, case.pool.gpu
@@ -63,6 +70,12 @@ def forward_compat(case: Case) -> Answer:
 
 
 def _without_compat(case: Case) -> Iterator[Candidate]:
+    package = case.forward.package if case.forward else None
+    own = case.facts.driver_branches.branches.get(package.driver_branch) if package else None
+    if own and own.first and case.stack.compat_use == "newer":
+        raised = changes.raise_driver(case, own.first)
+        what = f"{raised.message}: the package is then left aside"
+        yield Candidate(raised.set, what)
     yield Candidate({"cuda-compat": None}, "leave the cuda-compat package out of the image")
     if case.floor:
         floor = case.floor[0]

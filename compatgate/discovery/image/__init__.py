@@ -7,6 +7,8 @@ top down. docs/images.md says what is read, and docs/decisions/006-reading-image
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from compatgate.discovery.image.cache import default_folder
 from compatgate.discovery.image.options import (
     ImageOptions,
@@ -14,9 +16,11 @@ from compatgate.discovery.image.options import (
     options_from_environment,
     parse_mirrors,
 )
-from compatgate.discovery.image.read import DEADLINE_S, read_image
 from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.image.reference import Reference, parse_reference
+
+if TYPE_CHECKING:
+    from compatgate.discovery.image.read import DEADLINE_S, read_image
 
 __all__ = [
     "DEADLINE_S",
@@ -30,3 +34,12 @@ __all__ = [
     "parse_reference",
     "read_image",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The reader and its client for registries, for who reads and not for who names images."""
+    if name in ("DEADLINE_S", "read_image"):
+        from compatgate.discovery.image import read
+
+        return getattr(read, name)
+    raise AttributeError(name)

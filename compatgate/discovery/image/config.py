@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from compatgate.core.arch import parse_arch
 from compatgate.core.components import COMPONENTS
+from compatgate.discovery.image.compat import of_path
 from compatgate.discovery.image.manifest import Config, History
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.packages import split_package, tidy
-from compatgate.discovery.signals import CUDA_COMPAT, Signal, Signals
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, Signal, Signals
 from compatgate.errors import BadInput
 
 REQUIRE = "NVIDIA_REQUIRE_"
@@ -67,6 +68,7 @@ def read_config(config: Config, signals: Signals, layers: int) -> Stated:
     ngc = any(value and _ngc_only(signal) for signal, value, _ in values)
     history = config.history or []
     observations += _compat(values, observations, history, ngc)
+    observations += _compat_use(env)
     # A package that names the CUDA of its build tells more than a bare version.
     observations.sort(key=lambda o: (o.confidence != "metadata", "+cu" not in o.version))
     return Stated(
@@ -127,6 +129,14 @@ def _compat(
             version = ".".join(cuda.version.split(".")[:2])
             how = f"{origin}={value}, with {cuda.origin}"
             found.append(Observation(CUDA_COMPAT, version, how, "derived"))
+    return found
+
+
+def _compat_use(env: Mapping[str, str]) -> list[Observation]:
+    """Whether the library path leads to the package; NGC's start script tries whether it works."""
+    found = of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
+    if not found and env.get("_CUDA_COMPAT_PATH"):
+        found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
     return found
 
 

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from compatgate.core.components import resolve_component
 from compatgate.core.versions import parse_version, show
+from compatgate.discovery.image.compat import of_path
 from compatgate.discovery.image.databases import apk_packages, dpkg_packages
 from compatgate.discovery.image.feed import Content
 from compatgate.discovery.image.rpm import LARGEST as LARGEST_RPM
@@ -114,6 +115,12 @@ def toolkit(path: str, content: Content, origin: str) -> Observation | None:
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
+
+
+def library_path(content: Content, origin: str) -> list[Observation]:
+    """What a file below ``/etc/ld.so.conf.d`` adds to the library path."""
+    text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
+    return of_path(text.splitlines(), origin)
 
 
 def packages(

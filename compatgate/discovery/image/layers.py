@@ -161,6 +161,9 @@ class Scan:
     def _toolkit(self, _: Kind, member: Member, content: Content, origin: str) -> None:
         self.seen.add(Witness.TOOLKIT, [files.toolkit(member.path, content, origin)])
 
+    def _library_path(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+        self.seen.add(Witness.LIBRARY, files.library_path(content, origin))
+
     def _packages(self, kind: Kind, member: Member, content: Content, origin: str) -> None:
         try:
             found, left = files.packages(kind, content, origin, self._signals, self._check)
@@ -211,6 +214,7 @@ _READERS: dict[Kind, _Reader] = {
     "rpm": Scan._packages,
     "rpm-other": Scan._unread_packages,
     "code": Scan._code,
+    "library-path": Scan._library_path,
 }
 
 

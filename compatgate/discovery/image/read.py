@@ -31,7 +31,7 @@ from compatgate.discovery.image.registry import Registry, places
 from compatgate.discovery.image.seen import Seen, Witness
 from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.observed import Observation
-from compatgate.discovery.signals import CUDA_COMPAT, read_signals
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
 from compatgate.discovery.stack import Inspection, conclude
 from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
 
@@ -152,6 +152,10 @@ def concluded(stated: Stated, seen: Seen, facts: CudaArch | None) -> Inspection:
         stack["arch"] = list(stated.arch)
         how = "env TORCH_CUDA_ARCH_LIST"
         observations += (Observation("arch", "+".join(stated.arch), how, "derived"),)
+    if CUDA_COMPAT not in stack:
+        stack.pop(COMPAT_USE, None)
+    else:
+        stack.setdefault(COMPAT_USE, "newer")  # as NVIDIA's container runtime loads it
     if stated.require:
         stack["require"] = list(stated.require)
     if stated.disable_require:

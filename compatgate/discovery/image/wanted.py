@@ -8,7 +8,17 @@ from typing import Literal
 from compatgate.discovery.image.feed import Member
 
 Kind = Literal[
-    "dist-info", "torch", "conda", "library", "toolkit", "dpkg", "apk", "rpm", "rpm-other", "code"
+    "dist-info",
+    "torch",
+    "conda",
+    "library",
+    "toolkit",
+    "dpkg",
+    "apk",
+    "rpm",
+    "rpm-other",
+    "code",
+    "library-path",
 ]
 
 _DATABASES: dict[str, Kind] = {
@@ -23,6 +33,7 @@ _DATABASES: dict[str, Kind] = {
     "var/lib/rpm/Packages.db": "rpm-other",
     "usr/lib/sysimage/rpm/Packages.db": "rpm-other",
 }
+_LIBRARY_PATH = "etc/ld.so.conf.d/"
 _DPKG_FOLDER = "var/lib/dpkg/status.d/"
 _LIBRARY = re.compile(
     r"(?:libcudart|libcudnn|libnccl|libcublas|libnvinfer)(?:-[0-9a-f]{8,})?\.so\.[\d.]+"
@@ -66,6 +77,8 @@ def wanted(member: Member) -> Kind | None:
             return _DATABASES[path]
         if path.startswith(_DPKG_FOLDER):
             return None if name.endswith(".md5sums") else "dpkg"
+    if name.endswith(".conf"):
+        return "library-path" if path.startswith(_LIBRARY_PATH) else None
     if member.executable and "." not in name and member.size >= _SMALLEST_CODE:
         return None if _SYSTEM_PROGRAMS.match(path) else "code"
     return None

@@ -14,6 +14,11 @@ QUESTIONS: dict[str, Any] = {
         "stack": {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": ["sm_80"]},
         "image": "registry.example/team/app:1.4",
     },
+    "image": {
+        "target": "prod-a100",
+        "image": "registry.example/team/app:1.4",
+        "stack": {"cuda": "12.4", "torch": "2.4.1+cu124"},
+    },
     "what-if": {
         "target": "prod-a100",
         "stack": {"torch": "2.4.1+cu121", "arch": "sm_80+sm_90"},

@@ -12,7 +12,10 @@ from compatgate.core.verdict import FindingOutcome, Outcome
 
 Text = Annotated[str, Meta(min_length=1)]
 StackValue = str | int | bool | list[str] | None
-_NUMBER = "version as text; `arch` and `require` are lists; `disable-require` is true or false"
+_NUMBER = (
+    "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
+    "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences"
+)
 StackBody = Annotated[
     dict[str, StackValue],
     Meta(

@@ -277,3 +277,17 @@ def test_a_mirror_is_asked_first_and_the_registry_after_it(registry, read, fake)
 def test_registries_that_are_not_allowed_are_not_asked(registry, read) -> None:
     with pytest.raises(BadInput, match="may not be read here"):
         read(f"{registry.host}/app:1", registries=frozenset({"registry.example"}))
+
+
+def test_a_file_of_the_linker_that_leads_to_the_compatibility_package_is_read(
+    registry, read, layer
+) -> None:
+    package = {"usr/local/cuda-12.4/compat/libcuda.so.550.54.15": b""}
+    conf = {"etc/ld.so.conf.d/00-compat.conf": b"# first\n/usr/local/cuda-12.4/compat\n"}
+    plain, forced = (
+        read(registry.push(layer({**package, **more})).reference) for more in ({}, conf)
+    )
+    assert plain.stack_body["cuda-compat-use"] == "newer"
+    assert forced.stack_body["cuda-compat-use"] == "always"
+    (seen,) = (o for o in forced.observations if o.component == "cuda-compat-use")
+    assert "etc/ld.so.conf.d/00-compat.conf: /usr/local/cuda-12.4/compat" in seen.origin

@@ -160,6 +160,41 @@ def test_a_package_that_is_not_known_is_unknown(ask):
     assert said(verdict, "CG103") == ["unknown"]
 
 
+@pytest.mark.parametrize(
+    ("use", "driver", "gpu", "expected"),
+    [
+        # The container runtime leaves a package aside that is of no newer branch than the host.
+        ("newer", "580.65.06", "A100-SXM4-80GB", []),
+        ("newer", "550.54.14", "A100-SXM4-80GB", []),
+        ("newer", "580.65.06", "GeForce-RTX-4090", []),
+        ("newer", "535.104.05", "GeForce-RTX-4090", ["fail"]),
+        ("newer", "535.104.05", "A100-SXM4-80GB", []),
+        # A start script falls back to the host's driver where the package does not work.
+        ("tried", "535.104.05", "GeForce-RTX-4090", []),
+        ("tried", "580.65.06", "A100-SXM4-80GB", []),
+        # The library path leads to it whatever the host has.
+        ("always", "580.65.06", "A100-SXM4-80GB", ["fail"]),
+    ],
+)
+def test_a_package_counts_where_it_is_loaded(use, driver, gpu, expected, ask):
+    stack = {"cuda": "12.4", "cuda-compat": "12.4", "cuda-compat-use": use, "arch": "sm_80"}
+    verdict = ask(f"driver={driver},gpu={gpu}", stack)
+    assert said(verdict, "CG103") == expected
+
+
+def test_a_package_that_is_left_aside_compiles_no_ptx(ask):
+    """CUDA 12.6's package is of branch 560; a host of that branch has a driver of its own."""
+    stack = {"cuda": "12.6", "cuda-compat": "12.4", "cuda-compat-use": "newer", "arch": "sm_80"}
+    assert said(ask(f"driver=550.54.14,{A100}", stack), "CG102") == ["warn"]
+
+
+def test_raising_the_driver_is_a_fix_where_the_package_is_then_left_aside(ask):
+    stack = {"cuda": "12.4", "cuda-compat": "12.4", "cuda-compat-use": "newer", "arch": "sm_89"}
+    verdict = ask("driver=535.104.05,gpu=GeForce-RTX-4090", stack)
+    fixes = [f.set for x in verdict.findings if x.rule == "CG103" for f in x.fixes]
+    assert {"driver": ">=550.40.07"} in fixes
+
+
 # --- branches and GPUs -----------------------------------------------------------------------
 
 

@@ -92,9 +92,31 @@ def test_an_ngc_image_s_traps(stated) -> None:
         "tensorrt": "10.13.3.9",
         "torch": "2.9.0a0+145a3a7",
         "cuda-compat": "13.0",
+        "cuda-compat-use": "tried",
         "arch": ["sm_80", "sm_86", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"],
         "require": ["cuda>=9.0"],
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "use"),
+    [
+        ("/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "newer"),
+        ("/usr/local/cuda/compat:/usr/local/nvidia/lib", "always"),
+        ("/opt/lib:/usr/local/cuda-12.4/compat/", "always"),
+        ("/usr/local/cuda/compat/lib:/usr/local/nvidia/lib", "tried"),
+        ("/usr/local/cuda/compat/lib:/usr/local/cuda/compat", "always"),
+        ("", "newer"),
+    ],
+)
+def test_the_library_path_says_when_the_compatibility_package_is_loaded(stated, path, use) -> None:
+    env = {"NV_CUDA_COMPAT_PACKAGE": "cuda-compat-12-4", "LD_LIBRARY_PATH": path}
+    assert stack_of(stated(env)) == {"cuda-compat": "12.4", "cuda-compat-use": use}
+
+
+def test_a_library_path_without_the_package_says_nothing(stated) -> None:
+    env = {"CUDA_VERSION": "12.4.1", "LD_LIBRARY_PATH": "/usr/local/cuda/compat"}
+    assert "cuda-compat-use" not in stack_of(stated(env))
 
 
 def test_the_architectures_of_another_build_are_not_believed(stated) -> None:

@@ -1,0 +1,93 @@
+"""The values of a stack's keys, as requests carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, get_args
+
+from compatgate.core.arch import Arch, parse_arch
+from compatgate.core.versions import Version, parse_version
+from compatgate.errors import BadInput
+
+CompatUse = Literal["always", "newer", "tried"]
+"""When the ``cuda-compat`` package is loaded instead of the host's driver: always (the library path
+leads to it); where it is newer than the host driver (NVIDIA's container runtime sees to that); or
+where a start script finds that it works (NGC's images)."""
+
+
+def version_text(key: str, value: Any) -> str:
+    """A version as text.
+
+    Raises:
+        BadInput: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        hint = "versions are text: 12.10 and 12.1 are not the same number"
+        raise BadInput("a version must be text", field=key, value=value, hint=hint)
+    return str(value)
+
+
+def _arch(value: Any) -> tuple[Arch, ...]:
+    names: Iterable[Any] = value
+    if isinstance(value, str):
+        # "8.0+PTX" is one name of its own kind; otherwise the plus sign separates.
+        names = value.replace(";", " ").replace("+PTX", "*ptx").replace("+ptx", "*ptx")
+        names = [n.replace("*", "+") for n in names.replace("+", " ").split()]
+    elif not isinstance(value, (list, tuple)):
+        raise BadInput("must be a list of architectures", field="arch", value=value)
+    found: dict[Arch, None] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise BadInput("must be text", field="arch", value=name, hint="like sm_80")
+        found.update(dict.fromkeys(parse_arch(name)))
+    return tuple(found)
+
+
+def _cuda_compat(value: Any) -> Version:
+    try:
+        return parse_version("cuda", version_text("cuda-compat", value))
+    except BadInput as error:
+        error.field = "cuda-compat"
+        raise
+
+
+def _compat_use(value: Any) -> CompatUse:
+    known = get_args(CompatUse)
+    if value not in known:
+        hint = f"one of {', '.join(known)}"
+        raise BadInput("is not known", field="cuda-compat-use", value=value, hint=hint)
+    return value  # type: ignore[no-any-return]
+
+
+def _require(value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
+        raise BadInput("must be a list of expressions", field="require", value=value)
+    return tuple(items)
+
+
+def _remarks(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(i, str) for i in value):
+        raise BadInput("must be a list of sentences", value=value)
+    return tuple(dict.fromkeys(value))
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, str) and value.lower() in ("1", "t", "true", "0", "f", "false"):
+        return value.lower() in ("1", "t", "true")
+    if not isinstance(value, bool):
+        raise BadInput("must be true or false", field="disable-require", value=value)
+    return value
+
+
+SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "arch": _arch,
+    "cuda-compat": _cuda_compat,
+    "cuda-compat-use": _compat_use,
+    "require": _require,
+    "disable-require": _flag,
+    "open": _remarks,
+    "conflicts": _remarks,
+    "unread": _remarks,
+}
+"""Keys that are no components, and how each is read; each raises BadInput."""
