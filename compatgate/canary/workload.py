@@ -16,13 +16,14 @@ class MetricSpec(Struct, frozen=True):
     Attributes:
         unit: as the program prints it, ``ms``, ``GB/s``, ``1`` for a bare number.
         tolerance: relative change that counts as a regression, 0.05 for 5 %.
-        repetitions: values that one run must give to be judged.
+        repetitions: values that one run must give to be judged; what the judge promises of its
+            errors (docs/judge.md) holds from 30 on.
     """
 
     unit: str
     better: Better
     tolerance: float = 0.05
-    repetitions: int = 10
+    repetitions: int = 30
     description: str = ""
 
 

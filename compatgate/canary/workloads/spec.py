@@ -57,7 +57,7 @@ class MetricTable(_Spec, frozen=True):
     unit: _Line
     better: Better
     tolerance: Annotated[float, Meta(gt=0, le=10)] = 0.05
-    repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 30
     description: _Text = ""
 
 
