@@ -18,7 +18,7 @@ from compatgate.canary.judge.result import MetricJudgement, Samples
 from compatgate.canary.workload import MetricSpec
 
 TRIALS = 2000
-SPEC = MetricSpec("ms", "lower")
+SPEC = MetricSpec("ms", "lower", repetitions=10)
 HEAD = (
     "| noise | n | same: regression | same: inconclusive | 3 %: regression "
     "| 5 %: regression | 5 %: inconclusive | tail: regression | tail: inconclusive "

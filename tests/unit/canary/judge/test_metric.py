@@ -10,7 +10,7 @@ from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec
 
-SPEC = MetricSpec("ms", "lower")
+SPEC = MetricSpec("ms", "lower", repetitions=10)
 
 
 def noisy(n: int, seed: int, centre: float = 1.0, noise: float = 0.02) -> tuple[float, ...]:
@@ -36,7 +36,7 @@ def test_the_figures_are_in_the_baselines_unit():
 
 
 def test_the_ratio_of_a_metric_where_more_is_better_is_not_turned():
-    spec = MetricSpec("GB/s", "higher")
+    spec = MetricSpec("GB/s", "higher", repetitions=10)
     numbers = judged([noisy(30, 1)], [noisy(30, 2, centre=0.8)], spec, "GB/s").numbers
     assert numbers.ratio == pytest.approx(0.8, rel=0.02)
     assert numbers.interval[0] < 0.8 < numbers.interval[1]

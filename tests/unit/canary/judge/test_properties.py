@@ -21,7 +21,7 @@ direction: st.SearchStrategy[Literal["lower", "higher"]] = st.sampled_from(["low
 
 
 def judged(baseline: Values, candidate: Values, better: str = "lower", unit: str = "x"):
-    spec = MetricSpec(unit, better)
+    spec = MetricSpec(unit, better, repetitions=10)
     sides = [Samples("m", unit, (tuple(side),)) for side in (baseline, candidate)]
     return judge_metric("m", spec, *sides)
 
