@@ -57,6 +57,7 @@ def _device(nvml: Any, handle: Any) -> Device:
         capability=f"{capability[0]}.{capability[1]}" if capability else None,
         mig=mig,
         slices=_slices(nvml, handle) if mig else (),
+        uuid=_text(_asked(nvml, nvml.nvmlDeviceGetUUID, handle) or "") or None,
     )
 
 
@@ -79,6 +80,7 @@ def _slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
             Slice(
                 profile=name.partition(" MIG ")[2].strip() or None,
                 memory_mib=memory.total // 2**20 if memory else None,
+                uuid=_text(_asked(nvml, nvml.nvmlDeviceGetUUID, part) or "") or None,
             )
         )
     return tuple(found)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from compatgate.discovery.nvidia_smi.report import Device, Report, Slice
 
-_GPU = re.compile(r"\s*GPU (\d+): (.+?) \(UUID:[^)]*\)?\s*")
-_MIG = re.compile(r"\s*MIG (\d+c\.)?(\S+)\s+Device\s+\d+:.*")
+_GPU = re.compile(r"\s*GPU (\d+): (.+?) \(UUID:\s*([^)]*)\)?\s*")
+_MIG = re.compile(r"\s*MIG (\d+c\.)?(\S+)\s+Device\s+\d+:(?:.*UUID:\s*([^)\s]+))?.*")
 
 
 def parse(text: str) -> Report | None:
@@ -17,9 +17,9 @@ def parse(text: str) -> Report | None:
     devices: list[Device] = []
     for line in text.splitlines():
         if match := _GPU.fullmatch(line):
-            devices.append(Device(match[2].strip(), bus=match[1]))
+            devices.append(Device(match[2].strip(), bus=match[1], uuid=match[3].strip() or None))
         elif devices and (match := _MIG.fullmatch(line)):
             profile = f"{match[1] or ''}{match[2].lower()}"
-            slices = (*devices[-1].slices, Slice(profile=profile))
+            slices = (*devices[-1].slices, Slice(profile=profile, uuid=match[3]))
             devices[-1] = replace(devices[-1], mig=True, slices=slices)
     return Report("-L", devices=tuple(devices)) if devices else None

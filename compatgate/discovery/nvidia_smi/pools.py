@@ -8,7 +8,7 @@ from compatgate.core.facts import Facts, Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version, show
 from compatgate.discovery.nvidia_smi.products import Product, identify, profile_of
-from compatgate.discovery.nvidia_smi.report import Device, Report
+from compatgate.discovery.nvidia_smi.report import NODE_LABELS, Device, Report
 from compatgate.discovery.observed import DRIVER_CUDA, Conflict, ObservedPool
 from compatgate.errors import BadInput
 
@@ -92,12 +92,15 @@ def disagreements(report: Report, facts: Facts) -> tuple[Conflict, ...]:
     if branch is None or branch.cuda is None or branch.cuda == printed:
         return ()
     own = show(branch.cuda)
+    labels = report.form == NODE_LABELS
+    who = "GPU Feature Discovery" if labels else "nvidia-smi"
+    says = "the labels say" if labels else "nvidia-smi prints"
     if printed > branch.cuda:
-        why = "a forward-compatibility package (cuda-compat) was loaded where nvidia-smi ran"
+        why = f"a forward-compatibility package (cuda-compat) was loaded where {who} ran"
     else:
-        why = "an older libcuda was loaded where nvidia-smi ran"
+        why = f"an older libcuda was loaded where {who} ran"
     message = (
-        f"nvidia-smi prints CUDA {report.cuda}, but driver {report.driver} is of CUDA {own}: "
+        f"{says} CUDA {report.cuda}, but driver {report.driver} is of CUDA {own}: "
         f"{why}; the driver version decides"
     )
     return (Conflict(DRIVER_CUDA, message, own),)

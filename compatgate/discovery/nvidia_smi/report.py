@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+NODE_LABELS = "node labels"
+"""Form of a report that no nvidia-smi printed: a Kubernetes node's labels describe its GPUs."""
+
 _ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "[not supported]", "none", "unknown"})
 
 
@@ -17,11 +20,13 @@ class Slice(Struct, frozen=True):
         profile: ``1g.10gb`` where the output names it (only ``-L`` does).
         memory_mib: its memory, in MiB.
         engines: its copy engines; on Ampere and Hopper as many as its compute slices.
+        uuid: ``MIG-...``.
     """
 
     profile: str | None = None
     memory_mib: int | None = None
     engines: int | None = None
+    uuid: str | None = None
 
 
 class Device(Struct, frozen=True):
@@ -33,6 +38,7 @@ class Device(Struct, frozen=True):
         memory_mib: total memory, in MiB.
         capability: compute capability where asked for (``compute_cap``).
         mig: MIG mode is on now.
+        uuid: ``GPU-...``.
     """
 
     name: str
@@ -41,6 +47,7 @@ class Device(Struct, frozen=True):
     capability: str | None = None
     mig: bool = False
     slices: tuple[Slice, ...] = ()
+    uuid: str | None = None
 
     @property
     def cut_off(self) -> bool:
@@ -52,7 +59,7 @@ class Report(Struct, frozen=True):
     """One output of ``nvidia-smi``.
 
     Attributes:
-        form: ``table``, ``-q``, ``-q -x``, ``csv`` or ``-L``; joined with ``+``.
+        form: ``table``, ``-q``, ``-q -x``, ``csv`` or ``-L``, joined with ``+``; `NODE_LABELS`.
         driver: kernel driver.
         cuda: CUDA version that the loaded user-mode driver reports.
         tool: version of nvidia-smi itself; under WSL it differs from the driver.
@@ -96,7 +103,17 @@ def _completed(device: Device, other: Device) -> Device:
         memory_mib=device.memory_mib or other.memory_mib,
         capability=device.capability or other.capability,
         mig=device.mig or other.mig,
-        slices=device.slices or other.slices,
+        slices=_completed_slices(device.slices, other.slices),
+        uuid=device.uuid or other.uuid,
+    )
+
+
+def _completed_slices(slices: tuple[Slice, ...], other: tuple[Slice, ...]) -> tuple[Slice, ...]:
+    if len(slices) != len(other):
+        return slices or other
+    return tuple(
+        replace(one, uuid=one.uuid or two.uuid, profile=one.profile or two.profile)
+        for one, two in zip(slices, other, strict=True)
     )
 
 

@@ -89,6 +89,8 @@ class _Reader:
     def _device(self, path: tuple[str, ...], value: str) -> None:
         if path == ("product_name",):
             self._change(name=value)
+        elif path == ("uuid",):
+            self._change(uuid=stated(value))
         elif path == ("fb_memory_usage", "total"):
             self._change(memory_mib=mib(value))
         elif path == ("mig_mode", "current_mig"):

@@ -48,6 +48,7 @@ class FakeNvml:
             "nvmlDeviceGetMigMode": lambda h: (1, 1),
             "nvmlDeviceGetPciInfo": lambda h: SimpleNamespace(busId=b"00000000:01:00.0"),
             "nvmlDeviceGetMaxMigDeviceCount": lambda h: 7,
+            "nvmlDeviceGetUUID": lambda h: f"{'MIG' if h.startswith('slice') else 'GPU'}-{h}",
         }
         return answers[name]
 
@@ -59,7 +60,9 @@ def test_devices_and_their_slices_are_reported() -> None:
     assert (report.driver, report.cuda) == ("535.104.05", "12.2")
     device = report.devices[0]
     assert (device.name, device.capability, device.mig) == ("NVIDIA A100-SXM4-80GB", "8.0", True)
-    assert device.slices == (Slice("1g.10gb", 9728), Slice("1g.10gb", 9728))
+    assert device.uuid == "GPU-gpu0"
+    parts = (Slice("1g.10gb", 9728, uuid=f"MIG-slice{n}") for n in (0, 1))
+    assert device.slices == tuple(parts)
     assert nvml.closed
 
 
