@@ -64,6 +64,7 @@ class ObservedPool(Struct, frozen=True):
         gpu: product as reported, with its MIG profile, in a form that `resolve_gpu` reads.
         driver: kernel driver; None where the witness does not say.
         devices: GPUs, or MIG slices, of this kind.
+        nodes: how many nodes are so; None where one host was looked at.
     """
 
     name: str
@@ -72,10 +73,12 @@ class ObservedPool(Struct, frozen=True):
     os: str = "linux"
     cpu: str | None = None
     devices: int = 1
+    nodes: int | None = None
 
     def to_body(self) -> dict[str, Any]:
         """The pool of a request; a property that is not known is left out."""
-        body = {"name": self.name, "gpu": self.gpu, "driver": self.driver, "os": self.os}
+        body: dict[str, Any] = {"name": self.name, "gpu": self.gpu}
+        body |= {"driver": self.driver, "os": self.os, "count": self.nodes}
         if self.cpu:
             body["cpu"] = self.cpu
         return {key: value for key, value in body.items() if value is not None}

@@ -70,24 +70,48 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
         BadInput: the interpreter cannot be asked.
     """
     notes: list[str] = []
-    report = read_nvml() or _run_nvidia_smi(notes)
-    kernel = read_kernel_driver()
+    report, kernel = look_at_gpus(notes)
     environment = ask_python(python) if python else None
     observations = [
-        *_driver_observations(report, kernel),
+        *driver_observations(report, kernel),
         *(environment.observations if environment else ()),
         *find_libraries(),
     ]
     stack, conflicts = settle(observations, environment.arch if environment else None)
     pools: tuple[ObservedPool, ...] = ()
     if report:
-        report = replace(report, os=_system(report), driver=_driver(report, kernel))
-        found = observed_pools(report, facts.gpus)
-        pools = tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
-        notes += found.notes
+        pools = pools_here(report, kernel, facts, notes)
         conflicts += disagreements(report, facts)
     notes += environment.notes if environment else ()
-    return Probe(pools, stack, tuple(observations), conflicts, _host(pools, kernel, report, notes))
+    host = describe_host(pools, kernel, report, notes)
+    return Probe(pools, stack, tuple(observations), conflicts, host)
+
+
+def look_at_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
+    """This machine's GPUs and kernel driver; what could not be told is added to the notes."""
+    report = read_nvml() or _run_nvidia_smi(notes)
+    if report:
+        report = replace(report, os=_system(report))
+    return report, read_kernel_driver()
+
+
+def gpus_by_nvml(nvml: Any) -> Report | None:
+    """This machine's GPUs by the ``pynvml`` module alone; starts no program."""
+    report = read_nvml(nvml)
+    return replace(report, os=_system(report)) if report else None
+
+
+def pools_here(
+    report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
+) -> tuple[ObservedPool, ...]:
+    """The pools of a report of this machine; the loaded driver decides.
+
+    Raises:
+        BadInput: a product name is cut off and fits products that differ.
+    """
+    found = observed_pools(replace(report, driver=_driver(report, kernel)), facts.gpus)
+    notes += found.notes
+    return tuple(replace(pool, cpu=_cpu()) for pool in found.pools)
 
 
 def _run_nvidia_smi(notes: list[str]) -> Report | None:
@@ -116,7 +140,8 @@ def _run_nvidia_smi(notes: list[str]) -> Report | None:
         return None
 
 
-def _driver_observations(report: Report | None, kernel: KernelDriver | None) -> list[Observation]:
+def driver_observations(report: Report | None, kernel: KernelDriver | None) -> list[Observation]:
+    """The driver, and the CUDA that it reports, each with its witness."""
     found = []
     if kernel:
         found.append(Observation("driver", kernel.version, kernel.origin))
@@ -144,21 +169,28 @@ def _cpu() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
-def _host(
+def describe_host(
     pools: tuple[ObservedPool, ...],
     kernel: KernelDriver | None,
     report: Report | None,
     notes: list[str],
 ) -> dict[str, Any]:
+    """The ``host`` of a probe document."""
     modules = None if kernel is None or kernel.open is None else kernel.open
     return {
         "os": report.os if report else platform.system().lower(),
         "cpu": _cpu(),
         "driver": kernel.version if kernel else (report.driver if report else None),
         "kernel_modules": {None: None, True: "open", False: "proprietary"}[modules],
-        "gpus": [{"product": pool.gpu, "devices": pool.devices} for pool in pools],
+        "gpus": describe_gpus(pools),
         "notes": list(dict.fromkeys(notes)),
     }
+
+
+def describe_gpus(pools: tuple[ObservedPool, ...]) -> list[dict[str, Any]]:
+    """Kinds of GPUs, with how many of a host or how many nodes."""
+    counts = ({"nodes": p.nodes} if p.nodes else {"devices": p.devices} for p in pools)
+    return [{"product": p.gpu, **count} for p, count in zip(pools, counts, strict=True)]
 
 
 def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:

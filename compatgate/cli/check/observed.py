@@ -1,4 +1,4 @@
-"""Pools and stack of a host that was looked at: a probe document, or output of ``nvidia-smi``."""
+"""Pools and stack of a host that was looked at: a probe, what nvidia-smi printed, or labels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
+    from compatgate.discovery.probe import Probe
 
 LARGEST = 32 * 1024 * 1024
 """Bytes of the largest file that is read."""
@@ -58,11 +59,11 @@ class Observed(Struct, frozen=True):
         if len(self.pools) > 1:
             names = ", ".join(str(pool.get("name")) for pool in self.pools)
             raise BadInput(
-                f"the host has several kinds of GPU: {names}",
-                field="--nvidia-smi",
+                f"there are several kinds of GPU: {names}",
+                field="--nvidia-smi or --node-labels",
                 hint="with a target, leave it out and choose with --set driver=..,gpu=..",
             )
-        return {key: value for key, value in self.pools[0].items() if key != "name"}
+        return {key: value for key, value in self.pools[0].items() if key not in ("name", "count")}
 
     def _sku(self, pool: dict[str, Any]) -> str | None:
         try:
@@ -72,9 +73,9 @@ class Observed(Struct, frozen=True):
 
 
 def read_observed(args: argparse.Namespace, facts: Facts) -> Observed:
-    """Read ``--probe`` and ``--nvidia-smi``; the latter's pools win.
+    """Read ``--probe``, and ``--nvidia-smi`` or ``--node-labels``, whose pools win.
 
-    With a target, a probe gives the stack alone, and nvidia-smi the driver and GPU of one of the
+    With a target, a probe gives the stack alone, and the others the driver and GPU of one of the
     target's nodes.
 
     Raises:
@@ -84,23 +85,21 @@ def read_observed(args: argparse.Namespace, facts: Facts) -> Observed:
     pools: tuple[dict[str, Any], ...] = ()
     stack: dict[str, Any] = {}
     notes: list[str] = []
-    if args.probe and args.nvidia_smi == args.probe == "-":
+    given = (args.probe, args.nvidia_smi, args.node_labels)
+    if given.count("-") > 1:
         raise BadInput("standard input can be read once", field="--probe")
+    if args.nvidia_smi and args.node_labels:
+        raise BadInput("--nvidia-smi and --node-labels exclude each other")
     if args.probe:
         from compatgate.discovery.probe import read_probe
 
         document = read_probe(read_text(args.probe, "--probe"), origin=_origin(args.probe))
         pools, stack = tuple(document["pools"]), document["stack"]
-        notes += [str(c.get("message")) for c in _list(document, "conflicts")]
-    if args.nvidia_smi:
-        from compatgate.discovery.nvidia_smi import parse_nvidia_smi
-        from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
-
-        text = read_text(args.nvidia_smi, "--nvidia-smi")
-        report = parse_nvidia_smi(text, origin=_origin(args.nvidia_smi))
-        found = observed_pools(report, facts.gpus)
-        pools = tuple(pool.to_body() for pool in found.pools)
-        notes += [*found.notes, *(c.message for c in disagreements(report, facts))]
+        notes += _remarks(document, stack)
+    if args.nvidia_smi or args.node_labels:
+        printed = read_printed(args, facts)
+        pools = tuple(pool.to_body() for pool in printed.pools)
+        notes += [*printed.host["notes"], *(conflict.message for conflict in printed.conflicts)]
     if not pools and not args.pool and not args.target:
         raise BadInput(
             "the probe found no GPU",
@@ -108,6 +107,30 @@ def read_observed(args: argparse.Namespace, facts: Facts) -> Observed:
             hint="describe the pool with --pool driver=..,gpu=..",
         )
     return Observed(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
+
+
+def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
+    """Read ``--nvidia-smi`` or ``--node-labels``.
+
+    Raises:
+        BadInput: the file cannot be read, or is not what it should be.
+    """
+    from compatgate.discovery.printed import probe_labels, probe_output
+
+    if args.nvidia_smi:
+        text = read_text(args.nvidia_smi, "--nvidia-smi")
+        return probe_output(text, facts, origin=_origin(args.nvidia_smi))
+    from compatgate.discovery.node_labels.read import LARGEST as LARGEST_LABELS
+
+    text = read_text(args.node_labels, "--node-labels", LARGEST_LABELS)
+    return probe_labels(text, facts, origin=_origin(args.node_labels))
+
+
+def _remarks(document: dict[str, Any], stack: dict[str, Any]) -> list[str]:
+    """Where its witnesses disagree, unless the stack says it: then it is a finding."""
+    said = stack.get("conflicts")
+    messages = [str(conflict.get("message")) for conflict in _list(document, "conflicts")]
+    return [m for m in messages if m not in (said if isinstance(said, list) else ())]
 
 
 def _list(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -119,19 +142,19 @@ def _origin(path: str) -> str:
     return "standard input" if path == "-" else path
 
 
-def read_text(path: str, option: str) -> str:
+def read_text(path: str, option: str, largest: int = LARGEST) -> str:
     """A file, or standard input for ``-``, as text; bytes that are not UTF-8 are replaced.
 
     Raises:
         BadInput: it cannot be read, or is too large.
     """
-    data = read_bytes(path, option)
+    data = read_bytes(path, option, largest)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's "nvidia-smi > file"
         return data.decode("utf-16", "replace")
     return data.decode("utf-8", "replace")
 
 
-def read_bytes(path: str, option: str) -> bytes:
+def read_bytes(path: str, option: str, largest: int = LARGEST) -> bytes:
     """A file, or standard input for ``-``.
 
     Raises:
@@ -139,12 +162,12 @@ def read_bytes(path: str, option: str) -> bytes:
     """
     try:
         if path == "-":
-            data = sys.stdin.buffer.read(LARGEST + 1)
+            data = sys.stdin.buffer.read(largest + 1)
         else:
             with open(path, "rb") as file:
-                data = file.read(LARGEST + 1)
+                data = file.read(largest + 1)
     except OSError as error:
         raise BadInput(f"cannot read '{path}': {error.strerror}", field=option) from None
-    if len(data) > LARGEST:
-        raise BadInput(f"'{path}' is larger than {LARGEST >> 20} MiB", field=option)
+    if len(data) > largest:
+        raise BadInput(f"'{path}' is larger than {largest >> 20} MiB", field=option)
     return data

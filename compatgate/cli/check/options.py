@@ -24,6 +24,8 @@ examples:
     compatgate check --target prod-a100 --stack cuda=12.8 --set driver=570.124.06
   the GPUs of another host
     ssh node17 nvidia-smi -q | compatgate check --nvidia-smi - --stack cuda=12.4
+  every kind of GPU node of a cluster
+    kubectl get nodes -o json | compatgate check --node-labels - --stack cuda=12.4
   many questions, one JSON line each
     compatgate check --batch questions.jsonl > verdicts.jsonl
 """
@@ -60,12 +62,18 @@ def _where(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         help="a described pool (gpu: product or compute capability; os: linux, windows or wsl);"
-        " with --probe or --nvidia-smi it overrides or chooses what they say",
+        " with --probe, --nvidia-smi or --node-labels it overrides or chooses what they say",
     )
     group.add_argument(
         "--nvidia-smi",
         metavar="FILE",
         help='GPUs and driver from what nvidia-smi printed ("-": standard input)',
+    )
+    group.add_argument(
+        "--node-labels",
+        metavar="FILE",
+        help="pools of Kubernetes nodes from their labels, as kubectl get nodes -o json prints them"
+        ' ("-": standard input)',
     )
     group.add_argument(
         "--probe",

@@ -43,7 +43,7 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
     changes = read_changes(args.set)
     notes: tuple[str, ...] = ()
     pools = [read_pool(text) for text in args.pool]
-    if args.probe or args.nvidia_smi:
+    if args.probe or args.nvidia_smi or args.node_labels:
         from compatgate.cli.check.observed import read_observed
 
         observed = read_observed(args, facts())
@@ -55,7 +55,7 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
         }
         if not args.target:
             pools = observed.choose(pools)
-        elif args.nvidia_smi:
+        elif args.nvidia_smi or args.node_labels:
             changes = {**observed.as_changes(), **changes}
     if args.lock or args.sbom:
         from compatgate.cli.check.written import read_written

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +17,6 @@ from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.manifest import Descriptor
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.problems import too_large
-from compatgate.discovery.image.registry import Registry
 from compatgate.discovery.image.seen import Seen, Witness
 from compatgate.discovery.image.stream import Budget, decompressed
 from compatgate.discovery.image.tar import members
@@ -43,6 +44,27 @@ class Layer(Struct, frozen=True):
         return f"layer {self.number} ({algorithm}:{digits[:12]})"
 
 
+class Blob(Protocol):
+    """A layer's bytes, read once."""
+
+    @property
+    def position(self) -> int:
+        """Bytes that were read."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to ``size`` bytes; none at the end."""
+
+    def drain(self) -> None:
+        """Read what is left, and check it."""
+
+
+class Blobs(Protocol):
+    """Where layers come from: a registry, or a container engine."""
+
+    def blob(self, descriptor: Descriptor) -> AbstractContextManager[Blob]:
+        """Open a layer."""
+
+
 class Scan:
     """One image's layers.
 
@@ -65,7 +87,7 @@ class Scan:
         self._wanted = 0
         self._linked: dict[str, CodeFile] = {}  # code of this layer's files, for links
 
-    def read(self, layers: Sequence[Layer], registry: Registry) -> None:
+    def read(self, layers: Sequence[Layer], registry: Blobs) -> None:
         """Read layers, the highest first, until what is needed has been seen.
 
         Raises:
@@ -86,7 +108,7 @@ class Scan:
                 )
             self._linked.clear()
 
-    def _read_layer(self, layer: Layer, registry: Registry) -> None:
+    def _read_layer(self, layer: Layer, registry: Blobs) -> None:
         if layer.descriptor.media_type.endswith("+encrypted"):
             raise BadInput(f"{layer.name} is encrypted", field="image")
         with (

@@ -22,6 +22,7 @@ def ask(**options: Any) -> Question:
         "target": None,
         "pool": [],
         "nvidia_smi": None,
+        "node_labels": None,
         "probe": None,
         "image": None,
         "lock": None,
