@@ -1,0 +1,122 @@
+"""From what was seen of a process to a probe document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.stack import parse_stack
+from compatgate.diagnostics.loaded import DRIVER_CUDA, Library
+from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.stack import Inspection
+from compatgate.errors import CompatgateError
+
+
+class Process(Struct, frozen=True):
+    """The ``process`` of a probe document.
+
+    Attributes:
+        executable: its path; its arguments are not shown, since they may hold secrets.
+        container: it has another root or mount namespace than whoever looks.
+        environment: of the variables in `compatgate.diagnostics.environment` those that are set.
+        devices: GPUs that it may use; None where that is not known.
+    """
+
+    pid: int
+    executable: str
+    python: str | None
+    container: bool
+    libraries: tuple[Library, ...]
+    environment: dict[str, str]
+    devices: tuple[dict[str, Any], ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in the document."""
+        return {
+            "pid": self.pid,
+            "executable": printable(self.executable),
+            "python": self.python,
+            "container": self.container,
+            "devices": None if self.devices is None else list(self.devices),
+            "libraries": [_library(library) for library in self.libraries],
+            "environment": {k: printable(v) for k, v in self.environment.items()},
+        }
+
+
+def _library(library: Library) -> dict[str, Any]:
+    members = {**library._asdict(), "path": printable(library.path)}
+    return {key: value for key, value in members.items() if value not in (None, "")}
+
+
+def printable(text: str) -> str:
+    """Names of files and variables need not be text; JSON is."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def observations_of(libraries: Iterable[Library]) -> list[Observation]:
+    """What loaded libraries report, and what their files are called."""
+    found = []
+    for library in libraries:
+        path = printable(library.path)
+        if library.reported:
+            label = f"+cu{library.built_for.partition('.')[0]}" if library.built_for else ""
+            origin = f"{path}: {library.asked}()"
+            found.append(Observation(library.component, library.reported + label, origin))
+        if library.name_version and library.component != DRIVER_CUDA:
+            version = library.name_version
+            found.append(Observation(library.component, version, path, "metadata"))
+    return found
+
+
+def left_open(libraries: Iterable[Library], stack: dict[str, Any]) -> tuple[str, ...]:
+    """Loaded libraries of which no witness tells the version: never a pass."""
+    found: dict[str, str] = {}
+    for library in libraries:
+        if library.component not in stack and library.component != DRIVER_CUDA:
+            known = f"only that its major is {library.major}" if library.major else "nothing"
+            path = printable(library.path)
+            sentence = f"{library.component}: {path} is loaded, and {known} is known of its version"
+            found.setdefault(library.component, sentence)
+    return tuple(found.values())
+
+
+def other_majors(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Conflict]:
+    """Libraries whose name states another major than the stack has."""
+    return [
+        Conflict(
+            library.component,
+            f"the stack has {library.component} {stack[library.component]}, "
+            f"{printable(library.path)} is loaded",
+            stack[library.component],
+        )
+        for library in libraries
+        if library.component in stack
+        and library.major
+        and not library.name_version
+        and not library.reported
+        and stack[library.component].partition(".")[0] != library.major
+    ]
+
+
+def stack_body(seen: Inspection) -> dict[str, Any]:
+    """The stack in the form of requests, with what is open and where witnesses disagree.
+
+    A version that is none of its component is open, so that the rest can still be checked.
+    """
+    body: dict[str, Any] = {}
+    open_items = list(seen.open)
+    for name, value in seen.stack.items():
+        try:
+            parse_stack({name: value})
+        except CompatgateError as error:
+            open_items.append(f"{name}: {error.problem}")
+        else:
+            body[name] = value
+    said = [conflict.message for conflict in seen.conflicts]
+    return {
+        **body,
+        **({"open": list(dict.fromkeys(open_items))} if open_items else {}),
+        **({"conflicts": list(dict.fromkeys(said))} if said else {}),
+    }

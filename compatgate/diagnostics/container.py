@@ -1,0 +1,160 @@
+"""A running container: what is in its files, and what its processes have loaded.
+
+What is loaded decides over what lies there. Processes can be looked at where the engine's machine
+is this one and this user may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compatgate.core.arch import parse_arch
+from compatgate.core.facts import CudaArch, Facts
+from compatgate.diagnostics.compose import Process, left_open, other_majors
+from compatgate.diagnostics.container_files import seen_in_files
+from compatgate.diagnostics.engine import Container, connected
+from compatgate.diagnostics.environment import shown
+from compatgate.diagnostics.process import read_process
+from compatgate.diagnostics.seen import Host, with_driver
+from compatgate.discovery.nvidia_smi import Report
+from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.stack import CodeFile, Inspection, settle
+from compatgate.discovery.stack.code import common_code
+from compatgate.errors import BadInput, NotFound
+
+MOST_PROCESSES = 256
+
+Looked = list[tuple[Process, Inspection]]
+
+
+def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) -> dict[str, Any]:
+    """The probe document of a running container.
+
+    Args:
+        reference: its name or id.
+        facts: to name GPUs and to compare GPU code.
+        signals: the fact file ``image_signals``, as the catalog gives it.
+
+    Raises:
+        NotFound: there is no such container.
+        BadInput: it does not run.
+        Unavailable: the engine does not answer, or takes too long.
+    """
+    host = Host.here()
+    with connected() as engine:
+        container = engine.find(reference)
+        local = _is_here(container)
+        pids = engine.processes(container) if local else []
+        looked = _look(pids, facts, host)
+        files = seen_in_files(engine, container, signals, facts.arch)
+    if not local:
+        host.notes.append("the engine runs on another machine: processes and GPUs are not known")
+    seen = joined(files, looked, facts.arch)
+    pools = host.pools(_gpus(container, host) if local else None, facts)
+    document = host.document(seen, pools)
+    return {**document, "container": _describe(container, looked)}
+
+
+def _gpus(container: Container, host: Host) -> Report | None:
+    """The GPUs that the container was given."""
+    if not container.granted:
+        host.notes.append(f"{container.short} was given no GPU")
+        return None
+    variables = {**container.variables, "NVIDIA_VISIBLE_DEVICES": container.granted}
+    return host.left_to(variables, container=True)
+
+
+def _is_here(container: Container) -> bool:
+    """Whether the container's first process is one of this machine: it names the container."""
+    for name in ("cgroup", "mountinfo"):
+        try:
+            with open(f"/proc/{container.pid}/{name}", encoding="utf-8", errors="replace") as file:
+                if container.id in file.read():
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def _look(pids: list[int], facts: Facts, host: Host) -> Looked:
+    """The processes that use a GPU or could; one that ends meanwhile is left out."""
+    found = []
+    if len(pids) > MOST_PROCESSES:
+        host.notes.append(f"{len(pids)} processes run, {MOST_PROCESSES} were looked at")
+    for pid in pids[:MOST_PROCESSES]:
+        try:
+            view = read_process(pid, facts.arch)
+        except NotFound:
+            continue
+        except BadInput as error:
+            host.notes.append(error.detail)
+            continue
+        host.notes.extend(view.notes)
+        if view.uses_gpu_code:
+            found.append((view.process, with_driver(view, host)))
+    return found
+
+
+def joined(files: Inspection, looked: Looked, arch: CudaArch) -> Inspection:
+    """One stack: what is loaded decides over what lies there, and both are compared."""
+    stack: dict[str, Any] = {}
+    conflicts: list[Conflict] = []
+    for process, seen in looked:
+        conflicts += seen.conflicts
+        for name, value in seen.stack.items():
+            if not _alike(name, stack.setdefault(name, value), value):
+                message = f"processes differ: {name} is {stack[name]}, in {process.pid} {value}"
+                conflicts.append(Conflict(name, message, str(stack[name])))
+    if any("arch" in seen.stack for _, seen in looked):
+        stack["arch"], disagreements = _code(looked, arch)
+        conflicts += disagreements
+    loaded = dict(stack)
+    for name, value in files.stack.items():
+        if not _alike(name, stack.setdefault(name, value), value):
+            message = f"{name} {stack[name]} is loaded, {_witness(files, name, value)} says {value}"
+            conflicts.append(Conflict(name, message, str(stack[name])))
+    conflicts += [c for c in files.conflicts if c.component not in loaded]
+    libraries = [library for process, _ in looked for library in process.libraries]
+    conflicts += other_majors(libraries, stack)
+    left = [sentence for _, seen in looked for sentence in seen.open]
+    return Inspection(
+        stack,
+        tuple(o for seen in (*(s for _, s in looked), files) for o in seen.observations),
+        tuple(dict.fromkeys(conflicts)),
+        (*left_open(libraries, stack), *dict.fromkeys([*left, *files.open])),
+    )
+
+
+def _witness(files: Inspection, name: str, version: str) -> str:
+    known = (o.origin for o in files.observations if (o.component, o.version) == (name, version))
+    return next(known, "the container")
+
+
+def _code(looked: Looked, facts: CudaArch) -> tuple[list[str], list[Conflict]]:
+    """GPU code that runs wherever the code of each process runs."""
+    files = []
+    for process, seen in looked:
+        if "arch" in seen.stack:
+            arch = tuple(code for name in seen.stack["arch"] for code in parse_arch(name))
+            files.append(CodeFile(name := f"process {process.pid}", name, arch))
+    common, conflicts = common_code(files, facts)
+    return [code.name for code in common], conflicts
+
+
+def _alike(name: str, one: Any, other: Any) -> bool:
+    """Whether two versions agree as far as both are stated."""
+    if not isinstance(one, str) or not isinstance(other, str):
+        return True
+    return not settle([Observation(name, one, ""), Observation(name, other, "")])[1]
+
+
+def _describe(container: Container, looked: Looked) -> dict[str, Any]:
+    return {
+        "id": container.id,
+        "name": container.name,
+        "image": container.image,
+        "gpus": container.granted,
+        "environment": shown(container.variables),
+        "processes": [process.to_json() for process, _ in looked],
+    }

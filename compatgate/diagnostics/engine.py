@@ -1,0 +1,177 @@
+"""A container engine that speaks Docker's API, through Docker's own client library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
+
+TIMEOUT_S = 60
+"""Seconds that the engine may be silent."""
+_FIELD = "--container"
+
+
+class Container(Struct, frozen=True):
+    """A running container.
+
+    Attributes:
+        id: in full.
+        image: as it was named when the container was created.
+        pid: of its first process, as the engine's machine counts.
+        environment: of its config, ``NAME=value``.
+        granted: GPUs that it was given, in the form of ``NVIDIA_VISIBLE_DEVICES``; None: none.
+    """
+
+    id: str
+    name: str
+    image: str
+    pid: int
+    environment: list[str]
+    labels: dict[str, str]
+    granted: str | None
+
+    @property
+    def short(self) -> str:
+        """``container web (0123456789ab)``."""
+        return f"container {self.name} ({self.id[:12]})"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment by name."""
+        return dict(item.partition("=")[::2] for item in self.environment)
+
+
+class Engine:
+    """An engine, found as Docker's command line finds it (``DOCKER_HOST``, ...)."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def find(self, reference: str) -> Container:
+        """A running container.
+
+        Args:
+            reference: its name, or the start of its id.
+
+        Raises:
+            NotFound: there is none.
+            BadInput: it does not run.
+            Unavailable: the engine does not answer.
+        """
+        with _explained(reference):
+            found = self._client.containers.get(reference)
+            runtime = str(self._client.info().get("DefaultRuntime") or "")
+        attributes: dict[str, Any] = found.attrs
+        state = attributes.get("State") or {}
+        if not state.get("Running") or not state.get("Pid"):
+            raise BadInput(
+                f"container {reference} does not run: it is {state.get('Status', 'not running')}",
+                field=_FIELD,
+                value=reference,
+                hint="compatgate check --image reads the image that it was made of",
+            )
+        config = attributes.get("Config") or {}
+        return Container(
+            str(attributes["Id"]),
+            str(attributes.get("Name", "")).lstrip("/"),
+            str(config.get("Image", "")),
+            int(state["Pid"]),
+            list(config.get("Env") or ()),
+            dict(config.get("Labels") or {}),
+            granted(attributes.get("HostConfig") or {}, config.get("Env") or (), runtime),
+        )
+
+    def processes(self, container: Container) -> list[int]:
+        """Its processes, the first one first, as the engine's machine counts."""
+        try:
+            with _explained(container.name):
+                table = self._client.api.top(container.id, ps_args="-eo pid")
+            column = table["Titles"].index("PID")
+            pids = [int(row[column]) for row in table["Processes"]]
+        except (CompatgateError, KeyError, ValueError, IndexError):
+            return [container.pid]  # the engine's machine has no ps
+        return list(dict.fromkeys([container.pid, *sorted(pids)]))
+
+    @contextmanager
+    def files(self, container: Container) -> Iterator[Iterator[bytes]]:
+        """Its file system as a tar archive, without what is mounted into it.
+
+        Raises:
+            Unavailable: the engine stops answering.
+        """
+        with _explained(container.name):
+            stream = self._client.api.export(container.id)
+            try:
+                yield stream
+            finally:
+                stream.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+
+@contextmanager
+def connected() -> Iterator[Engine]:
+    """Connect to the engine.
+
+    Raises:
+        Unavailable: there is none, or it does not answer.
+    """
+    docker = import_module("docker")
+    try:
+        engine = Engine(docker.from_env(timeout=TIMEOUT_S))
+    except docker.errors.DockerException as error:
+        raise _silent(error) from None
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _explained(reference: str) -> Iterator[None]:
+    errors = import_module("docker.errors")
+    transport = (import_module("requests").RequestException, import_module("urllib3").exceptions)
+    try:
+        yield
+    except errors.NotFound:
+        raise NotFound(
+            f"there is no container {reference}", field=_FIELD, value=reference, hint="docker ps"
+        ) from None
+    except (errors.DockerException, transport[0], transport[1].HTTPError) as error:
+        raise _silent(error) from None
+
+
+def _silent(error: Exception) -> Unavailable:
+    why = getattr(error, "explanation", None) or str(error)
+    return Unavailable(
+        f"the container engine does not answer: {' '.join(str(why).split())[:300]}",
+        field=_FIELD,
+        hint="is it running, may this user reach its socket, is DOCKER_HOST right?",
+    )
+
+
+def granted(host: Mapping[str, Any], environment: Any, default_runtime: str) -> str | None:
+    """Which GPUs a container was given: by request, by the runtime's variable, or as devices."""
+    for request in host.get("DeviceRequests") or ():
+        named = [str(n).removeprefix("nvidia.com/gpu=") for n in request.get("DeviceIDs") or ()]
+        capabilities = {c for group in request.get("Capabilities") or () for c in group}
+        if named and (request.get("Driver") == "cdi" or "gpu" in capabilities):
+            return ",".join(named)
+        if "gpu" in capabilities:
+            count = int(request.get("Count") or 0)
+            return "all" if count < 0 else ",".join(map(str, range(count)))
+    if "nvidia" in (host.get("Runtime"), host.get("Runtime") or default_runtime):
+        variables = dict(item.partition("=")[::2] for item in environment)
+        return variables.get("NVIDIA_VISIBLE_DEVICES")
+    if host.get("Privileged"):
+        return "all"
+    paths = [str(device.get("PathOnHost", "")) for device in host.get("Devices") or ()]
+    numbers = [p.removeprefix("/dev/nvidia") for p in paths if p.startswith("/dev/nvidia")]
+    return ",".join(n for n in numbers if n.isdecimal()) or None

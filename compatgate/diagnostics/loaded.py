@@ -1,0 +1,268 @@
+"""The CUDA libraries that are loaded in a process, and the versions that they report themselves.
+
+Imports nothing but the standard library and runs on Python 3.8 or newer, so that this file can be
+copied into a container that has only Python. Linux; elsewhere nothing is found.
+
+Nothing is ever loaded for the question: a library is asked through the handle that the process
+already has (``RTLD_NOLOAD``), with functions that return a constant and do not initialise CUDA.
+Libraries that are linked statically into another one cannot be seen.
+
+    >>> versions(loaded_libraries())  # doctest: +SKIP
+    {'cuda': '12.4', 'cudnn': '9.1.0', 'nccl': '2.21.5'}
+
+Sources: proc_pid_maps(5), dlopen(3); the version macros of ``cuda_runtime_api.h``,
+``cudnn_version.h``, ``nccl.h``, ``NvInferVersion.h``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+DRIVER_CUDA = "driver-cuda"
+"""Component name of libcuda, the user-mode driver: the CUDA version that it supports."""
+
+LARGEST_MAPS = 64 * 1024 * 1024
+_LARGEST_FRONT = 4 * 1024 * 1024
+
+_NAME = re.compile(
+    r"(?P<stem>libcudart|libcudnn(?P<part>_[a-z_]+)?|libnccl|libcublas(?:Lt)?|libnvinfer|libcuda)"
+    r"(?:-[0-9a-f]{8,})?\.so(?:\.(?P<numbers>\d+(?:\.\d+)*))?"
+)
+_COMPONENTS = {
+    "libcudart": "cuda",
+    "libcudnn": "cudnn",
+    "libnccl": "nccl",
+    "libcublas": "cublas",
+    "libcublasLt": "cublas",
+    "libnvinfer": "tensorrt",
+    "libcuda": DRIVER_CUDA,
+}
+_PART = re.compile(rb"libcudnn_[a-z_]+\.so")
+
+
+class Mapped(NamedTuple):
+    """A file of which code is mapped into a process.
+
+    Attributes:
+        path: as that process knows it.
+        span: address range of its first mapping, its name under ``/proc/PID/map_files``.
+        deleted: it was replaced or removed since.
+    """
+
+    path: str
+    span: str
+    deleted: bool
+
+
+class Library(NamedTuple):
+    """A loaded CUDA library.
+
+    Attributes:
+        component: ``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``tensorrt`` or ``driver-cuda``.
+        path: of the file, symbolic links resolved.
+        name_version: what the file's name states in full (``12.4.127``); of libcuda the version
+            of the driver that it belongs to. None where it states the major at most.
+        major: from the file's name, None where it has no number.
+        reported: what the library answered, None where it was not or could not be asked.
+        asked: the function that answered, or why none was asked.
+        built_for: the CUDA that the library says it was built for (cuDNN tells).
+    """
+
+    component: str
+    path: str
+    name_version: str | None = None
+    major: str | None = None
+    reported: str | None = None
+    asked: str = ""
+    built_for: str | None = None
+
+
+def loaded_libraries() -> list[Library]:
+    """The CUDA libraries of this process, in the order of their names, the newest of each first."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(LARGEST_MAPS)
+    except OSError:
+        return []
+    return in_order(_asked(library) for library in libraries_of(mapped_files(text)))
+
+
+def versions(libraries: Iterable[Library]) -> dict[str, str]:
+    """Component to version: what the library reports, else what its file is called."""
+    found: dict[str, str] = {}
+    for library in libraries:
+        version = library.reported
+        if version is None and library.component != DRIVER_CUDA:
+            version = library.name_version
+        if version is not None:
+            found.setdefault(library.component, version)
+    return found
+
+
+def paths(libraries: Iterable[Library]) -> dict[str, str]:
+    """Component to the file that it was loaded from."""
+    found: dict[str, str] = {}
+    for library in libraries:
+        found.setdefault(library.component, library.path)
+    return found
+
+
+def mapped_files(text: str) -> list[Mapped]:
+    """The files of which code is mapped, from the text of ``/proc/PID/maps``.
+
+    A library that a program only reads as data has no executable mapping and is left out.
+    """
+    spans: dict[str, str] = {}
+    executable: dict[str, None] = {}
+    for line in text.splitlines():
+        fields = line.split(None, 5)
+        if len(fields) == 6 and fields[5].startswith("/"):
+            spans.setdefault(fields[5], fields[0])
+            if "x" in fields[1]:
+                executable[fields[5]] = None
+    return [_mapped(name, spans[name]) for name in executable]
+
+
+def _mapped(name: str, span: str) -> Mapped:
+    deleted = name.endswith(" (deleted)")
+    path = name[: -len(" (deleted)")] if deleted else name
+    return Mapped(path.replace("\\012", "\n"), span, deleted)
+
+
+def libraries_of(files: Iterable[Mapped]) -> list[Library]:
+    """The CUDA libraries among mapped files, by their names; none is asked."""
+    found = []
+    for file in files:
+        match = _NAME.fullmatch(os.path.basename(file.path))
+        if match is None:
+            continue
+        stem = "libcudnn" if match["part"] else match["stem"]
+        numbers = match["numbers"] or ""
+        full = numbers.count(".") >= (1 if stem == "libcuda" else 2)
+        major = numbers.split(".")[0] or None
+        found.append(Library(_COMPONENTS[stem], file.path, numbers if full else None, major))
+    return found
+
+
+def in_order(libraries: Iterable[Library]) -> list[Library]:
+    """By component; those that were asked first, then the newest."""
+
+    def rank(library: Library) -> tuple[bool, list[int], str]:
+        version = library.reported or library.name_version or ""
+        numbers = [-int(part) for part in re.findall(r"\d+", version)]
+        return (library.reported is None, numbers or [0], library.path)
+
+    components = list(dict.fromkeys(_COMPONENTS.values()))
+    return sorted(libraries, key=lambda lib: (components.index(lib.component), rank(lib)))
+
+
+def _asked(library: Library) -> Library:
+    name = os.path.basename(library.path)
+    question = next((q for q in _QUESTIONS if re.match(q.library, name)), None)
+    if question is None:
+        return library
+    if library.component == "cudnn" and _would_load_more(library):
+        return library._replace(asked="not asked: it would load another part of cuDNN")
+    return _answer(library, question)
+
+
+def _would_load_more(library: Library) -> bool:
+    """Whether this is cuDNN's front library, which loads a part of cuDNN when it is asked.
+
+    Its parts answer for themselves once they are loaded.
+    """
+    if "_" in os.path.basename(library.path):
+        return False
+    try:
+        with open(library.path, "rb") as file:
+            data = file.read(_LARGEST_FRONT + 1)
+    except OSError:
+        return True
+    # One file with all of cuDNN (7 and before) is far larger than the front library.
+    return len(data) <= _LARGEST_FRONT and _PART.search(data) is not None
+
+
+def _answer(library: Library, question: _Question) -> Library:
+    try:
+        import _ctypes
+        import ctypes
+
+        handle = ctypes.CDLL(library.path, mode=os.RTLD_NOLOAD)
+    except (ImportError, AttributeError, OSError):
+        return library._replace(asked="not asked: not found among the loaded libraries")
+    try:
+        number = _call(handle, question.function, question.form)
+        built = _call(handle, "cudnnGetCudartVersion", "size") if number else None
+        return library._replace(
+            reported=question.read(number) if number else None,
+            asked=question.function + ("" if number else " gave no answer"),
+            built_for=_cuda(built) if built else None,
+        )
+    finally:
+        _ctypes.dlclose(handle._handle)
+
+
+def _call(handle: object, name: str, form: str) -> int:
+    """The number that a function gives; 0 where there is none."""
+    import ctypes
+
+    function = getattr(handle, name, None)
+    if function is None:
+        return 0
+    if form in ("size", "int"):
+        function.restype = ctypes.c_size_t if form == "size" else ctypes.c_int
+        return int(function())
+    value = ctypes.c_int(0)
+    if form == "pointer":
+        return value.value if function(ctypes.byref(value)) == 0 else 0
+    parts = []
+    for part in range(3):  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+        if function(part, ctypes.byref(value)) != 0:
+            return 0
+        parts.append(value.value)
+    return parts[0] * 1_000_000 + parts[1] * 1_000 + parts[2]
+
+
+def _cuda(number: int) -> str:
+    """``12040`` is 12.4."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _thousands(number: int) -> str:
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
+
+
+def _dotted(number: int, wide: int) -> str:
+    """``8907`` is 8.9.7; from ``wide`` on the major has 10,000s: ``90100`` is 9.1.0."""
+    base = 10_000 if number >= wide else 1_000
+    return f"{number // base}.{number % base // 100}.{number % 100}"
+
+
+class _Question(NamedTuple):
+    """What a library is asked: a function, the form of its answer, and how the number is read."""
+
+    library: str
+    function: str
+    form: str
+    read: Callable[[int], str]
+
+
+_QUESTIONS = (
+    _Question(r"libcudart\b", "cudaRuntimeGetVersion", "pointer", _cuda),
+    _Question(
+        r"libcudnn(?:_graph|_ops_infer)?(?:-\w+)?\.so",
+        "cudnnGetVersion",
+        "size",
+        lambda n: _dotted(n, 90_000),
+    ),
+    _Question(r"libnccl\b", "ncclGetVersion", "pointer", lambda n: _dotted(n, 10_000)),
+    _Question(r"libcublas\b", "cublasGetProperty", "property", _thousands),
+    _Question(r"libcublasLt\b", "cublasLtGetProperty", "property", _thousands),
+    _Question(r"libnvinfer\b", "getInferLibVersion", "int", lambda n: _dotted(n, 100_000)),
+    _Question(r"libcuda\b", "cuDriverGetVersion", "pointer", _cuda),
+)

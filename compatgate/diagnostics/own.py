@@ -1,0 +1,160 @@
+"""What runs in this very process: driver, visible GPUs, loaded CUDA libraries, frameworks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from msgspec.structs import replace
+
+from compatgate.catalog import load_facts
+from compatgate.core.facts import Facts
+from compatgate.diagnostics.compose import (
+    Process,
+    left_open,
+    observations_of,
+    other_majors,
+    stack_body,
+)
+from compatgate.diagnostics.environment import shown
+from compatgate.diagnostics.files import Files
+from compatgate.diagnostics.frameworks import gpu_code, imported_frameworks
+from compatgate.diagnostics.loaded import Library, loaded_libraries
+from compatgate.diagnostics.packages import packaged, packages_of
+from compatgate.diagnostics.user_driver import judge
+from compatgate.diagnostics.visible import visible_devices
+from compatgate.discovery.driver import KernelDriver, read_kernel_driver
+from compatgate.discovery.nvidia_smi import Report
+from compatgate.discovery.nvidia_smi.report import Device
+from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation, ObservedPool
+from compatgate.discovery.probe import (
+    Probe,
+    describe_host,
+    driver_observations,
+    gpus_by_nvml,
+    pools_here,
+)
+from compatgate.discovery.stack import Inspection, settle
+from compatgate.errors import CompatgateError
+
+
+def reporter() -> Callable[[], dict[str, Any]]:
+    """What makes reports and imports nothing more.
+
+    Without NVML's Python package GPUs are not known: a service does not start nvidia-smi.
+    """
+    try:
+        nvml = import_module("pynvml")
+    except ImportError:
+        return partial(own_report, None, None)
+    try:
+        facts = load_facts()
+        _ = facts.gpus, facts.driver_branches
+    except CompatgateError:  # a damaged overlay of facts must not take a service down
+        return partial(own_report, nvml, None)
+    return partial(own_report, nvml, facts)
+
+
+def own_report(nvml: Any, facts: Facts | None) -> dict[str, Any]:
+    """The probe document of this process; `compatgate.diagnostics.report` describes it."""
+    notes: list[str] = []
+    report = gpus_by_nvml(nvml) if nvml else None
+    kernel = read_kernel_driver()
+    libraries = loaded_libraries()
+    driver = judge(libraries, kernel.version if kernel else None)
+    observations = _observations(libraries)
+    silent = {lib.component for lib in libraries} - {o.component for o in observations}
+    observations = [
+        *driver_observations(report, kernel),
+        *observations,
+        *([driver.compat] if driver.compat else []),
+        *_built(silent),
+    ]
+    stack, disagreements = settle(observations, gpu_code())
+    conflicts = (*_of_stack(disagreements), *other_majors(libraries, stack), *driver.conflicts)
+    left = (*left_open(libraries, stack), *driver.open)
+    pools, devices = _pools(report, kernel, facts, notes)
+    process = Process(
+        os.getpid(),
+        sys.executable or "",
+        platform.python_version(),
+        container=False,
+        libraries=tuple(libraries),
+        environment=shown(os.environ),
+        devices=devices,
+    )
+    document = Probe(
+        pools,
+        stack_body(Inspection(stack, (), conflicts, left)),
+        tuple(observations),
+        conflicts,
+        describe_host(pools, kernel, report, notes),
+    ).to_json()
+    return {**document, "process": process.to_json()}
+
+
+def _observations(libraries: list[Library]) -> list[Observation]:
+    """What loaded libraries and imported frameworks say of themselves."""
+    found = observations_of(libraries)
+    known = {seen.component for seen in found}
+    paths = [lib.path for lib in libraries if lib.component not in known]
+    found += packaged(packages_of(paths, Files()))
+    imported = (s for s in imported_frameworks() if not s.built)
+    return [*(Observation(s.component, s.version, s.origin) for s in imported), *found]
+
+
+def _built(silent: set[str]) -> list[Observation]:
+    """What frameworks were built for: to compare, and to know what they have linked statically.
+
+    Of a library that is loaded and silent on its version, it does not tell the version; nor does a
+    bare major, as TensorFlow has it of cuDNN.
+    """
+    built = (s for s in imported_frameworks() if s.built and "." in s.version)
+    return [
+        Observation(s.component, s.version, s.origin, "metadata")
+        for s in built
+        if s.component not in silent
+    ]
+
+
+def _of_stack(conflicts: Iterable[Conflict]) -> list[Conflict]:
+    """Conflicts on components; what NVML and libcuda say of the driver's CUDA may well differ."""
+    return [conflict for conflict in conflicts if conflict.component != DRIVER_CUDA]
+
+
+def _pools(
+    report: Report | None, kernel: KernelDriver | None, facts: Facts | None, notes: list[str]
+) -> tuple[tuple[ObservedPool, ...], tuple[dict[str, Any], ...] | None]:
+    """The visible GPUs as pools, and each by itself."""
+    if report is None:
+        notes.append("NVML does not answer (pip install compatgate[nvml]): GPUs are not known")
+        return (), None
+    visible = visible_devices(report.devices, os.environ)
+    notes += visible.notes
+    left = replace(report, devices=visible.devices, attached=None)
+    devices = tuple(map(describe, visible.devices))
+    if facts is None:
+        notes.append("the facts cannot be read: pools are not known")
+        return (), devices
+    try:
+        return pools_here(left, kernel, facts, notes), devices
+    except CompatgateError as error:
+        notes.append(f"pools are not known: {error.detail}")
+        return (), devices
+
+
+def describe(device: Device) -> dict[str, Any]:
+    """A visible GPU."""
+    return {
+        "name": device.name,
+        "uuid": device.uuid,
+        "bus": device.bus or None,
+        "memory_mib": device.memory_mib,
+        "compute_capability": device.capability,
+        "mig": [{"profile": s.profile, "uuid": s.uuid} for s in device.slices],
+    }
