@@ -26,7 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.cli.inspect",
         "show the stack in an image, lockfile, wheel, library or folder",
     ),
-    "probe": ("compatgate.cli.probe", "find driver, GPUs and stack of this machine"),
+    "probe": (
+        "compatgate.cli.probe",
+        "find driver, GPUs and stack of this machine, a process, a container or nodes",
+    ),
     "health": (
         "compatgate.cli.health",
         "find GPU errors in a kernel log and say what to do about each",

@@ -76,3 +76,67 @@ def test_a_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[st
 def test_an_interpreter_that_cannot_be_asked_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", "--python", "/nowhere/python"]) == 2
     assert "there is no such interpreter" in capsys.readouterr().err
+
+
+def test_printed_output_gives_the_same_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "node.json")
+    printed = str(FOLDER / "table-r550-a100-mixed-mig.txt")
+    assert main(["probe", "--nvidia-smi", printed, "-o", path]) == 0
+    shown = capsys.readouterr().out
+    assert "driver  550.163.01" in shown
+    assert "GPU     1 x NVIDIA A100-SXM4-40GB" in shown
+    document = json.loads(Path(path).read_text())
+    assert document["compatgate"] == "probe/v1"
+    stated = ["--stack", "cuda=12.4,arch=sm_80"]
+    assert main(["check", "--probe", path, *stated, "--format", "json"]) == 0
+    from_probe = json.loads(capsys.readouterr().out)
+    assert main(["check", "--nvidia-smi", printed, *stated, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == from_probe["id"]
+
+
+@pytest.mark.parametrize("name", ["gfd-a100.yaml", "gfd-mixed-mig.txt"])
+def test_labels_of_nodes_give_the_same_document(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, labels = str(tmp_path / "nodes.json"), str(FOLDER.parent / "node_labels" / name)
+    assert main(["probe", "--node-labels", labels, "-o", path]) == 0
+    assert "nodes   1 x NVIDIA-A100-SXM4" in capsys.readouterr().out
+    stated = ["--stack", "cuda=12.2,arch=sm_80", "--format", "json"]
+    assert main(["check", "--probe", path, *stated]) == 0
+    from_probe = json.loads(capsys.readouterr().out)
+    assert main(["check", "--node-labels", labels, *stated]) == 0
+    assert json.loads(capsys.readouterr().out) | {"decided_at": 0} == from_probe | {"decided_at": 0}
+
+
+def test_the_worst_pool_of_a_cluster_decides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nodes.yaml"
+    text = (FOLDER.parent / "node_labels" / "gfd-a100.yaml").read_text()
+    old = text.replace("550.54.15", "450.248.02").replace('runtime-version.minor: "4"', "x: y")
+    path.write_text(f"{text}---\n{old}")
+    question = ["--stack", "cuda=12.4,arch=sm_80"]
+    assert main(["check", "--node-labels", str(path), *question]) == 1
+    assert "450.248.02" in capsys.readouterr().out
+
+
+def test_two_sources_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "--pid", "1", "--container", "x"]) == 2
+    assert "not allowed with" in capsys.readouterr().err
+    files = ["--nvidia-smi", "a", "--node-labels", "b"]
+    assert main(["check", *files, "--stack", "cuda=12.4"]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--nvidia-smi", "--node-labels"])
+@pytest.mark.parametrize("content", ["", "nonsense", "{"])
+def test_what_is_neither_is_bad_input(
+    option: str, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "file"
+    path.write_text(content)
+    assert main(["probe", option, str(path)]) == 2
+    assert str(path) in capsys.readouterr().err
+    assert main(["probe", option, str(tmp_path / "missing")]) == 2

@@ -1,0 +1,120 @@
+"""``compatgate probe``: driver, GPUs and stack of a machine, process, container or of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "find driver, GPUs and stack of this machine, a process, a container or nodes"
+
+_EXAMPLES = """\
+examples:
+  compatgate probe
+  compatgate probe --python /opt/venv/bin/python -o node17.json
+  compatgate probe --pid 4711
+  compatgate probe --container inference --format json
+  kubectl get nodes -o json | compatgate probe --node-labels -
+  compatgate check --probe node17.json --target prod-a100
+
+What it reads: NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/nvidia/version, the
+dynamic linker's cache, LD_LIBRARY_PATH, /usr/local/cuda*; with --python that interpreter's package
+metadata and its torch; with --pid what that process has loaded (/proc/PID); with --container the
+files and processes of a running container. It changes nothing and sends nothing.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: what to look at, and where the answer goes."""
+    parser.epilog = _EXAMPLES
+    what = parser.add_argument_group("what to look at (default: this machine)")
+    one = what.add_mutually_exclusive_group()
+    one.add_argument("--pid", metavar="N", type=_pid, help="a process: what it has really loaded")
+    one.add_argument(
+        "--container",
+        metavar="ID",
+        help="a running container of Docker: its files, and what its processes have loaded",
+    )
+    one.add_argument(
+        "--nvidia-smi",
+        metavar="FILE",
+        help='another host, by what nvidia-smi printed there ("-": standard input)',
+    )
+    one.add_argument(
+        "--node-labels",
+        metavar="FILE",
+        help='Kubernetes nodes, by kubectl get nodes -o json or their labels ("-": standard input)',
+    )
+    one.add_argument(
+        "--python",
+        metavar="PATH",
+        help="this machine, and this interpreter (or environment) is asked for its frameworks",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the JSON document, for check --probe"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look and print.
+
+    Raises:
+        BadInput: what was named cannot be looked at, or the file not be written.
+        NotFound: there is no such process or container.
+        Unavailable: the container engine does not answer.
+    """
+    document = _look(args)
+    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    if args.output:
+        try:
+            with open(args.output, "w", encoding="utf-8") as file:
+                file.write(encoded + "\n")
+        except OSError as error:
+            raise BadInput(
+                f"cannot write '{args.output}': {error.strerror}", field="--output"
+            ) from None
+    if args.format == "json":
+        if not args.output:
+            print(encoded)
+        return 0
+    from compatgate.cli.probe.text import as_text
+
+    print(as_text(document))
+    if args.output:
+        print(f"\nwritten to {args.output}; check it with: compatgate check --probe {args.output}")
+    return 0
+
+
+def _look(args: argparse.Namespace) -> dict[str, Any]:
+    from compatgate.catalog import load_facts, read_source
+
+    facts = load_facts()
+    if args.pid is not None:
+        from compatgate.diagnostics.seen import probe_process
+
+        return probe_process(args.pid, facts)
+    if args.container is not None:
+        from compatgate.diagnostics.container import probe_container
+
+        return probe_container(args.container, facts, read_source("image_signals"))
+    if args.nvidia_smi is not None or args.node_labels is not None:
+        from compatgate.cli.check.observed import read_printed
+
+        return read_printed(args, facts).to_json()
+    from compatgate.discovery.probe import probe_machine
+
+    return probe_machine(facts, python=args.python).to_json()
+
+
+def _pid(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
+        raise ArgumentTypeError(f"'{text}' is not the number of a process")
+    return int(text)
