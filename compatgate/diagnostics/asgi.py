@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from compatgate import diagnostics
-from compatgate.diagnostics.http import Answer, answer
+from compatgate.diagnostics.answers import Answer, answer
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -15,10 +15,12 @@ from compatgate.diagnostics.compose import Process, left_open, other_majors
 from compatgate.diagnostics.container_files import seen_in_files
 from compatgate.diagnostics.engine import Container, connected
 from compatgate.diagnostics.environment import shown
+from compatgate.diagnostics.loaded import DRIVER_CUDA, Library
 from compatgate.diagnostics.process import read_process
 from compatgate.diagnostics.seen import Host, with_driver
 from compatgate.discovery.nvidia_smi import Report
 from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
 from compatgate.discovery.stack import CodeFile, Inspection, settle
 from compatgate.discovery.stack.code import common_code
 from compatgate.errors import BadInput, NotFound
@@ -110,12 +112,14 @@ def joined(files: Inspection, looked: Looked, arch: CudaArch) -> Inspection:
         stack["arch"], disagreements = _code(looked, arch)
         conflicts += disagreements
     loaded = dict(stack)
+    libraries = [library for process, _ in looked for library in process.libraries]
     for name, value in files.stack.items():
+        if name in (CUDA_COMPAT, COMPAT_USE) and _driver_is_known(libraries):
+            continue  # what lies in the files does not count where libcuda is loaded
         if not _alike(name, stack.setdefault(name, value), value):
             message = f"{name} {stack[name]} is loaded, {_witness(files, name, value)} says {value}"
             conflicts.append(Conflict(name, message, str(stack[name])))
     conflicts += [c for c in files.conflicts if c.component not in loaded]
-    libraries = [library for process, _ in looked for library in process.libraries]
     conflicts += other_majors(libraries, stack)
     left = [sentence for _, seen in looked for sentence in seen.open]
     return Inspection(
@@ -124,6 +128,11 @@ def joined(files: Inspection, looked: Looked, arch: CudaArch) -> Inspection:
         tuple(dict.fromkeys(conflicts)),
         (*left_open(libraries, stack), *dict.fromkeys([*left, *files.open])),
     )
+
+
+def _driver_is_known(libraries: list[Library]) -> bool:
+    """Whether a libcuda is loaded: it is the package's, and then in the stack, or the host's."""
+    return any(library.component == DRIVER_CUDA for library in libraries)
 
 
 def _witness(files: Inspection, name: str, version: str) -> str:

@@ -23,7 +23,7 @@ from compatgate.diagnostics.compose import (
 )
 from compatgate.diagnostics.environment import shown
 from compatgate.diagnostics.files import Files
-from compatgate.diagnostics.frameworks import gpu_code, imported_frameworks
+from compatgate.diagnostics.imported import gpu_code, imported_frameworks
 from compatgate.diagnostics.loaded import Library, loaded_libraries
 from compatgate.diagnostics.packages import packaged, packages_of
 from compatgate.diagnostics.user_driver import judge

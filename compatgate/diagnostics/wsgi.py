@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate import diagnostics
-from compatgate.diagnostics.http import answer
+from compatgate.diagnostics.answers import answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

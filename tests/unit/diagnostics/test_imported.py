@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from compatgate.diagnostics.frameworks import gpu_code, imported_frameworks
+from compatgate.diagnostics.imported import gpu_code, imported_frameworks
 
 
 def module(name: str, **members: Any) -> tuple[str, ModuleType]:
