@@ -45,7 +45,7 @@ def add_common(*parsers: argparse.ArgumentParser) -> None:
 def add_authorship(parser: argparse.ArgumentParser) -> None:
     """Who changes the matrix, and why."""
     parser.add_argument("--reason", help="why; kept with the revision")
-    parser.add_argument("--author", default=_user(), help="who (the user's name)")
+    parser.add_argument("--author", default=user(), help="who (the user's name)")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +128,8 @@ def seconds(moment: datetime | None) -> str | None:
     return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else None
 
 
-def _user() -> str:
+def user() -> str:
+    """Who uses this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

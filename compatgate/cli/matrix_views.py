@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.database import collect, moment, print_json, print_table, seconds
 from compatgate.cli.matrix_files import print_changes
+from compatgate.cli.terminal import printable
 from compatgate.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -90,12 +91,23 @@ _COLUMNS = {
 def show(args: argparse.Namespace, gate: Gate) -> int:
     """``matrix show``."""
     from compatgate.documents.write import to_yaml
+    from compatgate.gate.runs.remarks import Remarks
 
     found = _find(args, gate)
+    said = gate.runs.remarks(stored.name for stored in found if stored.kind == "Entry")
     if args.format == "json":
-        print_json([stored.to_json() for stored in found])
-    else:
-        print(to_yaml(stored.document for stored in found), end="")
+        nothing = Remarks()
+        print_json(
+            [
+                {**row.to_json(), **(said[row.name] if row.kind == "Entry" else nothing).to_json()}
+                for row in found
+            ]
+        )
+        return 0
+    print(to_yaml(stored.document for stored in found), end="")
+    for remarks in said.values():
+        for line in remarks.lines():
+            print(f"# {printable(line)}")
     return 0
 
 

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-HELP = "judge canary measurements"
+HELP = "run canaries on staging hosts, and judge measurements"
 
 ACTIONS: dict[str, tuple[str, str]] = {
+    "run": ("compatgate.cli.canary.start", "run a suite for a target's stack"),
+    "list": ("compatgate.cli.canary.list_", "list runs"),
+    "show": ("compatgate.cli.canary.show", "show a run and its steps"),
+    "logs": ("compatgate.cli.canary.logs", "print what a run's steps printed"),
+    "cancel": ("compatgate.cli.canary.cancel", "end runs"),
+    "rerun": ("compatgate.cli.canary.rerun", "queue a run that has ended again"),
+    "hosts": ("compatgate.cli.canary.hosts", "list the staging hosts that workers serve"),
+    "baselines": ("compatgate.cli.canary.baselines", "list, show and approve baselines"),
     "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),
 }
 """Name to module and help; a module has ``add_arguments`` and ``run``, and imports late."""

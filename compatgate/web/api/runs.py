@@ -8,6 +8,7 @@ from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.errors import BadInput
+from compatgate.gate.runs.following import follow, plain
 from compatgate.gate.runs.submission import Submission
 from compatgate.web import streams
 from compatgate.web.body import to_struct
@@ -135,15 +136,17 @@ def show_logs(call: Call[LogOptions]) -> Reply:
     run_id, query, runs = call.args["id"], call.query, call.gate.runs
     runs.get(run_id)
     if not query.follow:
-        text = streams.plain(runs, run_id, query.after, query.step)
-        return Reply(text, media="text/plain; charset=utf-8")
+        text = plain(runs, run_id, after=query.after, step=query.step)
+        return Reply((part.encode() for part in text), media="text/plain; charset=utf-8")
     after = max(query.after, _last_event())
     if request.method == "HEAD":
         return Reply(b"", media=streams.MEDIA)
     listeners = call.service.listeners
     listeners.enter()
+    seconds = streams.LONGEST_SECONDS
+    events = follow(runs, run_id, after=after, step=query.step, seconds=seconds)
     return Reply(
-        streams.Following(runs, run_id, after, query.step, listeners),
+        streams.Stream(events, listeners),
         headers={"X-Accel-Buffering": "no"},
         media=streams.MEDIA,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canary_runs import host, suites
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 from werkzeug.test import TestResponse
@@ -46,6 +47,8 @@ def gate(tmp_path: Path, empty_database: Path, facts: Facts) -> Iterator[Gate]:
     for kind, document in (("Target", TARGET), ("Entry", ENTRY), ("Waiver", WAIVER)):
         body = {key: value for key, value in document.items() if key != "reason"}
         gate.matrix.create(kind, body, BY)
+    gate.runs.catalogue = suites
+    gate.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
     yield gate
     gate.close()
 

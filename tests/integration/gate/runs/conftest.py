@@ -7,40 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from canary_runs import DRIVER, GPU, STACK, evidence, host, suites
 
-from compatgate.canary.hosts import Host
-from compatgate.canary.queue import Lease
-from compatgate.canary.workload import ImageSpec, Suite, Workload
-from compatgate.canary.workloads import Library
-from compatgate.core.matrix import Evidence
-from compatgate.core.versions import parse_version
 from compatgate.gate.matrix import By
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 from compatgate.store import clock
-
-GPU = "A100-SXM4-80GB"
-DRIVER = "535.183.01"
-STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
-MEASURED = {"cuda": "12.4.1", "cudnn": "9.1.0.70", "torch": "2.4.1+cu124"}
-
-
-def workload(name: str, gpus: int) -> Workload:
-    return Workload(name, f"tests {name}", ("true",), ImageSpec(), gpus=gpus)
-
-
-CATALOGUE = Library()
-CATALOGUE.suites = {
-    "hello": Suite("hello", "needs no GPU", ("hello-cpu",)),
-    "smoke": Suite("smoke", "one GPU", ("hello-cpu", "gemm")),
-    "dl-core": Suite("dl-core", "one GPU", ("gemm",)),
-    "soak": Suite("soak", "one GPU, for long", ("gemm",)),
-    "pair": Suite("pair", "two GPUs", ("nccl",)),
-}
-CATALOGUE.workloads = {
-    name: workload(name, gpus) for name, gpus in (("hello-cpu", 0), ("gemm", 1), ("nccl", 2))
-}
 
 
 class Clock:
@@ -69,7 +42,7 @@ def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate
     """A gate with a target of one A100 pool, and with suites."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
-    gate.runs.catalogue = lambda: CATALOGUE
+    gate.runs.catalogue = suites
     return gate
 
 
@@ -78,10 +51,6 @@ def queue(gate: Gate) -> DatabaseQueue:
     """The queue, with one host of four GPUs and one without."""
     gate.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
     return gate.runs.queue
-
-
-def host(name: str = "a100-1", **fields: Any) -> Host:
-    return Host(**({"name": name, "gpu": GPU, "driver": DRIVER, "slots": 4} | fields))
 
 
 @pytest.fixture
@@ -94,20 +63,6 @@ def submit(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
         return run.id
 
     return ask
-
-
-def evidence(lease: Lease, outcome: Any = "passed", **fields: Any) -> Evidence:
-    components = {c: parse_version(c, v) for c, v in fields.pop("components", MEASURED).items()}
-    return Evidence(
-        lease.run.id,
-        lease.run.suite,
-        fields.pop("sku", GPU),
-        parse_version("driver", fields.pop("driver", DRIVER)),
-        components,
-        outcome,
-        int(clock.now().timestamp()),
-        **fields,
-    )
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from canary_runs import DRIVER, GPU, MEASURED, STACK
 
 from compatgate.gate.bundle import open_bundle
 from compatgate.gate.deciding import decide
@@ -13,8 +14,6 @@ from compatgate.gate.matrix import By
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.service import Gate
 from compatgate.store import clock
-
-from .conftest import DRIVER, GPU, MEASURED, STACK, Clock
 
 QUESTION = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
 ENTRY = {"driver": ">=535.104.05", "cuda": "12.4.*", "torch": "~=2.4.0"}
@@ -85,7 +84,7 @@ def test_another_process_learns_of_evidence_and_forgets_its_answers(
 
 
 def test_looking_back_uses_the_evidence_of_then(
-    gate: Gate, policy: Callable[..., None], run: Run, time: Clock
+    gate: Gate, policy: Callable[..., None], run: Run, time: Any
 ) -> None:
     time.forward(minutes=1)
     before = clock.now()

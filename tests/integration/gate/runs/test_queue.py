@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from canary_runs import GPU, evidence, host
 
 from compatgate.canary.hosts import Quiet
 from compatgate.canary.queue import Lease, LeaseLost
@@ -13,8 +15,6 @@ from compatgate.errors import BadInput
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.service import Gate
 from compatgate.store import clock
-
-from .conftest import GPU, Clock, evidence, host
 
 Submit = Callable[..., str]
 
@@ -140,7 +140,7 @@ def test_a_run_without_gpus_prefers_a_host_without(queue: DatabaseQueue, submit:
 
 
 def test_a_silent_worker_loses_its_run_to_the_next_one_of_its_host(
-    queue: DatabaseQueue, submit: Submit, time: Clock
+    queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     submit()
     old = take(queue)
@@ -154,7 +154,7 @@ def test_a_silent_worker_loses_its_run_to_the_next_one_of_its_host(
     assert (new.run.id, new.attempt, new.slots) == (old.run.id, 2, old.slots)
 
 
-def test_a_heartbeat_keeps_a_run(queue: DatabaseQueue, submit: Submit, time: Clock) -> None:
+def test_a_heartbeat_keeps_a_run(queue: DatabaseQueue, submit: Submit, time: Any) -> None:
     submit()
     lease = take(queue)
     for _ in range(10):
@@ -164,7 +164,7 @@ def test_a_heartbeat_keeps_a_run(queue: DatabaseQueue, submit: Submit, time: Clo
 
 
 def test_what_an_outdated_lease_writes_is_refused(
-    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Clock
+    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     run_id = submit()
     old = take(queue)
@@ -194,7 +194,7 @@ def test_what_an_outdated_lease_writes_is_refused(
 
 
 def test_steps_that_an_abandoned_attempt_recorded_are_kept(
-    queue: DatabaseQueue, submit: Submit, time: Clock
+    queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     submit()
     old = take(queue)
@@ -209,7 +209,7 @@ def test_steps_that_an_abandoned_attempt_recorded_are_kept(
 
 
 def test_a_run_out_of_attempts_is_given_for_cleaning(
-    queue: DatabaseQueue, submit: Submit, time: Clock
+    queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     submit()
     attempts = []
@@ -220,7 +220,7 @@ def test_a_run_out_of_attempts_is_given_for_cleaning(
 
 
 def test_a_retry_waits_longer_each_time_and_then_ends_in_an_error(
-    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Clock
+    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     run_id = submit()
     for pause in (15, 60):
@@ -238,7 +238,7 @@ def test_a_retry_waits_longer_each_time_and_then_ends_in_an_error(
 
 
 def test_a_retry_on_another_host_begins_anew(
-    queue: DatabaseQueue, submit: Submit, time: Clock
+    queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     submit()
     old = take(queue)
@@ -284,7 +284,7 @@ def test_a_cancelled_run_is_not_tried_again(
 
 
 def test_a_host_in_quiet_hours_takes_no_new_run_but_cleans_old_ones(
-    queue: DatabaseQueue, submit: Submit, time: Clock
+    queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     submit()
     take(queue)
@@ -297,7 +297,7 @@ def test_a_host_in_quiet_hours_takes_no_new_run_but_cleans_old_ones(
     assert found.abandoned
 
 
-def test_hosts_are_registered_and_seen(gate: Gate, queue: DatabaseQueue, time: Clock) -> None:
+def test_hosts_are_registered_and_seen(gate: Gate, queue: DatabaseQueue, time: Any) -> None:
     row = gate.runs.hosts().items[0]
     assert (row.name, row.gpu, row.slots, row.worker, row.busy) == ("a100-1", GPU, 4, "w1", 0)
     time.forward(seconds=11)

@@ -6,13 +6,13 @@ import multiprocessing
 import threading
 from collections import Counter
 
+from canary_runs import host, suites
+
 from compatgate.canary.hosts import Host
 from compatgate.canary.queue import Lease
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
-
-from .conftest import CATALOGUE, host
 
 RUNS = 1000
 WORKERS = 4
@@ -32,7 +32,7 @@ def test_a_thousand_runs_are_finished_once_each_by_four_processes(
 ) -> None:
     served = [host("cpu", gpu=None, driver=None, slots=16)]
     gate.runs.queue.register("w0", served)
-    gate.runs.catalogue = lambda: CATALOGUE
+    gate.runs.catalogue = suites
     for _ in range(RUNS):
         gate.runs.submit(Submission("hello", host="cpu"), by="tester")
     spawn = multiprocessing.get_context("spawn")

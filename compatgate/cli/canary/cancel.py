@@ -1,0 +1,31 @@
+"""``compatgate canary cancel``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.cli.canary.access import accessed, add_access
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("runs", nargs="+", metavar="ID")
+    add_access(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """End runs: at once where they wait, else when their worker next reports.
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: it has ended.
+    """
+    from compatgate.cli.canary.words import print_runs
+
+    with accessed(args) as gate:
+        print_runs([gate.act("runs", name, "cancel") for name in args.runs], args.format)
+    return 0

@@ -1,0 +1,38 @@
+"""``compatgate canary list``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatgate.cli.canary.access import accessed, add_access
+
+if TYPE_CHECKING:
+    import argparse
+
+_STATES = (
+    "active", "ended", "queued", "leased", "preparing", "running", "judging", "passed", "failed",
+    "inconclusive", "error", "timeout", "cancelled",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("--state", choices=_STATES, metavar="STATE", help=", ".join(_STATES))
+    parser.add_argument("--target", metavar="T")
+    parser.add_argument("--suite", metavar="S")
+    parser.add_argument("--entry", metavar="NAME", help="that the runs are about")
+    parser.add_argument("--host", metavar="H", help="where they run, or ran last")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most N (50)")
+    add_access(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print runs, newest first."""
+    from compatgate.cli.canary.words import print_runs
+
+    names = ("state", "target", "suite", "entry", "host")
+    with accessed(args) as gate:
+        filters = {name: getattr(args, name) for name in names}
+        print_runs(gate.list("runs", args.limit, **filters), args.format)
+    return 0

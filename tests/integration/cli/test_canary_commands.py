@@ -1,0 +1,145 @@
+"""``compatgate canary`` on the local database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from canary_runs import DRIVER, GPU, evidence, host
+
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.queue import Ground
+from compatgate.canary.run import StepResult
+from compatgate.canary.workload import MetricSpec
+from compatgate.cli.main import main
+from compatgate.gate.matrix import By
+from compatgate.gate.service import Gate
+from compatgate.store.urls import ENVIRONMENT
+
+Run = Callable[..., tuple[int, str, str]]
+ASK = ("canary", "run", "--suite", "smoke", "--target", "lab", "--detach")
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Gate]:
+    """The database that the commands use, with a target and a host."""
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "gate.db"))
+    monkeypatch.delenv("COMPATGATE_SERVER", raising=False)
+    opened = Gate.open(overlays=[])
+    pools = [{"name": "a", "gpu": GPU, "driver": DRIVER}]
+    target = {"metadata": {"name": "lab"}, "spec": {"pools": pools}}
+    opened.matrix.create("Target", target, By("t", "t"))
+    opened.runs.queue.register("w1", [host()])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], gate: Gate) -> Run:
+    def running(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return running
+
+
+def queued(run: Run, *more: str) -> str:
+    status, out, err = run(*ASK, *more, "--format", "json")
+    assert status == 0, err
+    return str(json.loads(out)[0]["id"])
+
+
+def test_a_run_is_queued_listed_shown_and_cancelled(run: Run, gate: Gate) -> None:
+    run_id = queued(run, "--stack", "cuda=12.4,torch=2.4.1+cu124", "--priority", "3")
+    (listed,) = json.loads(run("canary", "list", "--format", "json")[1])
+    assert (listed["id"], listed["priority"], listed["stack"]["cuda"]) == (run_id, 3, "12.4")
+    lease = gate.runs.queue.lease("w1", [host()])
+    assert lease
+    gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "failed", "too slow"))
+    out = run("canary", "show", run_id)[1]
+    assert "stack      cuda=12.4,torch=2.4.1+cu124" in out
+    assert "gemm-0  failed   -     too slow" in out
+    assert "(cancelling)" in run("canary", "cancel", run_id)[1]
+    gate.runs.queue.finish(lease, "cancelled", "", None)
+    assert json.loads(run("canary", "show", run_id, "--format", "json")[1])["state"] == "cancelled"
+
+
+def test_what_a_step_printed_cannot_command_the_terminal(run: Run, gate: Gate) -> None:
+    run_id = queued(run)
+    lease = gate.runs.queue.lease("w1", [host()])
+    assert lease
+    gate.runs.queue.write(lease, "a-0", b"\x1b[2Jred\n\tindented \xff\n")
+    gate.runs.queue.finish(lease, "passed", "", None)
+    for arguments in (("logs", run_id), ("logs", "-f", run_id)):
+        status, out, _ = run("canary", *arguments)
+        assert status == 0
+        assert out == "==> a-0, attempt 1 <==\n\ufffd[2Jred\n    indented \ufffd\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--suite", "smok"), "did you mean smoke"),
+        (("--target", "la"), "did you mean lab"),
+        (("--pool", "b"), "has no pool 'b'"),
+        (("--host", "h"), "no worker has registered the host 'h'"),
+        (("--stack", "cuda"), "is not name=version"),
+        (("--stack", "cuda=x"), "stack.cuda"),
+        (("--image", "A/B"), "lower case"),
+        (("--priority", "5000"), "from -1000 to 1000"),
+        (("--server", "x"), "is not a URL"),
+        (("--priority", "high"), "invalid int"),
+    ],
+)
+def test_bad_input_ends_with_2_and_says_why(run: Run, options: tuple[str, str], says: str) -> None:
+    status, _, err = run(*ASK, *options)
+    assert (status, says in err) == (2, True), err
+
+
+def test_warnings_and_promotion_are_shown_beside_an_entry(run: Run, gate: Gate) -> None:
+    spec: dict[str, Any] = {"targets": ["lab"], "components": {"cuda": "12.4.*"}}
+    body = {"metadata": {"name": "new"}, "spec": {**spec, "status": "candidate"}}
+    gate.matrix.create("Entry", body, By("t", "t"))
+    out = run("matrix", "show", "new")[1]
+    assert f"# not passed yet: suite smoke for lab on {GPU}, driver {DRIVER}\n" in out
+    for outcome in ("passed", "failed"):
+        queued(run)
+        lease = gate.runs.queue.lease("w1", [host()])
+        assert lease
+        gate.runs.queue.finish(lease, outcome, "", evidence(lease, outcome))  # type: ignore[arg-type]
+        if outcome == "passed":
+            assert f"# ready for approval: {lease.run.id} passed" in run("matrix", "show", "new")[1]
+            body["spec"]["status"] = "blessed"
+            gate.matrix.change("Entry", "new", body, By("t", "approved"))
+    assert "# warning since " in run("matrix", "show", "new")[1]
+    (shown,) = json.loads(run("matrix", "show", "new", "--format", "json")[1])
+    assert shown["warnings"][0]["suite"] == "smoke"
+
+
+def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
+    values = Samples("latency", "ms", (tuple(1 + index / 100 for index in range(30)),))
+    ground = Ground("gemm@0f3c", GPU, "torch-2.4-cu12")
+    gate.baselines.offer(ground, {"latency": MetricSpec("ms", "lower")}, "run_1:gemm-0", [values])
+    (row,) = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
+    number = str(row["id"])
+    assert "gemm@0f3c" in run("canary", "baselines", "list")[1]
+    out = run("canary", "baselines", "show", number)[1]
+    assert "30 values of 1 runs, in ms: min 1 median 1.145" in out
+    assert "####" in out
+    assert "approved" in run("canary", "baselines", "approve", number)[1]
+    status, _, err = run("canary", "baselines", "approve", number)
+    assert (status, "is approved by" in err) == (2, True)
+    assert run("canary", "baselines", "show", "99")[0] == 2
+
+
+def test_hosts_show_their_slots_and_quiet_hours(run: Run, gate: Gate) -> None:
+    queued(run)
+    gate.runs.queue.lease("w1", [host()])
+    out = run("canary", "hosts")[1]
+    assert f"a100-1  docker    {GPU}  {DRIVER}  1 of 4  w1" in out
+    assert json.loads(run("canary", "hosts", "--gpu", "L4", "--format", "json")[1]) == []
