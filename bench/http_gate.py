@@ -109,6 +109,7 @@ def serve(workers: int, threads: int) -> None:
     """Run the server under test; prints its port."""
     from flask import Flask, Response, jsonify
 
+    from compatgate.gate.images import ImageSettings
     from compatgate.gate.service import Gate
     from compatgate.web import server, start
     from compatgate.web.app import create_app
@@ -139,7 +140,12 @@ def serve(workers: int, threads: int) -> None:
         listener = start.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         options = server.ServerOptions(listener, workers, threads, "warning")
-        server.serve(options, prepared.open_gate, make_app, lambda: print(port, flush=True))
+        server.serve(
+            options,
+            lambda: prepared.open_gate(ImageSettings()),
+            make_app,
+            lambda: print(port, flush=True),
+        )
 
 
 def measure(port: int, what: str, number: int, seconds: float) -> Figures:
