@@ -35,8 +35,8 @@ empty (floor 0.5), p99 under 10 ms. The load comes from one process on the same 
 core of it.
 
 - *one question*, *1,000 questions*: asked over and over, found in memory, each decision logged.
-- *new images*: never asked before; {STACKS} stacks, each time in an image of another digest, as the
-  builds of a company's services are. The stack was assessed before; the verdict is new, and stored.
+- *new images*: never asked before; {STACKS} stacks, each time in an image of another digest, as
+  rebuilds of the same services would be. The stack was assessed before; the verdict is new, and stored.
 - *new stacks*: never asked before, and no two stacks alike: the hardest case. Each is evaluated
   with its fixes; the verdict is new, and stored.
 
