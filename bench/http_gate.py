@@ -36,7 +36,8 @@ core of it.
 
 - *one question*, *1,000 questions*: asked over and over, found in memory, each decision logged.
 - *new images*: never asked before; {STACKS} stacks, each time in an image of another digest, as
-  rebuilds of the same services would be. The stack was assessed before; the verdict is new, and stored.
+  rebuilds of the same services would be. The stack was assessed before; the verdict is new and is
+  stored.
 - *new stacks*: never asked before, and no two stacks alike: the hardest case. Each is evaluated
   with its fixes; the verdict is new, and stored.
 
