@@ -12,6 +12,7 @@ import decide
 import http_gate
 import judge
 import layers
+import run_queue
 import startup
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -54,6 +55,10 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 |---|---|---|---|---|---|
 {layers}
 
+## The queue of canary runs
+
+{queue}
+
 ## The canary judge
 
 {judge}
@@ -70,6 +75,7 @@ def main() -> None:
         startup="\n".join(startup.main()),
         http=http_gate.main(),
         layers="\n".join(layers.main()),
+        queue=run_queue.main(),
         judge=judge.main(),
     )
     RESULTS.write_text(page)

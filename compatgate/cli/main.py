@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "facts": ("compatgate.cli.facts", "show and verify the vendors' facts"),
     "target": ("compatgate.cli.target", "list, show and change targets"),
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
-    "canary": ("compatgate.cli.canary", "judge canary measurements"),
+    "canary": ("compatgate.cli.canary", "run canaries on staging hosts, and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
