@@ -118,3 +118,13 @@ class Content:
         while part := self.read():
             parts.append(part)
         return b"".join(parts)
+
+    def read_into_memory(self, largest: int) -> bytearray | None:
+        """The content whole as `read_all`, without ever being in memory twice."""
+        if self.left > largest:
+            return None
+        data, at = bytearray(self.left), 0
+        while part := self.read():
+            data[at : at + len(part)] = part
+            at += len(part)
+        return data

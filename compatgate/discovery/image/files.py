@@ -132,7 +132,7 @@ def packages(
         ValueError: the database cannot be read; says why.
     """
     if kind == "rpm":
-        data = content.read_all(LARGEST_RPM)
+        data = content.read_into_memory(LARGEST_RPM)
         if data is None:
             raise ValueError(f"it is larger than {LARGEST_RPM} bytes")
         rows = rpm_packages(data, check)

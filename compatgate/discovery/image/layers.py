@@ -196,11 +196,11 @@ class Scan:
             for sentence in left:
                 self.seen.note(sentence)
 
-    def _unread_packages(self, _: Kind, member: Member, content: Content, origin: str) -> None:
-        if content.left:
-            form = "ndb" if member.path.endswith(".db") else "Berkeley DB"
+    def _package_log(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+        if content.left:  # rpm empties it when it closes the database
             self.seen.note(
-                f"the rpm database {origin} was not read: it is of the form {form}; {_LIBRARY_HELP}"
+                f"{origin} holds changes of the package database, which were not read; "
+                f"{_LIBRARY_HELP}"
             )
 
     def _code(self, _: Kind, member: Member, content: Content, origin: str) -> None:
@@ -234,7 +234,7 @@ _READERS: dict[Kind, _Reader] = {
     "dpkg": Scan._packages,
     "apk": Scan._packages,
     "rpm": Scan._packages,
-    "rpm-other": Scan._unread_packages,
+    "rpm-log": Scan._package_log,
     "code": Scan._code,
     "library-path": Scan._library_path,
 }

@@ -16,22 +16,24 @@ Kind = Literal[
     "dpkg",
     "apk",
     "rpm",
-    "rpm-other",
+    "rpm-log",
     "code",
     "library-path",
 ]
 
+_RPM: dict[str, Kind] = {
+    "rpmdb.sqlite": "rpm",
+    "rpmdb.sqlite-wal": "rpm-log",
+    "Packages": "rpm",
+    "Packages.db": "rpm",
+}
 _DATABASES: dict[str, Kind] = {
     "var/lib/dpkg/status": "dpkg",
     "lib/apk/db/installed": "apk",
     "usr/lib/apk/db/installed": "apk",
-    "var/lib/rpm/rpmdb.sqlite": "rpm",
-    "usr/lib/sysimage/rpm/rpmdb.sqlite": "rpm",
-    "usr/share/rpm/rpmdb.sqlite": "rpm",
-    "var/lib/rpm/Packages": "rpm-other",
-    "usr/share/rpm/Packages": "rpm-other",
-    "var/lib/rpm/Packages.db": "rpm-other",
-    "usr/lib/sysimage/rpm/Packages.db": "rpm-other",
+    **{f"var/lib/rpm/{name}": kind for name, kind in _RPM.items()},
+    **{f"usr/lib/sysimage/rpm/{name}": kind for name, kind in _RPM.items()},
+    **{f"usr/share/rpm/{name}": kind for name, kind in _RPM.items()},
 }
 _LIBRARY_PATH = "etc/ld.so.conf.d/"
 _DPKG_FOLDER = "var/lib/dpkg/status.d/"
