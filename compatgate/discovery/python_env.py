@@ -13,19 +13,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.core.components import resolve_component
 from compatgate.discovery import python_script
+from compatgate.discovery.lockfiles import pypi
+from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput
 
 TIMEOUT_S = 120.0
 LARGEST_ANSWER = 4 * 1024 * 1024
 """Bytes of the largest answer that is read; a thousand packages are 50 kB."""
-
-_SKIPPED = frozenset(
-    {"onnxruntime", "jaxlib", "ort", "tf", "pytorch", "python3", "cudart", "tensorflow-gpu"}
-)
-"""Packages that are another thing than the component of that name, or only its second half."""
 
 
 class Environment(Struct, frozen=True):
@@ -80,31 +76,21 @@ def read_answer(document: dict[str, Any], python: str) -> Environment:
     ]
     measured.append(Observation("python", str(document.get("python")), python))
     packages: dict[str, str] = document.get("packages") or {}
-    stated = [_package(name, version, packages, python) for name, version in packages.items()]
-    arch = torch.get("arch")
-    return Environment(
-        (*measured, *filter(None, stated)),
-        arch=tuple(arch) if arch else None,
-        notes=tuple(f"{python}: {note}" for note in document.get("notes") or ()),
+    stated = pypi.observe(
+        [
+            Package(name, f"{python}: package {name}", version=v)
+            for name, v in packages.items()
+            if v is None or isinstance(v, str)
+        ],
+        (),
     )
-
-
-def _package(name: str, version: str, packages: dict[str, str], python: str) -> Observation | None:
-    """A component from a package's metadata; the CUDA of its build becomes a version label."""
-    if name in _SKIPPED:
-        return None
-    try:
-        resolved = resolve_component(name)
-    except BadInput:
-        return None
-    if resolved.component.kind in ("driver", "runtime"):
-        return None
-    if resolved.cuda and "+" not in version and resolved.component.name in ("cudnn", "nccl"):
-        version = f"{version}+cu{''.join(map(str, resolved.cuda))}"
-    if name == "jax":
-        majors = [p[8:10] for p in packages if p.startswith("jax-cuda") and p[8:10].isdecimal()]
-        version = f"{version}+cuda{majors[0]}" if majors and "+" not in version else version
-    return Observation(resolved.component.name, version, f"{python}: package {name}", "metadata")
+    arch = torch.get("arch")
+    notes = [f"{python}: {note}" for note in document.get("notes") or ()]
+    return Environment(
+        (*measured, *stated.observations),
+        arch=tuple(arch) if arch else None,
+        notes=(*notes, *stated.open),
+    )
 
 
 def _interpreter(python: str) -> str:

@@ -16,7 +16,7 @@ from compatgate.discovery.observed import Conflict, Observation
 from compatgate.errors import BadInput
 
 _MAYBE = re.compile(
-    r"cuda|cudnn|nccl|cublas|cupy|torch|tensorflow|jax|onnxruntime|vllm|transformer|flash|tensorrt"
+    r"cuda|cudnn|nccl|cublas|cupy|torch|tensorflow|jax|onnxruntime|vllm|transformer|flash|tensorrt|triton"
 )
 """A first look at a name: resolving what is no component costs a search for similar names."""
 _NOT_ON_PYPI = frozenset(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.core.stack import parse_stack
+from compatgate.discovery.lockfiles import Platform, read_lockfile
 from compatgate.discovery.python_env import ask_python, read_answer
 from compatgate.discovery.stack.settle import settle
 from compatgate.errors import BadInput
@@ -64,6 +65,25 @@ def test_a_package_for_a_cuda_carries_it_in_its_label() -> None:
     environment = read_answer({**ANSWER, "torch": None}, "/env")
     stack, _ = settle(environment.observations)
     assert stack["cudnn"] == "9.1.0.70+cu12"
+
+
+def test_every_package_that_is_built_for_a_cuda_is_labelled_as_in_a_lockfile() -> None:
+    packages = {"cupy-cuda12x": "13.2.0", "tensorrt-cu12": "10.0.1", "nvidia-cublas-cu12": "12.4"}
+    lock = "".join(f"{name}=={version}\n" for name, version in packages.items()).encode()
+    locked = read_lockfile("requirements.txt", lock, platform=Platform()).observations
+    found = read_answer({"python": "3.11", "packages": packages}, "/env").observations
+    assert {(o.component, o.version) for o in found if o.component != "python"} == {
+        ("cupy", "13.2.0+cu12"),
+        ("tensorrt", "10.0.1+cu12"),
+        ("cublas", "12.4"),
+    }
+    assert {(o.component, o.version) for o in found} >= {(o.component, o.version) for o in locked}
+
+
+def test_a_package_whose_version_cannot_be_read_is_noted() -> None:
+    environment = read_answer({"python": "3.11", "packages": {"torch": "new", "jax": None}}, "/env")
+    assert [o.component for o in environment.observations] == ["python"]
+    assert len(environment.notes) == 2
 
 
 def test_the_cpu_build_of_onnx_runtime_is_not_taken_for_the_gpu_build() -> None:
