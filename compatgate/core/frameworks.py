@@ -8,6 +8,9 @@ from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Framework, Release
 from compatgate.core.versions import Version
 
+CONDA = "conda"
+"""Begins the label of builds that conda's channels made: ``torch=2.5.1+conda.cu126``."""
+
 
 class Found(Struct, frozen=True):
     """What the facts know of a framework in a stack.
@@ -15,8 +18,8 @@ class Found(Struct, frozen=True):
     Attributes:
         release: None when the facts do not know this release.
         build: None when no build is for the stack's CUDA, or the CUDA is not stated.
-        published: False for somebody's own build (NGC's ``2.6.0a0+...nv25.01``, a CPU build): what
-            is known of the published wheels does not speak of it.
+        published: False for somebody's own build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU
+            build): what is known of the published wheels does not speak of it.
         without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
     """
 
@@ -34,6 +37,11 @@ class Found(Struct, frozen=True):
         return f"{self.name} {self.version}"
 
     @property
+    def conda(self) -> bool:
+        """Whether a channel of conda built it."""
+        return is_conda(self.version)
+
+    @property
     def newest(self) -> Version:
         """The newest release that the facts know."""
         return self.table.releases[-1].version
@@ -46,13 +54,18 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     the stack's CUDA.
     """
     without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
-    own_build = bool(version.local) and version.cuda is None
+    own_build = is_conda(version) or (bool(version.local) and version.cuda is None)
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
         return Found(name, version, table, None, None, False, without_cuda)
     release = find_release(table, version)
     build = find_build(release, version, cuda) if release else None
     return Found(name, version, table, release, build)
+
+
+def is_conda(version: Version) -> bool:
+    """Whether a version is that of a build by one of conda's channels."""
+    return version.local.partition(".")[0] == CONDA
 
 
 def find_release(table: Framework, version: Version) -> Release | None:

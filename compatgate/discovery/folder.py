@@ -18,6 +18,7 @@ from compatgate.errors import BadInput, NotFound
 MOST_FILES = 1_000_000
 MOST_LIBRARIES = 50_000
 LARGEST_RECORD = 64 * 1024 * 1024
+_LARGEST_NAME = 256
 
 _METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}
 
@@ -36,12 +37,15 @@ def find_in_folder(path: str) -> Findings:
     metadata, libraries = _walk(root)
     owners: dict[str, str] = {}
     packages: dict[str, str] = {}
+    conda: list[str] = []
     for folder in metadata:
         named = _named(folder)
         if named:
             packages.setdefault(*named)
+            if _read(os.path.join(folder, "INSTALLER"), _LARGEST_NAME).strip() == b"conda":
+                conda.append(named[0])
             owners.update((file, named[0]) for file in _recorded(folder))
-    found.add_packages(packages, path)
+    found.add_packages(packages, path, conda)
     for file in libraries:
         _read_library(file, os.path.join(path, os.path.relpath(file, root)), owners, found)
     return found

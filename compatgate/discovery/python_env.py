@@ -12,7 +12,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from compatgate.core.components import COMPONENTS
+from compatgate.core.frameworks import CONDA
 from compatgate.discovery import python_script
 from compatgate.discovery.lockfiles import pypi
 from compatgate.discovery.lockfiles.interface import Package
@@ -61,7 +64,13 @@ def ask_python(python: str, *, timeout_s: float = TIMEOUT_S) -> Environment:
 
 
 def read_answer(document: dict[str, Any], python: str) -> Environment:
-    """Observations from the answer of `python_script`."""
+    """Observations from the answer of `python_script`.
+
+    Args:
+        document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,
+            names normalised; ``conda`` are those that conda installed.
+        python: for origins.
+    """
     origin = f"{python}: torch"
     torch: dict[str, Any] = document.get("torch") or {}
     measured = [
@@ -86,11 +95,25 @@ def read_answer(document: dict[str, Any], python: str) -> Environment:
     )
     arch = torch.get("arch")
     notes = [f"{python}: {note}" for note in document.get("notes") or ()]
+    conda = frozenset(document.get("conda") or ())
     return Environment(
-        (*measured, *stated.observations),
+        tuple(
+            _with_channel(o, conda, torch.get("cuda")) for o in (*measured, *stated.observations)
+        ),
         arch=tuple(arch) if arch else None,
         notes=(*notes, *stated.open),
     )
+
+
+def _with_channel(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
+    """A framework that conda installed is a build of its own; its label says so."""
+    component = COMPONENTS.get(seen.component)
+    if component is None or component.kind != "framework" or "+" in seen.version:
+        return seen
+    if seen.component not in conda:
+        return seen
+    label = f".cu{cuda.replace('.', '')}" if cuda and seen.component == "torch" else ""
+    return replace(seen, version=f"{seen.version}+{CONDA}{label}")
 
 
 def _interpreter(python: str) -> str:

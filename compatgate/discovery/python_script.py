@@ -12,7 +12,8 @@ def source() -> str:
 
 _SOURCE = """\
 import json, re, sys
-answer = {"python": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "torch": None, "notes": []}
+answer = {"python": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "conda": [], "torch": None,
+          "notes": []}
 try:
     import sysconfig
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -23,6 +24,8 @@ try:
         if name:
             name = re.sub("[-_.]+", "-", name).lower()
             answer["packages"].setdefault(name, found.version)
+            if (found.read_text("INSTALLER") or "").strip() == "conda":
+                answer["conda"].append(name)
 except Exception as error:
     answer["notes"].append("package metadata cannot be read: %s" % error)
 

@@ -42,6 +42,16 @@ def test_a_cudnn_major_that_is_stated_wins_over_the_lock_and_is_denied():
     assert "CG402" in answer.stdout
 
 
+def test_builds_by_conda_are_not_denied_for_what_holds_of_wheels():
+    lock = str(LOCKS / "conda" / "explicit.txt")  # jax 0.4.31 for CUDA 12.0, which has no wheel
+    answer = compatgate("check", *POOL, "--lock", lock)
+    assert answer.returncode == 3
+    assert "FAIL" not in answer.stdout
+    assert "was built by a channel of conda" in " ".join(answer.stdout.split())
+    stated = compatgate("check", *POOL, "--lock", lock, "--stack", "arch=sm_80", "--format", "json")
+    assert json.loads(stated.stdout)["verdict"] != "fail"
+
+
 def test_what_a_lock_leaves_open_is_no_decision():
     lock = str(LOCKS / "onnxruntime" / "uv.lock")
     answer = compatgate("check", *POOL, "--lock", lock)

@@ -27,7 +27,8 @@ def framework_cuda(case: Case) -> Answer:
 
     The build is the one that the version names (``torch=2.4.1+cu121``), else the one for the
     stack's CUDA. Wheels that exist on the index and not on the install page (cu129 for torch 2.9 to
-    2.13) are a warning.
+    2.13) are a warning. A build by a channel of conda (``torch=2.5.1+conda.cu126``) is not judged by
+    the wheels: it is not checked here.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 
@@ -52,8 +53,7 @@ def _cuda_of(case: Case, found: Found) -> Answer:
             ),
         )
     if not found.published:
-        message = f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
-        return (Problem("not-checked", found.name, message, found.version.text),)
+        return not_checked(found.name, _not_published(found))
     if found.release is None:
         message = f"{found.title} is not known; the newest known release is {found.newest}"
         return (Problem("unknown", found.name, message, found.version.text, f"<={found.newest}"),)
@@ -89,6 +89,15 @@ def _cuda_of(case: Case, found: Found) -> Answer:
             Problem("warn", found.name, message, found.version.text, source=found.build.source),
         )
     return PASS
+
+
+def _not_published(found: Found) -> str:
+    if found.conda:
+        return (
+            f"{found.title} was built by a channel of conda: what is published about the wheels "
+            f"of {found.name} does not hold for it; its CUDA, Python and pins not checked"
+        )
+    return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
 
 
 def _same_major(found: Found, cuda: Version) -> bool:
@@ -169,7 +178,8 @@ def framework_arch(case: Case) -> Answer:
     """The published wheel has no code for the pool's GPU.
 
     Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
-    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help.
+    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What a build by
+    conda has code for is unknown until ``arch`` states it.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -183,6 +193,8 @@ def framework_arch(case: Case) -> Answer:
 
 def _arch_of(case: Case, found: Found) -> Answer:
     device, build = case.capability, found.build
+    if device is not None and found.conda:
+        return _arch_not_published(case, found)
     if device is None or build is None:
         return NOT_APPLICABLE
     minimum = build.minimum_capability
@@ -222,15 +234,19 @@ def _arch_not_published(case: Case, found: Found) -> Answer:
         for b in release.builds
     )
     outcome = "unknown" if publishes and case.stack.arch is None else "not-checked"
-    build = found.build.title if found.build else ""
-    message = f"which GPUs the {build} wheel of {found.title} has code for is not known"
+    if case.stack.arch is not None and found.conda:
+        return NOT_APPLICABLE  # CG201 judges the code that was stated
+    what = (
+        "conda's build" if found.conda else f"the {found.build.title if found.build else ''} wheel"
+    )
+    message = f"which GPUs {what} of {found.title} has code for is not known"
     return (
         Problem(
             outcome,  # type: ignore[arg-type]
             found.name,
             message,
             have=found.version.text,
-            need="the wheel's list: state it as arch=sm_..",
+            need="the build's list: state it as arch=sm_..",
         ),
     )
 

@@ -18,6 +18,7 @@ from compatgate.discovery.image.rpm import LARGEST as LARGEST_RPM
 from compatgate.discovery.image.rpm import rpm_packages
 from compatgate.discovery.image.wanted import python_of
 from compatgate.discovery.libraries import library_observation, parse_version_file
+from compatgate.discovery.lockfiles import build_label
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.packages import observe, tidy
 from compatgate.discovery.python_env import read_answer
@@ -95,7 +96,9 @@ def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]
     if component is None or name == "cuda-nvtx":
         return []
     label = ""
-    if name in _CONDA_FRAMEWORKS or component in ("cudnn", "nccl"):
+    if name in _CONDA_FRAMEWORKS:
+        label = f"+{build_label.of_conda_framework(build)}"
+    elif component in ("cudnn", "nccl"):
         match = _CONDA_CUDA.search(build)
         label = f"+cu{match[1]}{match[2] or ''}" if match else ""
     clean = tidy(component, version + label)

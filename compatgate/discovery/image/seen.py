@@ -69,8 +69,12 @@ class Seen(Struct):
     def findings(self) -> Findings:
         """All of it, the witness that decides first."""
         ordered = sorted(self.observations, key=lambda pair: pair[0])
-        ranked = dict.fromkeys(self._with_plugin(o) for _, o in ordered)
-        return Findings(list(ranked), self.majors, self.codes, self.open)
+        channels = self._channels()
+        ranked = (
+            _labelled(self._with_plugin(o), channels) if w <= Witness.WHEEL else o
+            for w, o in ordered
+        )
+        return Findings(list(dict.fromkeys(ranked)), self.majors, self.codes, self.open)
 
     def _with_plugin(self, seen: Observation) -> Observation:
         """JAX has no build label; its plugin, which may be met later, tells the CUDA."""
@@ -81,7 +85,26 @@ class Seen(Struct):
                 return replace(seen, version=f"{seen.version}+cuda{major}")
         return seen
 
+    def _channels(self) -> dict[tuple[str, str], str]:
+        """The labels of conda's records, by component and version.
+
+        A package of conda installs metadata as a wheel does; only the record tells them apart.
+        """
+        found: dict[tuple[str, str], str] = {}
+        for witness, seen in self.observations:
+            public, _, label = seen.version.partition("+")
+            if witness == Witness.CONDA and label:
+                found.setdefault((seen.component, public), label)
+        return found
+
     def components(self) -> set[str]:
         """What has been seen; ``arch`` when GPU code has."""
         found = {o.component for _, o in self.observations}
         return found | {"arch"} if self.codes else found
+
+
+def _labelled(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:
+    label = channels.get((seen.component, seen.version.partition(".post")[0]))
+    if not label or "+" in seen.version:
+        return seen
+    return replace(seen, version=f"{seen.version}+{label}")

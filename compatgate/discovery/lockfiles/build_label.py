@@ -10,6 +10,8 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from packaging.utils import parse_wheel_filename as _parse_wheel
 from packaging.version import InvalidVersion
 
+from compatgate.core.frameworks import CONDA
+
 _INDEX = re.compile(r"/(?P<label>cu\d{2,4}|cpu|rocm\d[\d.]*|xpu)(?=/|$)")
 """``https://download.pytorch.org/whl/nightly/cu124/``, ``https://wheels.vllm.ai/0.9.0/cu128``."""
 _LOCAL = re.compile(r"\+(?P<label>[a-z0-9._\-]+)$", re.IGNORECASE)
@@ -88,6 +90,16 @@ def of_conda_build(build: str) -> str:
     if match := _CONDA_CUDA.search(text):
         return f"cu{(match['dotted'] or match['tag']).replace('.', '')}"
     return "cpu" if _CONDA_CPU.search(text) else ""
+
+
+def of_conda_framework(build: str) -> str:
+    """The label of a framework that a channel of conda built, told apart from PyPI's wheels.
+
+    ``cuda126_py312h...`` is ``conda.cu126``, ``h955ad1f_0`` is ``conda``, ``py3.11_cpu_0`` is
+    ``cpu``.
+    """
+    label = of_conda_build(build)
+    return label if label == "cpu" else f"{CONDA}.{label}" if label else CONDA
 
 
 def uses_cuda(build: str) -> bool:

@@ -98,7 +98,9 @@ def _with_label(component: Component, package: Package, builds: dict[str, str]) 
     if component.name == "tensorflow" and not build_label.of_conda_build(build):
         build = builds.get("tensorflow-base", build)
     label = build_label.of_conda_build(build)
-    if not label and package.name.lower() == "pytorch-cpu":
+    if component.kind == "framework":
+        label = build_label.of_conda_framework(build)
+    if package.name.lower() == "pytorch-cpu":
         label = "cpu"
     return f"{version}+{label}" if label else version
 

@@ -44,9 +44,17 @@ class Findings(Struct):
                 how = f"{origin}: needs {name}"
                 self.majors.append(replace(seen, origin=how, confidence="derived"))
 
-    def add_packages(self, packages: dict[str, str], origin: str) -> None:
-        """Take what the metadata of Python distributions states: normalised name to version."""
-        answer = read_answer({"packages": packages}, origin)
+    def add_packages(
+        self, packages: dict[str, str], origin: str, conda: Iterable[str] = ()
+    ) -> None:
+        """Take what the metadata of Python distributions states.
+
+        Args:
+            packages: normalised name to version.
+            origin: where they are.
+            conda: names of those that conda installed.
+        """
+        answer = read_answer({"packages": packages, "conda": conda}, origin)
         self.observations += (o for o in answer.observations if o.component != "python")
 
     def add_code(self, origin: str, code: GpuCode, owner: str = "") -> None:

@@ -39,6 +39,25 @@ def metadata(name: str, version: str) -> bytes:
     return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nAbout {name}.".encode()
 
 
+def test_what_conda_installed_is_told_apart_from_a_wheel(registry, read, layer) -> None:
+    site = "opt/conda/lib/python3.11/site-packages"
+    image = registry.push(
+        layer(
+            {
+                "opt/conda/conda-meta/pytorch-2.5.1-cuda126_py311h1_303.json": b"{}",
+                "opt/conda/conda-meta/cuda-version-12.6-h7480c83_3.json": b"{}",
+                f"{site}/torch-2.5.1.dist-info/METADATA": metadata("torch", "2.5.1"),
+                f"{site}/torch/version.py": b"__version__ = '2.5.1.post303'\ncuda = '12.6'\n",
+                f"{site}/vllm-0.6.4.dist-info/METADATA": metadata("vllm", "0.6.4"),
+            }
+        )
+    )
+    found = read(image.reference)
+    assert found.stack_body["torch"] == "2.5.1.post303+conda.cu126"
+    assert found.stack_body["vllm"] == "0.6.4"
+    assert not found.conflicts
+
+
 @pytest.mark.parametrize("docker", [False, True], ids=["oci", "docker"])
 def test_an_image_that_is_only_a_config_is_read_from_it(registry, read, docker) -> None:
     image = registry.push(

@@ -44,6 +44,15 @@ def test_distributions_and_libraries_make_the_stack(site, library, facts):
     assert inspection.conflicts == ()
 
 
+def test_what_conda_installed_is_told_apart_from_a_wheel(site):
+    site("vllm", "0.6.4")
+    root = site("torch", "2.5.1")
+    (root / "torch-2.5.1.dist-info" / "INSTALLER").write_text("conda\n")
+    (root / "vllm-0.6.4.dist-info" / "INSTALLER").write_text("pip\n")
+    stack = inspect_path(str(root)).stack
+    assert (stack["torch"], stack["vllm"]) == ("2.5.1+conda", "0.6.4")
+
+
 def test_what_a_file_belongs_to_is_read_from_the_record(site, library, facts):
     site("torch", "2.4.1+cu124", {"torch/x.so": library(80, 90)})
     root = site("flash_attn", "2.6.3", {"y.so": library(90)})

@@ -86,6 +86,29 @@ def test_a_package_whose_version_cannot_be_read_is_noted() -> None:
     assert len(environment.notes) == 2
 
 
+def test_what_conda_installed_is_a_build_of_its_own() -> None:
+    torch = {"version": "2.5.1", "cuda": "12.6"}
+    packages = {"torch": "2.5.1", "jax": "0.4.31", "vllm": "0.6.4", "numpy": "2.0"}
+    document = {"python": "3.11", "packages": packages, "conda": ["torch", "jax", "numpy"]}
+    found = read_answer({**document, "torch": torch}, "/env").observations
+    assert {(o.component, o.version) for o in found if o.confidence == "measured"} >= {
+        ("torch", "2.5.1+conda.cu126"),
+        ("cuda", "12.6"),
+    }
+    stated = {(o.component, o.version) for o in found if o.confidence == "metadata"}
+    assert stated >= {("jax", "0.4.31+conda"), ("vllm", "0.6.4")}
+
+
+def test_an_interpreter_says_which_packages_conda_installed(tmp_path: Path) -> None:
+    info = tmp_path / "jax-0.4.31.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: jax\nVersion: 0.4.31\n")
+    (info / "INSTALLER").write_text("conda\n")
+    body = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); exec(sys.argv[2])"
+    found = ask_python(interpreter(tmp_path, body)).observations
+    assert ("jax", "0.4.31+conda") in {(o.component, o.version) for o in found}
+
+
 def test_the_cpu_build_of_onnx_runtime_is_not_taken_for_the_gpu_build() -> None:
     names = {o.component for o in read_answer(ANSWER, "/env").observations}
     assert "onnxruntime-gpu" not in names

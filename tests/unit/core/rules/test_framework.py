@@ -54,6 +54,35 @@ def test_somebodys_own_build_is_not_judged_by_the_published_wheels(version, ask)
     assert verdict.verdict == "pass"
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "jax=0.4.31+conda.cu120,cudnn=8.9.7,python=3.12",
+        "torch=2.5.1+conda.cu126,cudnn=9.8.0,nccl=2.25.1,python=3.13",
+        "torch=2.5.1+conda,cuda=12.6,cudnn=9.8.0,python=3.13",
+    ],
+)
+def test_a_build_by_a_channel_of_conda_is_not_judged_by_the_published_wheels(stack, ask):
+    verdict = ask(POOL, stack)
+    assert said(verdict, "CG401") == ["not-checked"]
+    assert "built by a channel of conda" in message(verdict, "CG401")
+    for rule in ("CG402", "CG403", "CG404", "CG406"):
+        assert said(verdict, rule) == []
+    assert said(verdict, "CG405") == ["unknown"]
+    assert verdict.verdict == "unknown"
+
+
+def test_the_gpu_code_of_a_build_by_conda_is_judged_where_it_is_stated(ask):
+    stack = "torch=2.5.1+conda.cu126,arch={}"
+    assert ask(POOL, stack.format("sm_80+sm_90")).verdict == "pass"
+    assert ask(POOL, stack.format("sm_90")).verdict == "fail"
+
+
+def test_a_build_by_conda_needs_the_driver_of_its_cuda(ask):
+    verdict = ask("driver=470.82.01,gpu=A100-SXM4-80GB", "torch=2.5.1+conda.cu126,arch=sm_80")
+    assert said(verdict, "CG101") == ["fail"]
+
+
 def test_a_release_that_the_facts_do_not_know_is_unknown_and_names_the_newest(ask, facts):
     verdict = ask(POOL, "torch=9.9.9,cuda=12.4")
     assert said(verdict, "CG401") == ["unknown"]

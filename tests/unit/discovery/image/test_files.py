@@ -147,9 +147,9 @@ def test_torch_s_version_file_tells_label_and_cuda() -> None:
 @pytest.mark.parametrize(
     ("name", "component", "version"),
     [
-        ("pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0", "torch", "2.3.1+cu121"),
-        ("pytorch-2.5.1-cuda126_py311h1_300", "torch", "2.5.1+cu126"),
-        ("pytorch-2.3.1-py3.11_cpu_0", "torch", "2.3.1"),
+        ("pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0", "torch", "2.3.1+conda.cu121"),
+        ("pytorch-2.5.1-cuda126_py311h1_300", "torch", "2.5.1+conda.cu126"),
+        ("pytorch-2.3.1-py3.11_cpu_0", "torch", "2.3.1+cpu"),
         ("cudnn-8.9.2.26-cuda11_0", "cudnn", "8.9.2.26+cu11"),
         ("cuda-cudart-12.4.127-0", "cuda", "12.4.127"),
         ("cuda-version-12.4-h3060b56_3", "cuda", "12.4"),

@@ -13,7 +13,7 @@ from compatgate.errors import BadInput, Inconclusive
 def test_an_environment_gives_condas_and_pips_packages(stack):
     assert stack("conda/environment.yml") == {
         "python": "3.11.9",
-        "torch": "2.4.1",
+        "torch": "2.4.1+conda",
         "cuda": "12.4",
         "cudnn": "9.1.0.70",
         "vllm": "0.6.3.post1",
@@ -23,7 +23,7 @@ def test_an_environment_gives_condas_and_pips_packages(stack):
 def test_an_exported_environment_has_builds_that_name_cuda_and_cudnn(read):
     reading = read("conda/exported.yml")
     found = {(o.component, o.version, o.confidence) for o in reading.observations}
-    assert ("torch", "2.3.1+cu121", "metadata") in found
+    assert ("torch", "2.3.1+conda.cu121", "metadata") in found
     assert ("cudnn", "8.9.2", "derived") in found
     assert reading.open == ()
     assert reading.conflicts == ()
@@ -60,7 +60,7 @@ def test_conda_lock_gives_the_packages_of_the_platform(stack):
         "cudnn": "9.3.0.75+cu126",
         "nccl": "2.23.4.1",
         "python": "3.12.7",
-        "torch": "2.5.1+cu126",
+        "torch": "2.5.1+conda.cu126",
     }
     assert stack("conda/conda-lock.yml", target="windows x86_64") == {"torch": "2.5.1+cpu"}
 
@@ -82,7 +82,7 @@ def test_an_explicit_list_gives_each_url(stack):
         "python": "3.11.9",
         "cudnn": "8.9.7.29",
         "nccl": "2.22.3.1",
-        "jax": "0.4.31+cu120",
+        "jax": "0.4.31+conda.cu120",
         "flash-attn": "2.6.3",
     }
 
@@ -97,7 +97,7 @@ def test_pixi_gives_the_default_environment(stack):
     assert stack("conda/pixi.lock") == {
         "cuda": "12.6",
         "python": "3.12.7",
-        "torch": "2.5.1+cu126",
+        "torch": "2.5.1+conda.cu126",
         "cupy": "13.3.0+cu12",
     }
 

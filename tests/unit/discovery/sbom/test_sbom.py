@@ -97,7 +97,7 @@ def _component(
         (
             "pkg:conda/pytorch@2.3.1?build=py3.11_cuda12.1_cudnn8.9.2_0&subdir=linux-64",
             "torch",
-            "2.3.1+cu121",
+            "2.3.1+conda.cu121",
         ),
         ("pkg:conda/cuda-version@12.4", "cuda", "12.4"),
         ("pkg:deb/ubuntu/libcudnn8@8.9.7.29-1%2Bcuda12.2?arch=amd64", "cudnn", "8.9.7.29+cu122"),
