@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from compatgate.errors import BadInput, Unavailable
+from compatgate.not_json import NOT_JSON
 
 LARGEST_ANSWER = 16 * 1024 * 1024
 _NO_DECISION = (408, 425, 429)
@@ -66,7 +67,7 @@ class Server:
             answer = response.read(LARGEST_ANSWER)
         try:
             document = msgspec.json.decode(answer)
-        except msgspec.DecodeError:
+        except NOT_JSON:
             document = None
         if not isinstance(document, dict):
             raise self._unavailable("answered with something else than JSON; is it a gate?")
@@ -94,7 +95,7 @@ class Server:
     def _refused(self, status: int, answer: bytes) -> BadInput | Unavailable:
         try:
             problem = msgspec.json.decode(answer)
-        except msgspec.DecodeError:
+        except NOT_JSON:
             problem = None
         detail = (
             problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from compatgate.discovery.observed import Observation
+from compatgate.not_json import NOT_JSON
 
 _COMPONENTS = {
     "libcudart": "cuda",
@@ -74,7 +75,7 @@ def parse_version_file(text: str, path: str) -> Observation | None:
     if path.endswith(".json"):
         try:
             document = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except NOT_JSON:
             return None
         toolkit = document.get("cuda") if isinstance(document, dict) else None
         version = toolkit.get("version") if isinstance(toolkit, dict) else None

@@ -26,6 +26,7 @@ from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation, Ob
 from compatgate.discovery.python_env import ask_python
 from compatgate.discovery.stack.settle import settle
 from compatgate.errors import BadInput
+from compatgate.not_json import NOT_JSON
 
 SCHEMA = "probe/v1"
 _TIMEOUT_S = 60
@@ -206,7 +207,7 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
         raise BadInput("is empty", field=origin, hint="write it with compatgate probe -o FILE")
     try:
         document = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise BadInput(f"is not JSON: {error}", field=origin) from None
     hint = "write it with compatgate probe --format json"
     if not isinstance(document, Mapping) or document.get("compatgate") != SCHEMA:

@@ -21,6 +21,7 @@ from compatgate.discovery.lockfiles import pypi
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput
+from compatgate.not_json import NOT_JSON
 
 TIMEOUT_S = 120.0
 LARGEST_ANSWER = 4 * 1024 * 1024
@@ -56,7 +57,7 @@ def ask_python(python: str, *, timeout_s: float = TIMEOUT_S) -> Environment:
         document = msgspec.json.decode(
             answer[answer.rfind(python_script.MARK) :].partition(b"\n")[2]
         )
-    except msgspec.DecodeError:
+    except NOT_JSON:
         document = None
     if python_script.MARK not in answer or not isinstance(document, dict):
         raise _bad(python, "did not answer as a Python interpreter would")

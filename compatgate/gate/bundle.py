@@ -28,6 +28,7 @@ from compatgate.core.versions import parse_version
 from compatgate.documents.specs import EntryDoc, TargetDoc, WaiverDoc, key_of
 from compatgate.errors import BadInput
 from compatgate.gate.snapshot import Snapshot, build
+from compatgate.not_json import NOT_JSON
 
 PAYLOAD_TYPE = "application/vnd.compatgate.bundle+json"
 FORMAT = 1
@@ -165,7 +166,7 @@ def open_bundle(content: bytes, name: str) -> Bundle:
     """
     try:
         envelope = msgspec.json.decode(content, type=Envelope)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, *NOT_JSON) as error:
         raise _bad(f"{name} is not a bundle, or was cut short: {error}", name) from None
     if envelope.payload_type != PAYLOAD_TYPE:
         raise _bad(f"{name} is not a bundle: it holds {envelope.payload_type}", name)
@@ -187,7 +188,7 @@ def _payload(content: bytes, name: str) -> Payload:
                 f"{name} has format {stated}, known is {FORMAT}", field="bundle", hint=hint
             )
         return msgspec.json.decode(content, type=Payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, *NOT_JSON) as error:
         raise _bad(f"{name} does not hold what a bundle holds: {error}", name) from None
 
 

@@ -16,6 +16,7 @@ from compatgate.core.verdict import (
     exit_code,
 )
 from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.not_json import NOT_JSON
 
 if TYPE_CHECKING:
     import argparse
@@ -61,7 +62,7 @@ def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[in
     try:
         try:
             body = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_JSON as error:
             hint = 'one JSON object a line, like {"pool": {...}, "stack": {...}}'
             raise BadInput(f"the line is not JSON: {error}", hint=hint) from None
         if not isinstance(body, dict):

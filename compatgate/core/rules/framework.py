@@ -27,8 +27,8 @@ def framework_cuda(case: Case) -> Answer:
 
     The build is the one that the version names (``torch=2.4.1+cu121``), else the one for the
     stack's CUDA. Wheels that exist on the index and not on the install page (cu129 for torch 2.9 to
-    2.13) are a warning. A build by a channel of conda (``torch=2.5.1+conda.cu126``) is not judged by
-    the wheels: it is not checked here.
+    2.13) are a warning. A build by a channel of conda (``torch=2.5.1+conda.cu126``) is none of the
+    wheels: it is not checked here.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 

@@ -48,7 +48,7 @@ def read_dynamic(source: Source) -> Dynamic:
 
 
 def _bytes(source: Source, section: Section | None) -> bytes:
-    if section is None:
+    if section is None or section.start > (source.size or 0):
         return b""
     source.seek(section.start)
     return source.read(min(section.end - section.start, _LARGEST))

@@ -17,6 +17,7 @@ from msgspec import Struct
 from compatgate.discovery.image.credentials import Credentials
 from compatgate.discovery.image.reference import is_loopback
 from compatgate.errors import Unavailable
+from compatgate.not_json import NOT_JSON
 
 LARGEST_ANSWER = 1024 * 1024
 _CHALLENGE = re.compile(r"(?:^|,)\s*(?P<scheme>[A-Za-z]+)\s+(?=[\w-]+\s*=)")
@@ -139,7 +140,7 @@ def _token(
 def _read_token(body: bytes, service: str) -> str:
     try:
         document = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         document = None
     if isinstance(document, dict):
         token = document.get("token") or document.get("access_token")

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 from platformdirs import user_cache_dir
 
+from compatgate.not_json import NOT_JSON
+
 SCHEMA = "image-reading/1"
 _LARGEST = 64 * 1024 * 1024
 
@@ -46,7 +48,7 @@ def find(folder: str, name: str) -> dict[str, Any] | None:
         return None
     try:
         document = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
     return document if isinstance(document, dict) else None
 

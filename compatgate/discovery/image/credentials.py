@@ -21,6 +21,7 @@ from msgspec import Struct
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.reference import DOCKER_HUB, Reference
 from compatgate.errors import BadInput, Unavailable
+from compatgate.not_json import NOT_JSON
 
 _HUB_KEY = "https://index.docker.io/v1/"
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -103,7 +104,7 @@ def _read(path: str) -> dict[str, Any] | None:
         return None
     try:
         document = msgspec.json.decode(data) if data.strip() else {}
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise BadInput(f"is not JSON: {error}", field=path) from None
     if not isinstance(document, dict):
         raise BadInput("is not an object", field=path)
@@ -187,7 +188,7 @@ def _ask(helper: str, path: str, reference: Reference, deadline: Deadline) -> Cr
     try:
         answer = msgspec.json.decode(result.stdout)
         name, secret = str(answer["Username"]), str(answer["Secret"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (*NOT_JSON, KeyError, TypeError):
         raise _helper_error(program, "did not answer with JSON", path) from None
     return Credentials(identity_token=secret) if name == _TOKEN_USER else Credentials(name, secret)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from compatgate.discovery.image.reference import is_digest
 from compatgate.errors import BadInput, Damaged
+from compatgate.not_json import NOT_JSON
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -202,7 +203,7 @@ def _check(descriptors: Sequence[Descriptor], name: str) -> None:
 def _decode(data: bytes, kind: type[_Kind], what: str) -> _Kind:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise Damaged(f"{what} cannot be read: {error}", field="image") from None
 
 

@@ -123,7 +123,8 @@ def from_url(url: str, origin: str) -> Package | None:
 
 def subdir(url: str) -> str:
     """``linux-64`` of a conda package's URL."""
-    return url.split("#")[0].rsplit("/", 2)[-2] if url.count("/") >= 2 else ""
+    parts = url.split("#")[0].rsplit("/", 2)
+    return parts[1] if len(parts) == 3 else ""
 
 
 def from_spec(spec: str, origin: str) -> Package | None:

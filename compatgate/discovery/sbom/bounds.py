@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from compatgate.errors import BadInput
+from compatgate.not_json import NOT_JSON
 
 LARGEST_FILE = 64 * 1024 * 1024
 """Bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
@@ -37,7 +38,7 @@ def read_json(text: str, name: str) -> dict[str, Any]:
     """
     try:
         document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise BadInput(f"is not valid JSON: {error}", field=name) from None
     if not isinstance(document, dict):
         raise BadInput("must be a JSON object", field=name)

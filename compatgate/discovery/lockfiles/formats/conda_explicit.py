@@ -39,7 +39,7 @@ class CondaExplicit:
             if not line or line.startswith("#") or line == "@EXPLICIT":
                 continue
             package = conda.from_url(line, f"{file.name}:{number}")
-            if package is None:
+            if package is None or not conda.subdir(line):
                 hint = "after @EXPLICIT each line is the URL of a package"
                 raise BadInput("is not a package's URL", field=f"{file.name}:{number}", hint=hint)
             packages.append(package)

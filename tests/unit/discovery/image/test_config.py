@@ -10,10 +10,11 @@ from compatgate.catalog import read_source
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.discovery.image.config import Stated, read_config
-from compatgate.discovery.image.manifest import Config, History, Settings
 from compatgate.discovery.image.read import concluded
 from compatgate.discovery.image.seen import Seen
 from compatgate.discovery.signals import Signals, read_signals
+from compatgate.discovery.image.manifest import Config, History, Settings, parse_config
+from compatgate.errors import Damaged
 
 FACTS = read_source("image_signals", overlays=[])
 NGC = {
@@ -232,3 +233,9 @@ def test_a_requirement_of_one_s_own_accounts_for_nothing(stated) -> None:
 
 def test_a_compat_package_without_a_variable_is_named_by_the_history(stated) -> None:
     assert stack_of(stated({"CUDA_VERSION": "12.8.0"}, None, VENDOR, 3))["cuda-compat"] == "12.8"
+
+
+@pytest.mark.parametrize("data", [b'{"config": ' + b"[" * 5000, b'{"os": "\xff"}', b"", b"[]"])
+def test_what_is_no_config_is_damaged(data: bytes) -> None:
+    with pytest.raises(Damaged, match="config"):
+        parse_config(data, "image")

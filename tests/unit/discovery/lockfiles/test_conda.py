@@ -93,6 +93,11 @@ def test_in_an_explicit_list_everything_is_a_url(read):
     assert caught.value.field == "explicit.txt:2"
 
 
+def test_the_fragment_of_a_url_is_no_part_of_its_path(read):
+    with pytest.raises(BadInput, match="not a package's URL"):
+        read("explicit.txt", "@EXPLICIT\ncuda-version-12.4-h3060b56_3.conda#a/b/c\n")
+
+
 def test_pixi_gives_the_default_environment(stack):
     assert stack("conda/pixi.lock") == {
         "cuda": "12.6",

@@ -1,0 +1,320 @@
+"""What reads files that others wrote, each with real samples of them.
+
+A target takes bytes and gives a result or raises `CompatgateError`; anything else is a defect.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import io
+import json
+import lzma
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import zstandard
+
+from compatgate.catalog import load_facts, read_source
+from compatgate.discovery.gpucode import read_gpu_code
+from compatgate.discovery.gpucode.dynamic import read_dynamic
+from compatgate.discovery.gpucode.source import Source
+from compatgate.discovery.image import files
+from compatgate.discovery.image.config import read_config
+from compatgate.discovery.image.deadline import Deadline
+from compatgate.discovery.image.feed import Content, Feed, Member
+from compatgate.discovery.image.layers import Layer, Scan
+from compatgate.discovery.image.manifest import (
+    OCI_INDEX,
+    OCI_MANIFEST,
+    Descriptor,
+    Platform,
+    choose,
+    parse_config,
+    parse_manifest,
+)
+from compatgate.discovery.image.options import ImageOptions, Limits
+from compatgate.discovery.image.registry import Blob
+from compatgate.discovery.image.signals import Signals, read_signals
+from compatgate.discovery.image.stream import Budget, decompressed
+from compatgate.discovery.libraries import parse_version_file
+from compatgate.discovery.lockfiles import Platform as LockPlatform
+from compatgate.discovery.lockfiles import read_lockfile
+from compatgate.discovery.nvidia_smi import parse_nvidia_smi
+from compatgate.discovery.nvidia_smi.pools import observed_pools
+from compatgate.discovery.probe import SCHEMA, read_probe
+from compatgate.discovery.sbom import read_sbom
+
+TESTS = Path(__file__).parents[1]
+DISCOVERY = TESTS / "unit" / "discovery"
+SMALL = 60_000
+"""Bytes of the largest sample of a text format: damage in a small one is met sooner."""
+
+
+class Target(NamedTuple):
+    """A reader, and files that it reads."""
+
+    run: Callable[[bytes], object]
+    samples: Sequence[bytes]
+
+
+def targets() -> dict[str, Target]:
+    """All readers by name."""
+    return {
+        **_lockfiles(),
+        **_sboms(),
+        **_images(),
+        **_databases(),
+        **_binaries(),
+        **_texts(),
+        **_smi(),
+    }
+
+
+@cache
+def _signals() -> Signals:
+    return read_signals(read_source("image_signals", overlays=[]))
+
+
+def _by_name(folder: Path, read: Callable[[str, bytes], object]) -> dict[str, Target]:
+    """A target for each file name, as the name decides the format; the smaller files only."""
+    found: dict[str, list[bytes]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".md":
+            found.setdefault(path.name, []).append(path.read_bytes())
+    return {
+        name: Target(
+            partial(read, name), [d for d in data if len(d) <= SMALL] or [min(data, key=len)]
+        )
+        for name, data in found.items()
+    }
+
+
+def _lockfiles() -> dict[str, Target]:
+    platform = LockPlatform("linux", "x86_64", "3.11")
+
+    def read(name: str, data: bytes) -> object:
+        reading = read_lockfile(name, data, platform=platform)
+        assert reading.observations or reading.open
+        return reading
+
+    return _by_name(DISCOVERY / "lockfiles" / "files", read)
+
+
+def _sboms() -> dict[str, Target]:
+    def read(name: str, data: bytes) -> object:
+        reading = read_sbom(name, data)
+        assert reading.observations or reading.open
+        return reading
+
+    return _by_name(DISCOVERY / "sbom" / "files", read)
+
+
+def _archive() -> bytes:
+    site = "opt/venv/lib/python3.11/site-packages"
+    makers = _gpu_code_makers()
+    code = makers.make_elf(DOTnv_fatbin=makers.make_fatbin(makers.make_entry(payload=bytes(2000))))
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, data in {
+            "var/lib/dpkg/status": _DPKG,
+            "lib/apk/db/installed": _APK,
+            "var/lib/rpm/Packages": b"\0" * 12 + b"\x61\x15\x06\0" + bytes(600),
+            f"{site}/torch-2.4.1.dist-info/METADATA": b"Name: torch\nVersion: 2.4.1+cu124\n\nx\n",
+            f"{site}/torch/version.py": b"__version__ = '2.4.1+cu124'\ncuda = '12.4'\n",
+            f"{site}/torch/lib/libtorch_cuda.so": code,
+            f"{site}/{'long/' * 40}x.so": code,
+            "opt/conda/conda-meta/cudnn-8.9.2.26-cuda11_0.json": b"{}",
+            "usr/local/cuda/version.json": b'{"cuda": {"version": "12.4.1"}}',
+            "usr/lib/libcudnn.so.9.1.0": b"",
+            "opt/.wh.old": b"",
+        }.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+_DPKG = b"""\
+Package: cuda-cudart-12-4
+Status: install ok installed
+Version: 12.4.127-1
+
+Package: libcudnn9-cuda-12
+Status: install ok installed
+Description: cuDNN
+ with a second line
+Version: 9.1.0.70-1
+"""
+_APK = b"C:Q1x=\nP:musl\nV:1.2.5-r0\n\nP:libcudart12\nV:12.4.127-r0\n"
+
+
+def _scan(data: bytes) -> object:
+    """A layer from its first byte on, as from a registry that serves just this."""
+    descriptor = Descriptor(f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
+
+    class Registry:
+        @contextmanager
+        def blob(self, descriptor: Descriptor) -> Iterator[Blob]:
+            yield Blob(io.BytesIO(data), descriptor)  # type: ignore[arg-type]
+
+    limits = Limits(unpacked=64 * 1024**2, ratio_from=8 * 1024**2, members=10_000)
+    with Deadline(60) as deadline:
+        scan = Scan(_signals(), ImageOptions(limits=limits), deadline)
+        scan.read([Layer(1, descriptor)], Registry())  # type: ignore[arg-type]
+    return scan.seen.ranked()
+
+
+def _with_checksums(data: bytes) -> bytes:
+    """A damaged archive whose headers say that they are whole, to get behind that check."""
+    fixed = bytearray(data)
+    for at in range(0, len(fixed) - 511, 512):
+        if fixed[at + 257 : at + 262] == b"ustar":
+            fixed[at + 148 : at + 156] = b" " * 8
+            fixed[at + 148 : at + 156] = b"%06o\0 " % sum(fixed[at : at + 512])
+    return bytes(fixed)
+
+
+def _images() -> dict[str, Target]:
+    digest = "sha256:" + "ab" * 32
+    blob = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": 7}
+    layer = {**blob, "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip"}
+    manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": blob, "layers": [layer]}
+    platforms = [{"os": "linux", "architecture": a} for a in ("amd64", "arm64")]
+    index = {
+        "schemaVersion": 2,
+        "mediaType": OCI_INDEX,
+        "manifests": [{**blob, "mediaType": OCI_MANIFEST, "platform": p} for p in platforms],
+    }
+    config = {
+        "os": "linux",
+        "architecture": "amd64",
+        "config": {
+            "Env": [
+                "CUDA_VERSION=12.4.1",
+                "NV_CUDNN_PACKAGE=libcudnn9-cuda-12=9.1.0.70-1",
+                "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471",
+                "TORCH_CUDA_ARCH_LIST=8.0 9.0+PTX",
+            ],
+            "Labels": {"com.nvidia.cudnn.version": "9.1.0.70", "maintainer": "x"},
+        },
+        "history": [{"created_by": "RUN pip install torch"}, {"empty_layer": True}],
+        "rootfs": {"type": "layers", "diff_ids": [digest]},
+    }
+
+    def read_manifest(data: bytes) -> object:
+        found = parse_manifest(data, "", "image")
+        return choose(found, Platform("linux", "amd64"), "image") if isinstance(found, list) else 0
+
+    def config_of(data: bytes) -> object:
+        return read_config(parse_config(data, "image"), _signals(), 2)
+
+    def stream(data: bytes) -> object:
+        budget = Budget(Limits(unpacked=64 * 1024**2, ratio_from=8 * 1024**2))
+        return sum(map(len, decompressed(io.BytesIO(data), budget)))
+
+    tar = _archive()
+    packed = [gzip.compress(tar), zstandard.compress(tar), gzip.compress(tar) + gzip.compress(b"x")]
+    return {
+        "manifest": Target(read_manifest, [json.dumps(d).encode() for d in (manifest, index)]),
+        "config": Target(config_of, [json.dumps(config).encode()]),
+        "layer": Target(_scan, [tar]),
+        "layer with checksums": Target(lambda data: _scan(_with_checksums(data)), [tar]),
+        "packed layer": Target(_scan, packed[:2]),
+        "stream": Target(stream, packed),
+    }
+
+
+def _databases() -> dict[str, Target]:
+    def read(kind: str, data: bytes) -> object:
+        content = Content(Feed([data]), Member(kind, "file", len(data), False))
+        with suppress(ValueError):  # which the reader of layers makes a note of
+            return list(files.packages(kind, content, kind, _signals(), lambda: None))
+        return None
+
+    stored = (DISCOVERY / "image" / "databases").glob("*.xz")
+    rpm = [lzma.decompress(path.read_bytes()) for path in sorted(stored)]
+    return {
+        "dpkg": Target(partial(read, "dpkg"), [_DPKG]),
+        "apk": Target(partial(read, "apk"), [_APK]),
+        "rpm": Target(partial(read, "rpm"), rpm),
+    }
+
+
+@cache
+def _gpu_code_makers() -> Any:
+    """The module that makes fatbinaries and ELF files for the tests of their reader."""
+    path = DISCOVERY / "gpucode" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("gpu_code_makers", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _binaries() -> dict[str, Target]:
+    make = _gpu_code_makers()
+    fat = make.make_fatbin(make.make_entry("sass", 80), make.make_entry("ptx", 90, "a"))
+    elf = make.make_elf(
+        DOTtext=b"\xc3" * 64,
+        DOTnv_fatbin=fat + fat,
+        __nv_relfatbin=make.make_fatbin(make.make_entry("lto", 80)),
+        DOTdynamic=b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x0e\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0",
+        DOTdynstr=b"\0libcudart.so.12\0",
+    )
+    samples = [elf, fat, make.make_archive(a=elf, b=elf), make.make_elf(machine=190)]
+    samples.append(b".version 8.4\n.target sm_90a\n.address_size 64\n")
+
+    def by_seeking(data: bytes) -> object:
+        return read_gpu_code(io.BytesIO(data), size=len(data))
+
+    def by_stream(data: bytes) -> object:
+        return read_gpu_code(io.BytesIO(data), size=len(data), stream=True)
+
+    def dynamic(data: bytes) -> object:
+        return read_dynamic(Source(io.BytesIO(data), "x", size=len(data), seekable=True))
+
+    return {
+        "gpu code": Target(by_seeking, samples),
+        "gpu code in a stream": Target(by_stream, samples),
+        "dynamic section": Target(dynamic, [elf]),
+    }
+
+
+def _texts() -> dict[str, Target]:
+    probe = {
+        "compatgate": SCHEMA,
+        "pools": [{"name": "a", "gpu": "L4", "driver": "550.54.15"}],
+        "stack": {"cuda": "12.4"},
+    }
+    version = b'{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}'
+    return {
+        "probe": Target(
+            lambda data: read_probe(data.decode("utf-8", "replace")), [json.dumps(probe).encode()]
+        ),
+        "version.json": Target(
+            lambda data: parse_version_file(data.decode("utf-8", "replace"), "version.json"),
+            [version],
+        ),
+    }
+
+
+def _smi() -> dict[str, Target]:
+    folder = TESTS / "fixtures" / "nvidia_smi"
+    gpus = load_facts([]).gpus
+
+    def read(data: bytes) -> object:
+        return observed_pools(parse_nvidia_smi(data.decode("utf-8", "replace")), gpus)
+
+    forms: dict[str, list[bytes]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in (".md", ".yaml"):
+            form = path.name.partition("-")[0]
+            forms.setdefault(f"nvidia-smi {form}", []).append(path.read_bytes())
+    return {name: Target(read, samples) for name, samples in forms.items()}
