@@ -16,6 +16,12 @@ def test_what_uv_exports_is_read(stack):
     assert (found["torch"], found["cuda"]) == ("2.4.1", "12.1.105")
 
 
+def test_what_pip_locks_is_read_for_the_platform_it_was_locked_on(stack, read):
+    assert stack("torch-2.4-pip/pylock.toml") == stack("torch-2.4/pylock.toml")
+    other = read("torch-2.4-pip/pylock.toml", target="linux aarch64 3.11")
+    assert any("wheel for linux aarch64" in item for item in other.open)
+
+
 def test_the_index_and_the_wheel_name_the_build(files: Path, stack):
     text = (files / "torch-conflicts/pylock.toml").read_text()
     assert stack("pylock.toml", text)["torch"] == "2.4.1+cu124"
