@@ -215,7 +215,9 @@ def test_a_fix_is_a_change_that_set_accepts(question):
     for finding in ask(stack, pool, fixes=True).findings:
         for fix in finding.fixes:
             plain = {
-                name: value[2:] if isinstance(value, str) and value.startswith(">=") else value
+                name: value[2:].partition(",")[0]  # the lowest that it allows
+                if isinstance(value, str) and value.startswith(">=")
+                else value
                 for name, value in fix.set.items()
             }
             change_stack(read, plain)
