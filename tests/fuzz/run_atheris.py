@@ -13,6 +13,7 @@ from pathlib import Path
 
 import atheris
 
+sys.path.append(str(Path(__file__).parent / "../support"))  # gpu_binaries
 with atheris.instrument_imports(include=["compatgate"]):
     from targets import targets
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import io
 import json
 import lzma
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
+from gpu_binaries import make_archive, make_elf, make_entry, make_fatbin
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.discovery.gpucode import read_gpu_code
@@ -40,15 +40,16 @@ from compatgate.discovery.image.manifest import (
 )
 from compatgate.discovery.image.options import ImageOptions, Limits
 from compatgate.discovery.image.registry import Blob
-from compatgate.discovery.image.signals import Signals, read_signals
 from compatgate.discovery.image.stream import Budget, decompressed
 from compatgate.discovery.libraries import parse_version_file
 from compatgate.discovery.lockfiles import Platform as LockPlatform
 from compatgate.discovery.lockfiles import read_lockfile
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.pools import observed_pools
+from compatgate.discovery.printed import probe_labels
 from compatgate.discovery.probe import SCHEMA, read_probe
 from compatgate.discovery.sbom import read_sbom
+from compatgate.discovery.signals import Signals, read_signals
 
 TESTS = Path(__file__).parents[1]
 DISCOVERY = TESTS / "unit" / "discovery"
@@ -77,8 +78,13 @@ def targets() -> dict[str, Target]:
 
 
 @cache
+def _published() -> Any:
+    return read_source("image_signals", overlays=[])
+
+
+@cache
 def _signals() -> Signals:
-    return read_signals(read_source("image_signals", overlays=[]))
+    return read_signals(_published())
 
 
 def _by_name(folder: Path, read: Callable[[str, bytes], object]) -> dict[str, Target]:
@@ -108,7 +114,7 @@ def _lockfiles() -> dict[str, Target]:
 
 def _sboms() -> dict[str, Target]:
     def read(name: str, data: bytes) -> object:
-        reading = read_sbom(name, data)
+        reading = read_sbom(name, data, signals=_published())
         assert reading.observations or reading.open
         return reading
 
@@ -117,8 +123,7 @@ def _sboms() -> dict[str, Target]:
 
 def _archive() -> bytes:
     site = "opt/venv/lib/python3.11/site-packages"
-    makers = _gpu_code_makers()
-    code = makers.make_elf(DOTnv_fatbin=makers.make_fatbin(makers.make_entry(payload=bytes(2000))))
+    code = make_elf(DOTnv_fatbin=make_fatbin(make_entry(payload=bytes(2000))))
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path, data in {
@@ -167,7 +172,7 @@ def _scan(data: bytes) -> object:
     with Deadline(60) as deadline:
         scan = Scan(_signals(), ImageOptions(limits=limits), deadline)
         scan.read([Layer(1, descriptor)], Registry())  # type: ignore[arg-type]
-    return scan.seen.ranked()
+    return scan.seen.findings()
 
 
 def _with_checksums(data: bytes) -> bytes:
@@ -234,7 +239,7 @@ def _databases() -> dict[str, Target]:
     def read(kind: str, data: bytes) -> object:
         content = Content(Feed([data]), Member(kind, "file", len(data), False))
         with suppress(ValueError):  # which the reader of layers makes a note of
-            return list(files.packages(kind, content, kind, _signals(), lambda: None))
+            return files.packages(kind, content, kind, _signals(), lambda: None)
         return None
 
     stored = (DISCOVERY / "image" / "databases").glob("*.xz")
@@ -246,29 +251,16 @@ def _databases() -> dict[str, Target]:
     }
 
 
-@cache
-def _gpu_code_makers() -> Any:
-    """The module that makes fatbinaries and ELF files for the tests of their reader."""
-    path = DISCOVERY / "gpucode" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("gpu_code_makers", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _binaries() -> dict[str, Target]:
-    make = _gpu_code_makers()
-    fat = make.make_fatbin(make.make_entry("sass", 80), make.make_entry("ptx", 90, "a"))
-    elf = make.make_elf(
+    fat = make_fatbin(make_entry("sass", 80), make_entry("ptx", 90, "a"))
+    elf = make_elf(
         DOTtext=b"\xc3" * 64,
         DOTnv_fatbin=fat + fat,
-        __nv_relfatbin=make.make_fatbin(make.make_entry("lto", 80)),
+        __nv_relfatbin=make_fatbin(make_entry("lto", 80)),
         DOTdynamic=b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x0e\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0",
         DOTdynstr=b"\0libcudart.so.12\0",
     )
-    samples = [elf, fat, make.make_archive(a=elf, b=elf), make.make_elf(machine=190)]
+    samples = [elf, fat, make_archive(a=elf, b=elf), make_elf(machine=190)]
     samples.append(b".version 8.4\n.target sm_90a\n.address_size 64\n")
 
     def by_seeking(data: bytes) -> object:
@@ -294,7 +286,20 @@ def _texts() -> dict[str, Target]:
         "stack": {"cuda": "12.4"},
     }
     version = b'{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}'
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2",
+              "nvidia.com/cuda.driver-version.full": "550.54.15"}  # fmt: skip
+    node = {"kind": "Node", "metadata": {"name": "n1", "labels": labels}}
+    nodes = [
+        json.dumps({"kind": "List", "items": [node, node]}).encode(),
+        "".join(f"{key}={value}\n" for key, value in labels.items()).encode(),
+        b"kind: Node\nmetadata:\n  name: n1\n  labels:\n"
+        + "".join(f"    {key}: '{value}'\n" for key, value in labels.items()).encode(),
+    ]
+    facts = load_facts([])
     return {
+        "node labels": Target(
+            lambda data: probe_labels(data.decode("utf-8", "replace"), facts), nodes
+        ),
         "probe": Target(
             lambda data: read_probe(data.decode("utf-8", "replace")), [json.dumps(probe).encode()]
         ),

@@ -10,10 +10,10 @@ from compatgate.catalog import read_source
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.discovery.image.config import Stated, read_config
+from compatgate.discovery.image.manifest import Config, History, Settings, parse_config
 from compatgate.discovery.image.read import concluded
 from compatgate.discovery.image.seen import Seen
 from compatgate.discovery.signals import Signals, read_signals
-from compatgate.discovery.image.manifest import Config, History, Settings, parse_config
 from compatgate.errors import Damaged
 
 FACTS = read_source("image_signals", overlays=[])

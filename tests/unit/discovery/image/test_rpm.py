@@ -17,7 +17,7 @@ from compatgate.catalog import read_source
 from compatgate.discovery.image import files
 from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.rpm import LARGEST, rpm_packages
-from compatgate.discovery.image.signals import read_signals
+from compatgate.discovery.signals import read_signals
 from compatgate.errors import Unavailable
 
 FOLDER = Path(__file__).parent / "databases"
@@ -47,7 +47,8 @@ def test_the_components_in_it_are_found(name: str) -> None:
     member = Member("Packages", "file", len(DATA[name]), False)
     content = Content(Feed([DATA[name][:1000], DATA[name][1000:]]), member)
     signals = read_signals(read_source("image_signals", overlays=[]))
-    found = files.packages("rpm", content, "layer 1: Packages", signals, nothing)
+    found, left = files.packages("rpm", content, "layer 1: Packages", signals, nothing)
+    assert not left
     assert {o.component: o.version for o in found} == {
         "cuda": "12.4.127",
         "cudnn": "9.1.0.70+cu12",
