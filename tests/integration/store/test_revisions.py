@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from compatgate.documents.sources import Source
 from compatgate.errors import Conflict, NotFound
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
@@ -192,7 +190,6 @@ def test_versions_since_a_revision_are_enough_to_catch_up(
     gate: Gate, by: By, entry_body: Body
 ) -> None:
     gate.matrix.create("Entry", entry_body("a"), by)
-    gate.matrix.import_documents([Source("f", json.dumps(entry_body("a")))], by)
     gate.matrix.create("Entry", entry_body("b"), by)
     gate.matrix.delete("Entry", "a", by)
     with gate.database.reading() as session:
