@@ -79,6 +79,9 @@ class Engine:
         assert self.process
         self.process.kill()
         self.process.wait()
+        _kill_mentioning(f"{self.folder}/exec/containerd/containerd.toml")
+        # Where nobody reaps it, dockerd takes the dead containerd for a living one.
+        (self.folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
 
     def restart(self) -> None:
         """As an upgrade of the engine's package."""
