@@ -48,7 +48,7 @@ def test_the_shipped_hello_cpu_passes_in_a_container(
     assert ran.report.problems == ()
     assert {check.name for check in ran.report.checks} == set(workload.checks)
     assert all(check.ok for check in ran.report.checks)
-    assert len(ran.report.metrics[0].values) == 20
+    assert len(ran.report.metrics[0].values) == 30
 
 
 def test_the_seed_is_in_the_command_and_in_the_environment(

@@ -66,6 +66,7 @@ class Engine:
             raise BadInput(
                 f"the TLS files of {host.name} are wrong: {error}", field="tls"
             ) from None
+
         class Client(APIClient):  # type: ignore[misc]
             # REQUESTS_CA_BUNDLE would take the place of the host's own authority, and proxies are
             # for the web.
