@@ -55,8 +55,8 @@ int cuGetErrorName(int c, const char **t) { *t = "CUDA_ERROR_COMPAT_NOT_SUPPORTE
 """
 
 
-def _run(name: str, libraries: Path | None = None, status: int = 0) -> Report:
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries or "")}
+def _run(name: str, libraries: Path | None = None, status: int = 0, **more: str) -> Report:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries or ""), **more}
     done = subprocess.run(
         [sys.executable, canary_dir() / name / "program.py"],
         capture_output=True,
@@ -67,14 +67,18 @@ def _run(name: str, libraries: Path | None = None, status: int = 0) -> Report:
     return read_report([done.stdout], read_workload(canary_dir() / name))
 
 
+def _without_gcc() -> None:
+    reason = "gcc is not installed"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 @pytest.fixture
 def driver(tmp_path: Path) -> Callable[..., Path]:
     """A folder with stand-ins of NVML and of the CUDA driver library."""
     if shutil.which("gcc") is None:
-        reason = "gcc is not installed"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        _without_gcc()
 
     def build(**settings: int) -> Path:
         defines = {"INIT": 0, "MIG": 0, "ECC": 0, "CUINIT": 0, **settings}
@@ -146,3 +150,102 @@ def test_what_is_wrong_with_the_driver_fails_a_check(driver: Callable[..., Path]
     assert "Driver/library version mismatch (18)" in _failed(mismatch)["driver-agrees"]
     assert mismatch.env is not None
     assert mismatch.env.gpus == ()
+
+
+@pytest.fixture
+def cudnn(tmp_path: Path) -> Callable[..., Path]:
+    """An installation of a library that answers as cuDNN 9.1.0 does, and states what is asked."""
+    if shutil.which("gcc") is None:
+        _without_gcc()
+
+    def build(file: str, header: str, folder: str = "cudnn") -> Path:
+        library = tmp_path / folder / "lib"
+        include = tmp_path / folder / "include"
+        library.mkdir(parents=True)
+        include.mkdir()
+        source = tmp_path / "cudnn.c"
+        source.write_text("unsigned long cudnnGetVersion(void) { return 90100; }\n")
+        made = library / f"libcudnn.so.{file}"
+        command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcudnn.so.9", "-o", made, source]
+        subprocess.run(command, check=True)
+        (library / "libcudnn.so.9").symlink_to(made.name)
+        macros = zip(("MAJOR", "MINOR", "PATCHLEVEL"), header.split("."), strict=True)
+        lines = [f"#define CUDNN_{name} {number}\n" for name, number in macros]
+        (include / "cudnn_version.h").write_text("".join(lines))
+        return library
+
+    return build
+
+
+def test_what_a_library_reports_is_its_version(cudnn: Callable[..., Path]) -> None:
+    library = cudnn("9.1.0", "9.1.0")
+    report = _run("libraries-loaded", library)
+    assert report.problems == ()
+    assert report.env is not None
+    assert report.env.versions["cudnn"] == "9.1.0"
+    assert report.env.paths["cudnn"] == str(library / "libcudnn.so.9.1.0")
+    assert not {"files-agree", "headers-agree", "one-copy", "imports"} & set(_failed(report))
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "check"),
+    [("9.2.0", "9.1.0", "files-agree"), ("9.1.0", "9.2.0", "headers-agree")],
+)
+def test_a_file_name_or_header_that_disagrees_with_the_library_fails_a_check(
+    cudnn: Callable[..., Path], file: str, header: str, check: str
+) -> None:
+    failed = _failed(_run("libraries-loaded", cudnn(file, header)))
+    assert check in failed
+    assert "9.1.0" in failed[check]
+
+
+def _framework(folder: Path, text: str) -> str:
+    (folder / "torch").mkdir(parents=True)
+    (folder / "torch" / "__init__.py").write_text(text)
+    return str(folder)
+
+
+def test_a_framework_that_cannot_be_imported_fails_a_check(tmp_path: Path) -> None:
+    what = "libcudart.so.12: cannot open shared object file"
+    modules = _framework(tmp_path / "modules", f"raise ImportError({what!r})\n")
+    assert _failed(_run("libraries-loaded", PYTHONPATH=modules))["imports"] == (
+        f"torch: ImportError: {what}"
+    )
+
+
+def test_a_framework_that_runs_with_another_major_than_it_was_built_for_fails_a_check(
+    cudnn: Callable[..., Path], tmp_path: Path
+) -> None:
+    modules = _framework(
+        tmp_path / "modules",
+        """
+__version__ = "2.3.1+cu121"
+class version: cuda = None
+class _cudnn: getCompileVersion = staticmethod(lambda: (8, 9, 2))
+class _C: _cudnn = _cudnn
+""",
+    )
+    report = _run("libraries-loaded", cudnn("9.1.0", "9.1.0"), PYTHONPATH=modules)
+    assert report.env is not None
+    assert report.env.versions["torch"] == "2.3.1+cu121"
+    failed = _failed(report)["frameworks-agree"]
+    assert failed == "torch was built for cudnn 8.9.2, loaded is 9.1.0"
+
+
+def test_two_copies_of_a_library_in_one_process_fail_a_check(
+    cudnn: Callable[..., Path], tmp_path: Path
+) -> None:
+    first = cudnn("9.1.0", "9.1.0")
+    second = cudnn("9.1.0", "9.1.0", folder="other")
+    modules = _framework(
+        tmp_path / "modules",
+        f"""
+import ctypes
+__version__ = "2.4.1"
+for folder in {[str(first), str(second)]!r}:
+    ctypes.CDLL(folder + "/libcudnn.so.9.1.0")
+""",
+    )
+    failed = _failed(_run("libraries-loaded", PYTHONPATH=modules))
+    assert str(first) in failed["one-copy"]
+    assert str(second) in failed["one-copy"]
