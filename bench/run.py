@@ -15,6 +15,8 @@ import layers
 import run_queue
 import startup
 
+import canary
+
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
 PAGE = """# Results
@@ -62,6 +64,16 @@ run as two processes. Goals: 0.5 x of their throughput, peak memory of the proce
 ## The canary judge
 
 {judge}
+
+## Canary runs
+
+`bench/canary.py`: hello-cpu through the Docker executor (files put in, started, read, judged by the
+protocol, cleaned) against `docker run --rm` of the same image and program. Goal: under 1.1 x plus
+one second.
+
+| workload | run, s | docker run, s | ratio | difference |
+|---|---|---|---|---|
+{canary}
 """
 
 
@@ -77,6 +89,7 @@ def main() -> None:
         layers="\n".join(layers.main()),
         queue=run_queue.main(),
         judge=judge.main(),
+        canary="\n".join(canary.main()),
     )
     RESULTS.write_text(page)
     sys.stdout.write(page)

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from docker import APIClient
@@ -79,6 +80,9 @@ class Engine:
         assert self.process
         self.process.kill()
         self.process.wait()
+        _kill_mentioning(f"{self.folder}/exec/containerd/containerd.toml")
+        # Where nobody reaps it, dockerd takes the dead containerd for a living one.
+        (self.folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
 
     def restart(self) -> None:
         """As an upgrade of the engine's package."""
@@ -146,7 +150,10 @@ def missing() -> str:
 @contextmanager
 def engine(*, gpus: bool = False, options: tuple[str, ...] = ()) -> Iterator[Engine]:
     """A running engine that has the Python image."""
-    made = Engine(Path(tempfile.mkdtemp(prefix="compatgate-engine-")), gpus, options)
+    # The name is also that of a namespace in containerd, which takes no underscore at its end.
+    folder = Path(tempfile.gettempdir(), f"compatgate-engine-{token_hex(6)}")
+    folder.mkdir(mode=0o700)
+    made = Engine(folder, gpus, options)
     try:
         made.start()
         load_python(made.api)

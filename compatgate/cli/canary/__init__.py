@@ -20,6 +20,9 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "hosts": ("compatgate.cli.canary.hosts", "list the staging hosts that workers serve"),
     "baselines": ("compatgate.cli.canary.baselines", "list, show and approve baselines"),
     "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),
+    "lint": ("compatgate.cli.canary.lint", "check workloads without running them"),
+    "suites": ("compatgate.cli.canary.suites", "list suites of workloads"),
+    "workloads": ("compatgate.cli.canary.workloads", "list workloads, or show one"),
 }
 """Name to module and help; a module has ``add_arguments`` and ``run``, and imports late."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import reader_of
 from compatgate.canary.report import Report
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
+from compatgate.errors import Infrastructure
 
 _numbers = count(1)
 LIMITS = Limits(memory=128 << 20, shm=16 << 20, tmp=16 << 20, pids=64, output=1 << 20)
@@ -129,4 +131,6 @@ def run() -> Iterator[Callable[..., Ran]]:
 
     yield to_the_end
     for executor, name in jobs:
-        executor.clean(name)
+        # A test may have had an engine of its own that is gone by now.
+        with suppress(Infrastructure):
+            executor.clean(name)

@@ -48,7 +48,7 @@ def test_the_shipped_hello_cpu_passes_in_a_container(
     assert ran.report.problems == ()
     assert {check.name for check in ran.report.checks} == set(workload.checks)
     assert all(check.ok for check in ran.report.checks)
-    assert len(ran.report.metrics[0].values) == 20
+    assert len(ran.report.metrics[0].values) == 30
 
 
 def test_the_seed_is_in_the_command_and_in_the_environment(
@@ -208,3 +208,15 @@ def test_a_command_that_the_image_lacks_is_named(
 ) -> None:
     with pytest.raises(NotFound, match="the image cannot run 'nvcc'"):
         run(docker, job("", command=("nvcc", "--version")))
+
+
+def test_the_shipped_libraries_loaded_reports_from_within_a_container(
+    docker: DockerExecutor, run: Callable[..., object]
+) -> None:
+    workload = read_workload(canary_dir() / "libraries-loaded")
+    ran = run(docker, Job("run_loaded", 1, "libraries-loaded-0", workload, image=PYTHON))
+    assert ran.status == Status("exited", 0)
+    assert ran.report.problems == ()
+    assert {check.name for check in ran.report.checks} == set(workload.checks)
+    # The image has no CUDA: that is what the workload is to find out.
+    assert [check.name for check in ran.report.checks if not check.ok] == ["loaded"]

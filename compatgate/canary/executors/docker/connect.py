@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from compatgate.canary.hosts import Host
@@ -27,7 +28,7 @@ class Engine:
         """The low-level client of the SDK, its version agreed with the engine.
 
         Raises:
-            BadInput: the TLS files cannot be read.
+            BadInput: the TLS files cannot be read; ssh is not installed.
             docker.errors.DockerException: the engine does not answer.
         """
         if self._api is None:
@@ -48,6 +49,13 @@ class Engine:
         from docker.utils import kwargs_from_env
 
         host = self.host
+        if (host.endpoint or "").startswith("ssh://") and find_spec("paramiko") is None:
+            raise BadInput(
+                "an engine through ssh needs another package",
+                field="endpoint",
+                value=host.endpoint,
+                hint="pip install 'compatgate[ssh]'",
+            )
         try:
             settings = {"base_url": host.endpoint} if host.endpoint else kwargs_from_env()
             if host.tls:
@@ -58,5 +66,11 @@ class Engine:
             raise BadInput(
                 f"the TLS files of {host.name} are wrong: {error}", field="tls"
             ) from None
+
+        class Client(APIClient):  # type: ignore[misc]
+            # REQUESTS_CA_BUNDLE would take the place of the host's own authority, and proxies are
+            # for the web.
+            trust_env = property(lambda self: False, lambda self, value: None)
+
         # ssh through the program, so that the user's keys, agent and known hosts are used.
-        return APIClient(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **settings)
+        return Client(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **settings)

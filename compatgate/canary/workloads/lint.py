@@ -1,0 +1,151 @@
+"""What can be said of a workload without running it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.canary.protocol import READERS
+from compatgate.canary.workload import Workload
+from compatgate.canary.workloads import dockerfile
+from compatgate.canary.workloads.library import contents
+from compatgate.canary.workloads.pack import Packed, files_of
+from compatgate.canary.workloads.read import MANIFEST, read_suites, read_workload
+from compatgate.errors import CompatgateError, ManyProblems
+
+_PAGE = "README.md"
+_SCRIPT = re.compile(r".+\.(py|sh|bash|pl|rb|js|lua)")
+_BY_DIGEST = re.compile(r"(.+@)?sha256:[0-9a-f]{64}")
+
+
+class Finding(Struct, frozen=True):
+    """Something to mend.
+
+    Attributes:
+        file: that it is about.
+        severity: an error keeps the workload from showing what it promises.
+    """
+
+    file: str
+    severity: Literal["error", "warning"]
+    message: str
+
+
+def lint(folder: Path) -> tuple[list[Path], list[Finding]]:
+    """Look at a workload, or at all that a folder holds and its suites.
+
+    Returns:
+        The folders that were looked at, and what was found.
+
+    Raises:
+        BadInput: there is no such folder, or nothing of this in it.
+    """
+    folders, suites = contents(folder)
+    found = [finding for each in folders for finding in _lint_workload(each)]
+    if suites:
+        try:
+            read_suites(suites)
+        except CompatgateError as error:
+            found += _errors(suites, error)
+    return folders, found
+
+
+def _lint_workload(folder: Path) -> Iterator[Finding]:
+    manifest = folder / MANIFEST
+    try:
+        workload = read_workload(folder)
+        files = {file.path: file for file in files_of(folder)}
+    except CompatgateError as error:
+        yield from _errors(manifest, error)
+        return
+    for severity, message in (*_described(workload, files), *_runs(workload, files)):
+        yield Finding(str(manifest), severity, message)
+    for severity, message in _images(workload, files):
+        yield Finding(str(manifest), severity, message)
+
+
+def _errors(file: Path, error: CompatgateError) -> list[Finding]:
+    problems = error.problems if isinstance(error, ManyProblems) else (error,)
+    prefix = f"{file}: "
+    return [Finding(str(file), "error", p.detail.removeprefix(prefix)) for p in problems]
+
+
+_Said = tuple[Literal["error", "warning"], str]
+
+
+def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[_Said]:
+    if workload.folder and workload.folder.name != workload.name:
+        yield "error", f"the folder {workload.folder.name} is not called {workload.name}"
+    if _PAGE not in files:
+        yield "error", f"there is no {_PAGE} that says what it catches"
+    if not workload.catches:
+        yield "warning", "catches is empty: say which failures it is there to find"
+    for name, spec in workload.metrics.items():
+        if not spec.unit.strip():
+            yield "error", f"metrics.{name}: unit is blank (1 for a bare number)"
+        if not spec.description.strip():
+            yield "warning", f"metrics.{name}: description is missing"
+    for name, says in workload.checks.items():
+        if not says.strip():
+            yield "error", f"checks.{name}: says nothing"
+    if workload.adapter not in READERS:
+        yield "error", f"adapter: {workload.adapter!r} is not known ({', '.join(READERS)})"
+
+
+def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[_Said]:
+    """Whether the command's own files are there, compile and may be executed."""
+    program = workload.command[0]
+    named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
+    for path in named:
+        if path not in files:
+            yield "error", f"command: there is no {path} in the folder"
+    own = files.get(os.path.normpath(program)) if program.startswith("./") else None
+    if own and not own.executable:
+        yield "error", f"command: {program} is not executable"
+    if not named and workload.image.inside:
+        yield "warning", "command: names no file of the folder, so the image must bring the program"
+    for path, file in files.items():
+        if path.endswith(".py") and (what := _does_not_compile(file)):
+            yield "error", f"{path}: {what}"
+
+
+def _is_own(part: str) -> bool:
+    return part.startswith("./") or (not part.startswith(("/", "-")) and _is_script(part))
+
+
+def _is_script(part: str) -> bool:
+    return _SCRIPT.fullmatch(part) is not None
+
+
+def _does_not_compile(file: Packed) -> str:
+    try:
+        compile(file.content, file.path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[_Said]:
+    image = workload.image
+    if image.reference and not _BY_DIGEST.fullmatch(image.reference):
+        yield "warning", f"image.reference: {image.reference} is not pinned by a digest"
+    if image.context is None:
+        return
+    path = os.path.normpath(os.path.join(image.context, "Dockerfile"))
+    if path not in files:
+        yield "error", f"image.context: there is no {path}"
+        return
+    text = files[path].content.decode(errors="replace")
+    for name in dockerfile.images(text):
+        if not _BY_DIGEST.fullmatch(name):
+            yield "warning", f"{path}: {name} is not pinned by a digest"
+    if not image.inside and "BASE" not in dockerfile.arguments(text):
+        what = "has no ARG BASE and cannot run inside: it never tests another image than its own"
+        yield "warning", f"{path}: {what}"

@@ -1,0 +1,133 @@
+"""The request that creates a container, and the engine's answers in our words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compatgate.canary.executors.docker import containers
+from compatgate.canary.executors.docker.errors import _cannot_start, no_image
+from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.table import EXECUTORS, open_executor
+from compatgate.canary.hosts import Host
+from compatgate.canary.workload import ImageSpec, Limits, Workload
+from compatgate.errors import CompatgateError, Infrastructure, NotFound
+
+WORKLOAD = Workload("w", "", ("./run", "{seed}"), ImageSpec(True), limits=Limits(cpus=1.5), gpus=1)
+
+
+def _body(config: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
+    made = Job("run_1", 2, "w-0", **{"workload": WORKLOAD, "gpu_slots": (0, 1), **job})
+    return containers.body(made, "img@sha256:0", config or {}, "vol", job.pop("devices", "request"))
+
+
+def test_a_container_gets_nothing_that_it_does_not_need() -> None:
+    body = _body()
+    host = body["HostConfig"]
+    assert (body["User"], body["Entrypoint"], body["Cmd"]) == ("65534:65534", ["./run", "0"], [])
+    assert body["NetworkDisabled"]
+    assert host["NetworkMode"] == "none"
+    assert host["ReadonlyRootfs"]
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["Memory"] == host["MemorySwap"] == 8 << 30
+    assert host["PidsLimit"] == 1024
+    assert host["NanoCpus"] == 1_500_000_000
+    assert "Binds" not in host
+    assert [(m["Source"], m["ReadOnly"]) for m in host["Mounts"]] == [("vol", True)]
+    assert host["LogConfig"]["Type"] == "local"
+    assert body["Labels"]["dev.compatgate.run"] == "run_1"
+
+
+@pytest.mark.parametrize(
+    ("image", "wanted", "user"),
+    [
+        ("", "nobody", "65534:65534"),
+        ("root", "nobody", "65534:65534"),
+        ("0:0", "nobody", "65534:65534"),
+        ("triton", "nobody", "triton"),
+        ("", "image", ""),
+        ("1000:1000", "image", "1000:1000"),
+    ],
+)
+def test_the_user_is_the_images_unless_that_is_root(image: str, wanted: str, user: str) -> None:
+    assert containers._user(wanted, image) == user
+
+
+def test_volumes_of_the_image_are_in_memory() -> None:
+    tmpfs = _body({"Volumes": {"/data": {}, "/compatgate/x": {}, "/tmp/y": {}}})["HostConfig"]
+    assert set(tmpfs["Tmpfs"]) == {"/tmp", "/data"}
+
+
+def test_without_slots_no_gpu_is_given_even_to_an_image_that_wants_all() -> None:
+    body = _body(gpu_slots=())
+    assert body["HostConfig"]["DeviceRequests"] == []
+    assert "NVIDIA_VISIBLE_DEVICES=void" in body["Env"]
+
+
+def test_gpus_by_cdi_name() -> None:
+    (request,) = containers._gpus(Job("r", 1, "s", WORKLOAD, gpu_slots=(3,)), "cdi")
+    assert request == {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=3"]}
+
+
+def test_an_engine_that_cannot_limit_is_refused() -> None:
+    good = {"MemoryLimit": True, "PidsLimit": True, "ServerVersion": "24.0.7"}
+    job = Job("r", 1, "s", WORKLOAD, gpu_slots=(0,))
+    containers.check_engine(good, Host("h"), job)
+    with pytest.raises(CompatgateError, match="cannot limit memory"):
+        containers.check_engine({**good, "MemoryLimit": False}, Host("h"), job)
+    with pytest.raises(CompatgateError, match=r"is 24\.0\.7 and knows no CDI"):
+        containers.check_engine(good, Host("h", devices="cdi"), job)
+    containers.check_engine({**good, "ServerVersion": "27.1.1"}, Host("h", devices="cdi"), job)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            'could not select device driver "nvidia" with capabilities: [[gpu]]',
+            "Toolkit is missing",
+        ),
+        ('could not select device driver "cdi"', "by its CDI name"),
+        ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=9", "CDI name"),
+        ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4", "refuses"),
+        ('exec: "nvcc": executable file not found in $PATH: unknown', "cannot run 'nvcc'"),
+        ("exec ./nvcc: no such file or directory", "cannot run 'nvcc'"),
+        ("exec /x: exec format error", "cannot run 'nvcc'"),
+    ],
+)
+def test_what_an_engine_lacks_is_no_infrastructure_error(said: str, expected: str) -> None:
+    error = _cannot_start(said, "nvcc", "stage")
+    assert error is not None
+    assert not isinstance(error, Infrastructure)
+    assert expected in error.problem
+
+
+def test_other_errors_at_the_start_may_pass() -> None:
+    assert _cannot_start("containerd: connection refused", "x", "stage") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "final"),
+    [
+        ("manifest for x:1 not found: manifest unknown", True),
+        ("pull access denied for x, repository does not exist or may require 'docker login'", True),
+        ("no matching manifest for linux/amd64 in the manifest list entries", True),
+        ("unauthorized: authentication required", True),
+        ("toomanyrequests: You have reached your pull rate limit", False),
+        ('Get "https://r/v2/": dial tcp: lookup r: no such host', False),
+        ("net/http: TLS handshake timeout", False),
+        ("received unexpected HTTP status: 503 Service Unavailable", False),
+    ],
+)
+def test_registries_answers_are_final_or_not(said: str, final: bool) -> None:
+    assert (no_image("x:1", said) is not None) == final
+    assert isinstance(no_image("x:1", said), NotFound) == final
+
+
+def test_every_kind_of_executor_opens_without_talking_to_its_host() -> None:
+    for kind in EXECUTORS:
+        executor = open_executor(Host("h", executor=kind))  # type: ignore[arg-type]
+        assert executor.kind == kind
+        executor.close()

@@ -1,0 +1,99 @@
+"""Shipped workloads and operators' own by name; a name is taken once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compatgate.canary.workloads import Library
+from compatgate.canary.workloads.library import ENVIRONMENT
+from compatgate.errors import BadInput, Conflict, ManyProblems, NotFound
+
+Make = Callable[..., Path]
+
+
+def test_the_shipped_suites_name_workloads_that_are_there() -> None:
+    library = Library.open([])
+    assert [w.name for w in library.of_suite("hello")] == ["hello-cpu"]
+    assert {w.name for w in library.of_suite("smoke")} <= set(library.workloads)
+    assert library.gpus_of("hello") == 0
+    assert library.gpus_of("smoke") == 1
+
+
+def test_own_workloads_and_suites_stand_beside_the_shipped(
+    make_workload: Make, tmp_path: Path
+) -> None:
+    make_workload("gemm")
+    (tmp_path / "suites.toml").write_text(
+        '[dl-core]\ndescription = "Core"\nworkloads = ["gemm", "hello-cpu"]\n'
+    )
+    library = Library.open([tmp_path])
+    assert [w.name for w in library.of_suite("dl-core")] == ["gemm", "hello-cpu"]
+
+
+def test_one_workload_can_be_given_by_its_own_folder(make_workload: Make) -> None:
+    assert "gemm" in Library.open([make_workload("gemm")]).workloads
+
+
+def test_folders_come_from_the_environment(
+    make_workload: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    make_workload("gemm", folder=one)
+    make_workload("conv", folder=other)
+    monkeypatch.setenv(ENVIRONMENT, os.pathsep.join([str(one), str(other)]))
+    assert {"gemm", "conv", "hello-cpu"} <= set(Library.open().workloads)
+    assert "gemm" not in Library.open([]).workloads
+
+
+def test_a_name_that_is_taken_is_an_error_unless_it_is_meant(
+    make_workload: Make, tmp_path: Path
+) -> None:
+    folder = make_workload("hello-cpu")
+    with pytest.raises(ManyProblems, match="replaces = true"):
+        Library.open([tmp_path])
+    text = (folder / "workload.toml").read_text()
+    (folder / "workload.toml").write_text("replaces = true\n" + text)
+    assert Library.open([tmp_path]).workload("hello-cpu").folder == folder.resolve()
+
+
+def test_a_suite_that_is_taken_is_an_error_unless_it_is_meant(tmp_path: Path) -> None:
+    file = tmp_path / "suites.toml"
+    text = '[smoke]\ndescription = "Mine"\nworkloads = ["hello-cpu"]\n'
+    file.write_text(text)
+    with pytest.raises(Conflict, match="replaces = true"):
+        Library.open([tmp_path])
+    file.write_text(text + "replaces = true\n")
+    assert Library.open([tmp_path]).suite("smoke").description == "Mine"
+
+
+def test_unknown_names_come_with_the_nearest(tmp_path: Path) -> None:
+    library = Library.open([])
+    with pytest.raises(NotFound, match="did you mean hello-cpu"):
+        library.workload("hello-gpu")
+    with pytest.raises(NotFound, match="did you mean smoke"):
+        library.suite("smoke1")
+    (tmp_path / "suites.toml").write_text('[x]\ndescription = "x"\nworkloads = ["helo-cpu"]\n')
+    with pytest.raises(ManyProblems, match=r"suite x: there is no workload 'helo-cpu'"):
+        Library.open([tmp_path])
+
+
+def test_a_folder_without_any_of_this_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds neither workloads nor"):
+        Library.open([tmp_path])
+    with pytest.raises(BadInput, match="there is no folder"):
+        Library.open([tmp_path / "nowhere"])
+
+
+def test_mistakes_in_several_workloads_are_reported_together(
+    make_workload: Make, tmp_path: Path
+) -> None:
+    make_workload("one", change=lambda t: t.replace("inside", "outside"))
+    make_workload("two", change=lambda t: t.replace("higher", "up"))
+    with pytest.raises(ManyProblems) as error:
+        Library.open([tmp_path])
+    assert "one/workload.toml" in error.value.detail
+    assert "two/workload.toml" in error.value.detail
