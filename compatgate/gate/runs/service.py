@@ -29,6 +29,10 @@ from compatgate.store.run_rows import EvidenceRow, HostRow, OutputRow, RunRow, S
 _log = logging.getLogger(__name__)
 
 
+GONE = timedelta(hours=1)
+"""A worker that is silent for so long will not come back."""
+
+
 class RunDetail(Struct, frozen=True):
     """A run with what its steps said."""
 
@@ -120,6 +124,8 @@ class Runs:
     def cancel(self, run_id: str, *, by: str) -> RunRow:
         """End a run: at once where it waits, else when its worker next says that it lives.
 
+        A worker that was silent for `GONE` is not waited for, nor is one that would clean up.
+
         Raises:
             NotFound: there is no such run.
             Conflict: it has ended.
@@ -133,6 +139,10 @@ class Runs:
             if run.state == "queued":
                 leases.end(session, run_id, "cancelled", f"cancelled by {by}", now)
                 note(session, now, by, "cancelled", run_id, {})
+            elif run.lease_until is not None and now - run.lease_until > GONE:
+                gone = f"its worker {run.worker} is gone, and may have left it on {run.on_host}"
+                leases.end(session, run_id, "cancelled", f"cancelled by {by}; {gone}", now)
+                note(session, now, by, "cancelled", run_id, {"worker": run.worker})
             elif run.cancel_by is None:
                 leases.ask_to_cancel(session, run_id, by)
                 note(session, now, by, "cancel", run_id, {"state": run.state})

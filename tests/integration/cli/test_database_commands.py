@@ -11,7 +11,7 @@ import pytest
 
 from compatgate.cli.main import main
 from compatgate.resources import matrix_dir
-from compatgate.store.schema import expected
+from compatgate.store import schema
 from compatgate.store.urls import ENVIRONMENT
 
 EXAMPLES = str(matrix_dir() / "examples")
@@ -179,9 +179,9 @@ def test_the_database_is_made_upgraded_and_named(run: Run, tmp_path: Path) -> No
     assert run("db", "path")[1] == f"{path}\n"
     assert not path.exists()
     assert run("db", "status")[0] == 1
-    assert f"empty -> {expected()}" in run("db", "upgrade")[1]
+    assert f"empty -> {schema.expected()}" in run("db", "upgrade")[1]
     status, out, _ = run("db", "status", "--format", "json")
-    assert (status, json.loads(out)["schema"]) == (0, expected())
+    assert (status, json.loads(out)["schema"]) == (0, schema.expected())
     other = tmp_path / "other.db"
     assert run("db", "upgrade", "--database", f"sqlite:///{other}")[0] == 0
     assert other.exists()

@@ -54,6 +54,25 @@ def test_an_embedded_database_is_migrated_when_it_is_opened(tmp_path: Path) -> N
     database.close()
 
 
+def test_an_older_database_keeps_what_it_holds(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    schema.migrate(database, "0001")
+    made = "INSERT INTO revisions VALUES (1, :at, 'someone', 'why', 'import', 1)"
+    with database.writing() as session:
+        session.execute(text(made), {"at": "2026-11-01T00:00:00.000000Z"})
+    if database.is_sqlite:
+        schema.prepare(database)
+    else:
+        with pytest.raises(schema.SchemaMismatch, match="has schema 0001, needed is"):
+            schema.prepare(database)
+        schema.migrate(database)
+    with database.reading() as session:
+        assert session.execute(text("SELECT author FROM revisions")).scalar() == "someone"
+        assert session.execute(text("SELECT count(*) FROM runs")).scalar() == 0
+    assert schema.migrate(database, "0001") == "0001"
+    database.close()
+
+
 def test_a_shared_database_is_not_migrated_but_the_command_is_named(
     request: pytest.FixtureRequest,
 ) -> None:

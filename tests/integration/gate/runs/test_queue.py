@@ -273,6 +273,21 @@ def test_cancelling_what_runs_tells_its_worker(
     assert (row.state, row.to_json()["cancelling"]) == ("cancelled", False)
 
 
+def test_cancelling_does_not_wait_for_a_worker_that_is_gone(
+    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
+) -> None:
+    run_id = submit()
+    lease = take(queue)
+    time.forward(minutes=30)
+    assert gate.runs.cancel(run_id, by="someone").state == "leased"
+    time.forward(minutes=45)
+    row = gate.runs.cancel(run_id, by="someone")
+    assert row.state == "cancelled"
+    assert "its worker w1 is gone, and may have left it on a100-1" in row.reason
+    assert queue.renew(lease) == "lost"
+    assert gate.runs.hosts().items[0].busy == 0
+
+
 def test_a_cancelled_run_is_not_tried_again(
     gate: Gate, queue: DatabaseQueue, submit: Submit
 ) -> None:
