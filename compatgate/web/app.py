@@ -11,7 +11,7 @@ from flask import Flask, Response, request
 from compatgate import __version__
 from compatgate.catalog import open_library
 from compatgate.gate.auth import anonymous
-from compatgate.web import health, problems
+from compatgate.web import health, problems, streams
 from compatgate.web.api import ROUTES, TAGS
 from compatgate.web.call import Reply, Service
 from compatgate.web.express import Express
@@ -20,7 +20,6 @@ from compatgate.web.lane import EXTENSION, GateLane
 from compatgate.web.metrics import Metrics
 from compatgate.web.openapi.document import describe
 from compatgate.web.route import PREFIX
-from compatgate.web.streams import Listeners
 from compatgate.web.view import make_view, to_response
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         anonymous(settings.anonymous),
         _fact_files(settings),
         msgspec.json.encode(describe(ROUTES, TAGS)),
-        Listeners(settings.max_listeners),
+        streams.Listeners(settings.max_listeners),
     )
     problems.install(app)
     health.install(app, service)
@@ -61,6 +60,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         _add(app, route.method, PREFIX + route.flask_rule, route.name, make_view(route, service))
     _add(app, "GET", "/", "index", _index)
     app.after_request(_counting(service.metrics))
+    app.extensions[streams.EXTENSION] = service.listeners
     lane = GateLane(app.wsgi_app, service)
     app.wsgi_app = Envelope(lane)  # type: ignore[method-assign]
     app.extensions[EXTENSION] = Express(lane, settings.max_request_size)

@@ -17,6 +17,7 @@ from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
 from msgspec import Struct
 
+from compatgate.web import streams
 from compatgate.web.express import End
 from compatgate.web.lane import EXTENSION
 
@@ -155,6 +156,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Stop gracefully on Ctrl-C as well."""
         super().init_signals()
         signal.signal(signal.SIGINT, self.handle_exit)  # a terminal sends it to every process
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Stop gracefully; who follows a log is not waited for."""
+        listeners = getattr(self.wsgi, "extensions", {}).get(streams.EXTENSION)
+        if listeners is not None:
+            listeners.ending = True
+        super().handle_exit(sig, frame)
 
     def handle(self, conn: Any) -> Any:
         """Answer the requests of a connection, as long as they follow each other closely.

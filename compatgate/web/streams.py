@@ -14,6 +14,8 @@ import msgspec
 from compatgate.errors import Unavailable
 from compatgate.gate.runs.following import Event
 
+EXTENSION = "compatgate.listeners"
+"""Under which the application carries its listeners."""
 MEDIA = "text/event-stream"
 LONGEST_SECONDS = 240.0
 """Less than the server gives an answer."""
@@ -30,6 +32,8 @@ class Listeners:
         self._most = most
         self._lock = threading.Lock()
         self._count = 0
+        self.ending = False
+        """The server stops: streams end, and their clients go on elsewhere."""
 
     def enter(self) -> None:
         """Begin to listen.
@@ -59,13 +63,19 @@ class Stream:
 
     def __init__(self, events: Iterator[Event], listeners: Listeners) -> None:
         self._events = events
+        self._all = listeners
         self._listeners: Listeners | None = listeners
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
-        return encode(next(self._events))
+        event = next(self._events)
+        while event.name == "idle":
+            if self._all.ending:
+                raise StopIteration
+            event = next(self._events)
+        return encode(event)
 
     def close(self) -> None:
         """Free the listener's place, once."""

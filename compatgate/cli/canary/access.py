@@ -120,7 +120,8 @@ class _Local:
 
         self._gate.runs.get(run)
         for event in follow(self._gate.runs, run, step=step):
-            yield event.name, event.data
+            if event.name not in ("alive", "idle"):
+                yield event.name, event.data
 
 
 class _Remote:

@@ -24,11 +24,12 @@ class Event(Struct, frozen=True):
     """Something that happened to a run.
 
     Attributes:
-        name: ``end`` is the last one; ``alive`` says that nothing happened for a while.
+        name: ``end`` is the last one; ``alive`` says that nothing happened for a while, ``idle``
+            that nothing happened just now.
         id: of output, to go on from.
     """
 
-    name: Literal["output", "state", "end", "error", "alive"]
+    name: Literal["output", "state", "end", "error", "alive", "idle"]
     data: dict[str, Any] = {}
     id: int | None = None
 
@@ -76,6 +77,7 @@ def follow(
             return
         if len(pieces) < _PIECES:
             time.sleep(POLL_SECONDS)
+            yield Event("idle")
 
 
 def plain(runs: Runs, run_id: str, *, after: int = 0, step: str | None = None) -> Iterator[str]:

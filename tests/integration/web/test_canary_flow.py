@@ -160,6 +160,23 @@ def test_a_log_is_followed_from_the_command_line_until_its_run_ends(
     assert cli("canary", "logs", run_id, "--step", "gemm-0")[1] == "measuring\n"
 
 
+def test_a_server_that_stops_does_not_wait_for_who_follows_a_log(
+    server: Any, worker: Gate, cli: Cli
+) -> None:
+    Server(server).ask("POST", "/targets", target(OLD))
+    out = cli("canary", "run", "--suite", "smoke", "--target", "lab", "--detach")[1]
+    run_id = next(word for word in out.split() if word.startswith("run_"))
+    connection = server.connect()
+    url = f"{API}/runs/{run_id}/logs?follow=true"
+    connection.request("GET", url, headers=server.bearer)
+    stream = connection.getresponse()
+    assert stream.readline() == b"event: state\n"
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 10
+    assert b"event: end" not in stream.read()
+
+
 def test_listing_cancelling_and_running_again(server: Any, worker: Gate, cli: Cli) -> None:
     Server(server).ask("POST", "/targets", target(OLD))
     out = cli("canary", "run", "--suite", "smoke", "--target", "lab", "--detach")[1]

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from canary_runs import STACK, evidence, host, suites
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
+from compatgate.canary.run import StepResult
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By
+from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
 from compatgate.store import schema as database_schema
@@ -33,6 +36,7 @@ def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]
     database_schema.prepare(database)
     gate = Gate(database, facts)
     gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), By("tester", "fuzz"))
+    _finish_a_run(gate)
     app = create_app(gate, Settings(anonymous=frozenset({"read", "gate"}), overlays=()))
     found = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
     secret = gate.tokens.create("fuzz", ["admin"], by="tester").secret
@@ -47,6 +51,19 @@ def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]
 
     yield found
     gate.close()
+
+
+def _finish_a_run(gate: Gate) -> None:
+    """So that lists of runs, hosts and evidence have something in them."""
+    gate.runs.catalogue = suites
+    queue = gate.runs.queue
+    queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
+    gate.runs.submit(Submission("smoke", host="a100-1", stack=STACK), by="tester")
+    lease = queue.lease("w1", [host()])
+    assert lease
+    queue.write(lease, "gemm-0", b"\xff\n")
+    queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed"))
+    queue.finish(lease, "passed", "", evidence(lease))
 
 
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
