@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -57,6 +57,18 @@ class Contradiction(Struct, frozen=True):
     revoke: bool
 
 
+Index = Mapping[tuple[str, str], Sequence[Evidence]]
+"""Judged runs by suite and SKU."""
+
+
+def index(evidence: Iterable[Evidence]) -> Index:
+    """Make judged runs quick to find; once for many entries."""
+    found: dict[tuple[str, str], list[Evidence]] = {}
+    for run in evidence:
+        found.setdefault((run.suite, run.sku), []).append(run)
+    return found
+
+
 def places(entry: Entry, targets: Iterable[Target]) -> list[tuple[Target, Pool]]:
     """Where an entry would hold: the pools of its targets whose GPU and driver it is for."""
     return [
@@ -88,9 +100,7 @@ def speaks_of(run: Evidence, entry: Entry, pool: Pool) -> bool:
     )
 
 
-def standing(
-    entry: Entry, targets: Iterable[Target], evidence: Sequence[Evidence], now: float
-) -> Standing:
+def standing(entry: Entry, targets: Iterable[Target], evidence: Index, now: float) -> Standing:
     """How far a candidate is from being blessed.
 
     Each suite of each target's policy, soak included, must have passed lately on each SKU and
@@ -118,21 +128,22 @@ def standing(
 
 
 def _at(
-    entry: Entry, target: Target, pool: Pool, evidence: Sequence[Evidence], now: float
+    entry: Entry, target: Target, pool: Pool, evidence: Index, now: float
 ) -> tuple[list[str], list[Need]]:
     """Ids of the runs that have passed in one place, and what is lacking there."""
     policy = target.policy.canary
+    assert pool.gpu is not None  # noqa: S101 - of a place
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
+    runs = (run for suite in suites for run in evidence.get((suite, pool.gpu.sku), ()))
     stacks: dict[tuple[str, ...], dict[str, Evidence]] = {}
-    for run in evidence:
-        if run.suite in suites and run.counts_for(policy) and speaks_of(run, entry, pool):
+    for run in runs:
+        if run.counts_for(policy) and speaks_of(run, entry, pool):
             measured = tuple(
                 run.components[name].text for name in entry.components if name != "driver"
             )
             latest = stacks.setdefault(measured, {})
             if run.suite not in latest or run.finished >= latest[run.suite].finished:
                 latest[run.suite] = run
-    assert pool.gpu is not None  # noqa: S101 - of a place
     where = (target.name, pool.gpu.sku, pool.driver.text if pool.driver else "")
     failed = [
         Need(*where, suite, run.id)

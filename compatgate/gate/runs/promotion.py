@@ -12,7 +12,15 @@ from sqlalchemy.orm import Session
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import ANY_TARGET, Entry, Evidence, Status
-from compatgate.core.promotion import contradiction, disproves, places, speaks_of, standing
+from compatgate.core.promotion import (
+    Index,
+    contradiction,
+    disproves,
+    index,
+    places,
+    speaks_of,
+    standing,
+)
 from compatgate.core.target import Target
 from compatgate.core.versions import Version, parse_version
 from compatgate.documents.convert import to_entry, to_target
@@ -118,6 +126,7 @@ class _Matrix:
         self.session = session
         self._facts = facts
         self._all: list[Target] | None = None
+        self._evidence: Index | None = None
 
     def entries_about(self, run: Evidence) -> Iterator[tuple[EntryDoc, Entry]]:
         """Entries on targets that have the run's SKU, which evidence may change."""
@@ -154,9 +163,11 @@ class _Matrix:
                 continue  # a GPU that the facts no longer know: nothing can run there
         return targets
 
-    def evidence(self) -> tuple[Evidence, ...]:
+    def evidence(self) -> Index:
         """Every run that still speaks."""
-        return newest(evidence.load(self.session))
+        if self._evidence is None:
+            self._evidence = index(newest(evidence.load(self.session)))
+        return self._evidence
 
     def drivers(self, sku: str) -> set[Version]:
         """Drivers of all pools of a SKU."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.matrix import ANY_TARGET
-from compatgate.core.promotion import Standing, standing
+from compatgate.core.promotion import Index, Standing, index, standing
 from compatgate.gate.snapshot import Snapshot
 from compatgate.store import warnings
 from compatgate.store.clock import now
@@ -58,10 +58,13 @@ def remarks(database: Database, snapshot: Snapshot, names: Iterable[str]) -> dic
     with database.reading() as session:
         for warning in warnings.opened(session, entries=wanted):
             said.setdefault(warning.entry, []).append(warning)
-    return {name: Remarks(tuple(said.get(name, ())), _standing(snapshot, name)) for name in wanted}
+    runs = index(snapshot.matrix.evidence)
+    return {
+        name: Remarks(tuple(said.get(name, ())), _standing(snapshot, name, runs)) for name in wanted
+    }
 
 
-def _standing(snapshot: Snapshot, name: str) -> Standing | None:
+def _standing(snapshot: Snapshot, name: str, runs: Index) -> Standing | None:
     entry = snapshot.entries.get(name)
     if entry is None or entry.status != "candidate":
         return None
@@ -69,4 +72,4 @@ def _standing(snapshot: Snapshot, name: str) -> Standing | None:
         targets = list(snapshot.targets.values())
     else:
         targets = [snapshot.targets[t] for t in entry.targets if t in snapshot.targets]
-    return standing(entry, targets, snapshot.matrix.evidence, now().timestamp())
+    return standing(entry, targets, runs, now().timestamp())

@@ -4,7 +4,8 @@ import pytest
 
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.matrix import Entry, Evidence
-from compatgate.core.promotion import contradiction, disproves, standing
+from compatgate.core.promotion import contradiction, disproves, index
+from compatgate.core.promotion import standing as standing_of
 from compatgate.core.target import CanaryPolicy, Policy, Target
 from compatgate.core.versions import parse_version
 
@@ -26,6 +27,10 @@ def run(run_id, suite="smoke", outcome="passed", *, ago=DAY, driver=DRIVER, sku=
     measured = {c: parse_version(c, v) for c, v in components.items()}
     version = parse_version("driver", driver)
     return Evidence(run_id, suite, sku, version, measured, outcome, NOW - ago, **fields)
+
+
+def standing(entry, targets, runs, now):
+    return standing_of(entry, targets, index(runs), now)
 
 
 @pytest.fixture
