@@ -108,5 +108,6 @@ def _with_evidence(
         components=dict(measured.components or expected.stack.components),
         outcome="passed" if conclusion.outcome == "passed" else "failed",
         finished=conditions.now,
+        development=conditions.development,
     )
     return msgspec.structs.replace(conclusion, evidence=evidence)

@@ -27,12 +27,19 @@ def step(outcome="passed", measured=None, name="gemm-0", reason=""):
 
 @pytest.fixture
 def conclude(facts):
-    def conclude(*steps, sku="A100-SXM4-80GB", driver="535.104.05", stack=STACK, on_gpu=True):
+    def conclude(
+        *steps,
+        sku="A100-SXM4-80GB",
+        driver="535.104.05",
+        stack=STACK,
+        on_gpu=True,
+        development=False,
+    ):
         expected = Expected(
             parse_stack(stack), sku, parse_version("driver", driver) if driver else None
         )
         workloads = frozenset({"gemm"}) if on_gpu else frozenset()
-        conditions = Conditions(expected, workloads, development=False, now=1_800_000_000)
+        conditions = Conditions(expected, workloads, development=development, now=1_800_000_000)
         return conclude_run(RUN, steps, conditions, facts.gpus)
 
     return conclude
@@ -144,3 +151,8 @@ def test_nothing_that_ran_is_inconclusive(conclude):
 def test_the_worst_step_decides_and_a_failure_speaks_before_silence(outcomes, whole, conclude):
     steps = [step(o, env(), name=f"gemm-{i}") for i, o in enumerate(outcomes)]
     assert conclude(*steps).outcome == whole
+
+
+def test_evidence_of_a_development_executor_is_marked(conclude):
+    assert conclude(step(measured=env()), development=True).evidence.development
+    assert not conclude(step(measured=env())).evidence.development
