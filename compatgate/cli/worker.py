@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--once", action="store_true", help="end when nothing is left that can run now")
     add(
         "--grace",
-        type=_seconds,
+        type=_between(0, 86400),
         default=60.0,
         metavar="SECONDS",
         help="how long runs may go on after SIGTERM before they are handed back (60)",
@@ -55,6 +55,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="30d",
         metavar="DURATION",
         help="run again what blessed entries rest on, after this time; 0: never (30d)",
+    )
+    add(
+        "--lease",
+        type=_between(1, 3600),
+        default=30.0,
+        metavar="SECONDS",
+        help="how long this worker may be silent before others take its runs (30)",
+    )
+    add(
+        "--retry-pause",
+        type=_between(0, 3600),
+        default=15.0,
+        metavar="SECONDS",
+        help="before a run whose host failed is tried again, each time four times as long (15)",
     )
     add("--log-level", choices=_LEVELS, default="info", help="what is logged (info)")
 
@@ -77,14 +91,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int) -> None:
+    from compatgate.canary.engine.settings import Settings
     from compatgate.canary.worker.bench import open_bench
     from compatgate.canary.worker.loop import Worker
     from compatgate.canary.worker.timetable import timetable
     from compatgate.canary.workloads.library import Library
 
     library = Library.open(args.workloads)
-    queue, baselines = gate.runs.queue, gate.baselines
-    benches = {h.name: open_bench(h, queue, baselines, library, gate.facts) for h in hosts}
+    settings = Settings.patient(args.lease, args.retry_pause)
+    queue = gate.runs.open_queue(settings)
+    benches = {
+        host.name: open_bench(host, queue, gate.baselines, library, gate.facts, settings)
+        for host in hosts
+    }
     queue.register(args.name, hosts)
     worker = Worker(args.name, queue, hosts, benches, concurrency=args.concurrency)
     _stop_on_signals(worker)
@@ -137,11 +156,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < 86400:
-        raise ArgumentTypeError(f"'{text}' is not a number of seconds, 0 to 86400")
-    return value
+def _between(least: int, most: int) -> Callable[[str], float]:
+    def seconds(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"'{text}' is not a number of seconds, {least} to {most}")
+        return value
+
+    return seconds

@@ -18,7 +18,7 @@ from compatgate.canary.workload import Workload
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
-from compatgate.errors import CompatgateError, Infrastructure
+from compatgate.errors import CompatgateError, Infrastructure, Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: False) -> None:
     """Carry a leased run to its end.
 
-    Infrastructure that fails puts the run back into the queue; any other error ends it, with the
+    A host or database that fails puts the run back into the queue; any other error ends it, with the
     reason. A lease that was lost is dropped without a trace: the run is another worker's.
 
     Args:
@@ -40,14 +40,14 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
                 _carry_out(lease, bench, lambda: heartbeat.must_stop() or hand_back())
             except Stopped:
                 _dropped(lease, bench, heartbeat.order)
-            except Infrastructure as error:
+            except Unavailable as error:
                 bench.executor.clean(lease.run.id)  # the next attempt may be on another host
                 bench.queue.retry(lease, error.detail)
             except CompatgateError as error:
                 _end(lease, bench, Conclusion("error", error.detail))
     except LeaseLost:
         _log.warning("lease of run %s lost; another worker has it", lease.run.id)
-    except Infrastructure as error:
+    except Unavailable as error:
         _log.warning("run %s is left to the next worker: %s", lease.run.id, error.detail)
     except Exception as error:
         _log.exception("a defect ended run %s", lease.run.id)
@@ -60,6 +60,8 @@ def _dropped(lease: Lease, bench: Bench, order: Order) -> None:
     elif order == "go":
         bench.executor.clean(lease.run.id)
         bench.queue.retry(lease, "its worker was stopped")
+    else:
+        raise LeaseLost
 
 
 def _carry_out(lease: Lease, bench: Bench, must_stop: Callable[[], bool]) -> None:

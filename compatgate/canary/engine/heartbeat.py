@@ -14,8 +14,7 @@ class Heartbeat:
     """A thread that renews a lease until the block ends.
 
     Attributes:
-        order: ``go`` until the queue says otherwise; ``lost`` as well when the queue was silent
-            for as long as a lease holds, since then another worker may have the run.
+        order: ``go`` until the queue says otherwise.
     """
 
     def __init__(self, queue: Queue, lease: Lease, settings: Settings) -> None:
@@ -25,6 +24,7 @@ class Heartbeat:
         self._settings = settings
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {lease.run.id}")
+        self._renewed = time.monotonic()
 
     def __enter__(self) -> Heartbeat:
         self._thread.start()
@@ -35,17 +35,24 @@ class Heartbeat:
         self._thread.join()
 
     def must_stop(self) -> bool:
-        """Whether the work is to be dropped."""
+        """Whether the work is to be dropped.
+
+        So it is when the queue was silent, or did not even refuse, for as long as a lease holds:
+        another worker may have the run by now.
+        """
+        if self.order == "go" and time.monotonic() - self._renewed > self._settings.lease:
+            self.order = "lost"
         return self.order != "go"
 
     def _beat(self) -> None:
-        renewed = time.monotonic()
         while not self._ended.wait(self._settings.heartbeat) and not self.must_stop():
+            asked = time.monotonic()
             try:
-                self.order = self._queue.renew(self._lease)
-                renewed = time.monotonic()
+                order = self._queue.renew(self._lease)
             except LeaseLost:
-                self.order = "lost"
+                order = "lost"
             except CompatgateError:
-                if time.monotonic() - renewed > self._settings.lease:
-                    self.order = "lost"
+                continue
+            self._renewed = asked
+            if self.order == "go":
+                self.order = order

@@ -32,7 +32,13 @@ class StepLog:
         self._left -= len(kept)
         self._dropped += len(data) - len(kept)
         self._waiting += kept
-        if len(self._waiting) >= _PIECE or time.monotonic() - self._written >= _SECONDS:
+        if len(self._waiting) >= _PIECE:
+            self._write()
+        self.tick()
+
+    def tick(self) -> None:
+        """Write what has waited for long; a program that is silent now is watched by someone."""
+        if time.monotonic() - self._written >= _SECONDS:
             self._write()
 
     def close(self) -> None:

@@ -94,13 +94,18 @@ class Steps:
         reader = self._bench.reader(workload)
         log = StepLog(self._queue, self._lease, step.name, workload.limits.output)
         began = datetime.now(UTC)
+
+        def must_stop() -> bool:
+            log.tick()
+            return self._must_stop()
+
         try:
             with self._bench.watch(job.gpu_slots) as watching:
                 ended = execute(
                     self._executor,
                     prepared,
                     _Both(reader, log),
-                    self._must_stop,
+                    must_stop,
                     poll=self._bench.settings.poll,
                 )
         finally:

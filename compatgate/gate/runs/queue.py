@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy.orm import Session
 
+from compatgate.canary.engine.settings import STANDARD, Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.queue import Lease, LeaseLost, Order
 from compatgate.canary.quiet import is_quiet
@@ -30,12 +31,6 @@ from compatgate.store.database import Database
 from compatgate.store.leases import Held
 from compatgate.store.run_rows import RunRow, StepRow
 
-LEASE = timedelta(seconds=30)
-"""How long a worker may be silent; it renews three times in that."""
-SEEN_EVERY = timedelta(seconds=10)
-"""How often a host's sign of life is written down."""
-PAUSES = tuple(map(timedelta, (0, 0, 0), (15, 60, 240)))
-"""Before the second, third and each further attempt."""
 _LONGEST = 2000
 
 
@@ -46,14 +41,23 @@ class DatabaseQueue:
         database: with the schema.
         facts: to resolve the hosts' GPUs with.
         on_change: called after the matrix or the evidence may have changed.
+        settings: how long leases hold, and how long runs pause; workers that share a queue may
+            differ.
     """
 
     def __init__(
-        self, database: Database, facts: Facts, on_change: Callable[[], object] = lambda: None
+        self,
+        database: Database,
+        facts: Facts,
+        on_change: Callable[[], object] = lambda: None,
+        settings: Settings = STANDARD,
     ) -> None:
         self._database = database
         self._facts = facts
         self._on_change = on_change
+        self._holds = timedelta(seconds=settings.lease)
+        self._seen_every = timedelta(seconds=settings.heartbeat)
+        self._pauses = [timedelta(seconds=seconds) for seconds in settings.pauses]
 
     def register(self, worker: str, served: Sequence[Host]) -> None:
         """Make known which hosts a worker serves; `lease` repeats it as a sign of life.
@@ -66,7 +70,7 @@ class DatabaseQueue:
         for host in served:
             is_quiet(host.quiet, now)
         with self._database.reading() as session:
-            if hosts.is_current(session, declared, now, SEEN_EVERY):
+            if hosts.is_current(session, declared, now, self._seen_every):
                 return
         with self._database.writing() as session:
             hosts.register(session, declared, now)
@@ -111,7 +115,7 @@ class DatabaseQueue:
         now: datetime,
     ) -> Lease:
         is_abandoned = run.state != "queued"
-        attempt = leases.give(session, run, worker, host, at=now, until=now + LEASE)
+        attempt = leases.give(session, run, worker, host, at=now, until=now + self._holds)
         detail = {"attempt": attempt, "host": host, "slots": list(slots)}
         if is_abandoned:
             detail["abandoned_by"] = run.worker
@@ -121,7 +125,7 @@ class DatabaseQueue:
 
     def renew(self, lease: Lease) -> Order:
         """See `Queue`; an outdated lease is told ``lost``."""
-        until = clock.now() + LEASE
+        until = clock.now() + self._holds
         with self._database.working() as session:
             run = leases.hold(session, _held(lease))
             if run is None:
@@ -133,7 +137,7 @@ class DatabaseQueue:
         """See `Queue`."""
         now = clock.now()
         with self._mine(lease, writing=True) as (session, _):
-            leases.change(session, _held(lease), state=state, lease_until=now + LEASE)
+            leases.change(session, _held(lease), state=state, lease_until=now + self._holds)
             note(session, now, lease.worker, state, lease.run.id, {"attempt": lease.attempt})
 
     def say(self, lease: Lease, doing: str, progress: float | None) -> None:
@@ -169,9 +173,10 @@ class DatabaseQueue:
         """See `Queue`; what the evidence means for the matrix is part of the same transaction."""
         _check_evidence(lease, outcome, evidence)
         now = clock.now()
-        with self._mine(lease, writing=True) as (session, _):
-            leases.end(session, lease.run.id, outcome, _text(reason), now)
-            detail: dict[str, Any] = {"attempt": lease.attempt, "reason": _text(reason)}
+        with self._mine(lease, writing=True) as (session, run):
+            why = f"cancelled by {run.cancel_by}" if outcome == "cancelled" else _text(reason)
+            leases.end(session, lease.run.id, outcome, why, now)
+            detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
             if evidence is not None:
                 detail |= keep(session, evidence, self._facts, now)
             note(session, now, lease.worker, outcome, lease.run.id, detail)
@@ -194,7 +199,7 @@ class DatabaseQueue:
                 )
             else:
                 state = "queued"
-                pause = PAUSES[min(lease.attempt, len(PAUSES)) - 1]
+                pause = self._pauses[min(lease.attempt, len(self._pauses)) - 1]
                 leases.requeue(session, run.id, why, now + pause)
                 detail["pause_s"] = pause.total_seconds()
             note(session, now, lease.worker, state, run.id, detail)

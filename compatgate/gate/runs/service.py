@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.engine.settings import STANDARD, Settings
 from compatgate.canary.worker.verification import due
 from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
@@ -59,9 +60,14 @@ class Runs:
         catalogue: Callable[[], Library],
     ) -> None:
         self._database = database
+        self._facts = facts
         self._snapshots = snapshots
         self.catalogue = catalogue
-        self.queue = DatabaseQueue(database, facts, snapshots.expire)
+        self.queue = self.open_queue()
+
+    def open_queue(self, settings: Settings = STANDARD) -> DatabaseQueue:
+        """The queue for a worker that is as patient as it says."""
+        return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings)
 
     def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
         """Queue the runs that a submission means.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,8 @@ from compatgate.errors import Infrastructure
 
 _HEADER = struct.Struct(">BxxxL")
 _WAIT_S = 0.5
+_ENDING_S = 10.0
+_LOOK_S = 0.05
 _LONGEST = 2 << 20
 _PART = 16 << 10
 """Bytes of a part of a longer line (moby, daemon/logger/copier.go)."""
@@ -45,8 +48,16 @@ def follow(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes
                 yield LOST
     finally:
         stream.close()
-    if not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
-        raise Infrastructure("the engine ended the log of a running container")
+    _await_end(api, container, stop)
+
+
+def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
+    """The log of a program that ended ends first; a busy engine notes a moment later that it has."""
+    deadline = time.monotonic() + _ENDING_S
+    while not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
+        if time.monotonic() > deadline:
+            raise Infrastructure("the engine ended the log of a running container")
+        time.sleep(_LOOK_S)
 
 
 def _whole_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:

@@ -4,11 +4,12 @@ import msgspec
 import pytest
 from engine_edges import ENV, Memory, Says, Script, exited, lines
 
+from compatgate.canary.engine import log
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.parts import Judged
 from compatgate.canary.executors.interface import Status
 from compatgate.canary.run import StepResult
-from compatgate.errors import BadInput, Infrastructure
+from compatgate.errors import BadInput, Infrastructure, Unavailable
 
 
 def test_a_run_goes_through_its_states_and_ends_with_evidence(bench, lease):
@@ -255,3 +256,29 @@ def test_a_run_that_measured_something_else_is_not(bench, lease):
     other = {**ENV, "versions": {"cuda": "12.1"}}
     drive(lease, bench(Script((lines(1.0, env=other), exited())), Memory(), judge=judge))
     assert judge.offered == []
+
+
+def test_a_database_that_fails_in_between_is_no_verdict_on_the_run(bench, lease):
+    queue, executor = Memory(), Script((lines(1.0), exited()))
+
+    def away(lease, result):
+        raise Unavailable("the database does not answer")
+
+    queue.record = away
+    drive(lease, bench(executor, queue))
+    assert queue.ended is None
+    assert queue.retried == "the database does not answer"
+
+
+def test_what_a_program_printed_is_seen_while_it_is_silent(bench, lease, with_, monkeypatch):
+    monkeypatch.setattr(log, "_SECONDS", 0.01)
+    queue, seen = Memory(), []
+
+    class Hangs(Script):
+        def output(self, handle, stop):
+            yield lines(1.0)[0]
+            while not stop():
+                seen.append(queue.log)
+
+    drive(lease, bench(Hangs(("hang", None)), queue, workloads=(with_(timeout_s=0.1),)))
+    assert lines(1.0)[0] in seen[-1]
