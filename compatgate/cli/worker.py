@@ -105,7 +105,14 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
         for host in hosts
     }
     queue.register(args.name, hosts)
-    worker = Worker(args.name, queue, hosts, benches, concurrency=args.concurrency)
+    worker = Worker(
+        args.name,
+        queue,
+        hosts,
+        benches,
+        concurrency=args.concurrency,
+        probe=settings.heartbeat,
+    )
     _stop_on_signals(worker)
     logging.info("worker %s serves %s", args.name, ", ".join(host.name for host in hosts))
 

@@ -79,6 +79,8 @@ class Script:
         self.fail_prepare = None
         self.fail_clean = 0
         self.leftovers = set()
+        self.is_away = False
+        self.asked = 0
 
     def prepare(self, job, progress):
         if self.fail_prepare:
@@ -117,6 +119,9 @@ class Script:
         return 0
 
     def left(self):
+        self.asked += 1
+        if self.is_away:
+            raise Infrastructure("the engine is away")
         return set(self.leftovers)
 
     def close(self):

@@ -39,7 +39,15 @@ import canary_lines as say
 say.env(driver="{DRIVER}", gpus=[{{"name": "NVIDIA {GPU}"}}], versions={{"cuda": "12.4.1"}})
 """
 GOOD = ENV + 'say.check("right", True)\n'
-HANGS = ENV + 'print("began", flush=True)\ntime.sleep(600)\n'
+HANGS = (
+    ENV
+    + """\
+import signal
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+print("began", flush=True)
+time.sleep(600)
+"""
+)
 
 MANIFEST = """\
 name = "{name}"

@@ -23,7 +23,7 @@ from compatgate.errors import CompatgateError, Infrastructure, Unavailable
 _log = logging.getLogger(__name__)
 
 
-def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: False) -> None:
+def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: False) -> bool:
     """Carry a leased run to its end.
 
     A host or database that fails puts the run back into the queue; any other error ends it, with the
@@ -33,7 +33,11 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
         lease: of the run.
         bench: of the lease's host.
         hand_back: asked at least every second; once it says so, the run goes back to the queue.
+
+    Returns:
+        False where the host, or something that the run needed there, failed.
     """
+    failed = False
     try:
         with Heartbeat(bench.queue, lease, bench.settings) as heartbeat:
             try:
@@ -41,6 +45,7 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
             except Stopped:
                 _dropped(lease, bench, heartbeat.order)
             except Unavailable as error:
+                failed = True
                 bench.executor.clean(lease.run.id)  # the next attempt may be on another host
                 bench.queue.retry(lease, error.detail)
             except CompatgateError as error:
@@ -48,10 +53,12 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
     except LeaseLost:
         _log.warning("lease of run %s lost; another worker has it", lease.run.id)
     except Unavailable as error:
+        failed = True
         _log.warning("run %s is left to the next worker: %s", lease.run.id, error.detail)
     except Exception as error:
         _log.exception("a defect ended run %s", lease.run.id)
         _end(lease, bench, Conclusion("error", f"a defect: {type(error).__name__}: {error}"))
+    return not failed
 
 
 def _dropped(lease: Lease, bench: Bench, order: Order) -> None:

@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.parts import Bench
+from compatgate.canary.engine.settings import STANDARD
 from compatgate.canary.hosts import Host
 from compatgate.canary.queue import Lease, Queue
+from compatgate.canary.worker.away import Away
 from compatgate.errors import CompatgateError
 
 _log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 1.0
-"""Between two looks at an empty queue."""
 
 
 class Worker:
@@ -28,6 +29,8 @@ class Worker:
         hosts: as declared.
         benches: what a run on each host needs, by the host's name.
         concurrency: runs at once; None: as many as there are slots.
+        idle: seconds between two looks at an empty queue.
+        probe: seconds between two looks at a host that is away.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Worker:
         *,
         concurrency: int | None = None,
         idle: float = IDLE_SECONDS,
+        probe: float = STANDARD.heartbeat,
     ) -> None:
         self.name = name
         self._queue = queue
@@ -50,6 +54,7 @@ class Worker:
         self._finished = threading.Event()
         self._stopping = threading.Event()
         self._hand_back = threading.Event()
+        self._away = Away(benches, probe, self._finished.set)
 
     def run(self, *, once: bool = False) -> None:
         """Work until `stop`; or, ``once``, until nothing is left that these hosts can run now."""
@@ -66,6 +71,7 @@ class Worker:
     def stop(self) -> None:
         """Take no more runs; safe in a signal handler."""
         self._stopping.set()
+        self._away.close()
         self._finished.set()
 
     def drain(self, grace: float) -> None:
@@ -96,7 +102,8 @@ class Worker:
 
     def _lease(self) -> Lease | None:
         try:
-            return self._queue.lease(self.name, self._hosts)
+            present = [host for host in self._hosts if host.name not in self._away]
+            return self._queue.lease(self.name, present)
         except CompatgateError as error:
             _log.warning("the queue does not answer: %s", error.detail)
             return None
@@ -109,7 +116,8 @@ class Worker:
 
     def _drive(self, lease: Lease) -> None:
         try:
-            drive(lease, self._benches[lease.host], self._hand_back.is_set)
+            if not drive(lease, self._benches[lease.host], self._hand_back.is_set):
+                self._away.look(lease.host)
         except Exception:
             # What the engine could not even record; the lease runs out, and the run goes on.
             _log.exception("run %s is left to the next worker", lease.run.id)

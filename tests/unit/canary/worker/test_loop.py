@@ -126,3 +126,22 @@ def _until(holds, seconds=5):
     while not holds():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.005)
+
+
+def test_a_host_that_is_away_takes_no_runs_until_it_answers(bench, leases):
+    class Asked(Leases):
+        def lease(self, worker, hosts):
+            return super().lease(worker, hosts) if hosts else None
+
+    queue, executor = Asked(*leases(3)), Slow()
+    executor.fail_prepare = Infrastructure("the engine is away")
+    executor.is_away = True
+    worker = Worker("w", queue, HOSTS[:1], {"h": bench(executor, queue)}, concurrency=1, probe=0.01)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    _until(lambda: executor.asked > 3)
+    assert len(queue.waiting) == 2, "only the first run met it"
+    executor.fail_prepare, executor.is_away = None, False
+    _until(lambda: len(queue.ends) == 2)
+    worker.stop()
+    thread.join(5)
