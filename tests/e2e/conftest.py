@@ -62,12 +62,16 @@ class Server:
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Start a gate on a database, with a cache and without credentials, of the test's own."""
+    """Start a gate on a database, with a cache and without credentials, of the test's own.
+
+    Options are the command's; ``variables`` are of its environment.
+    """
     processes = []
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
     environment |= {"XDG_CACHE_HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)}
 
-    def start(*options: str) -> Server:
+    def start(*options: str, **variables: str) -> Server:
+        environment.update(variables)
         database = f"sqlite:///{tmp_path / 'gate.db'}"
         fixed = ["--port", "0", "--workers", "1", "--database", database]
         process = subprocess.Popen(
