@@ -96,6 +96,7 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
     from compatgate.canary.worker.loop import Worker
     from compatgate.canary.worker.timetable import timetable
     from compatgate.canary.workloads.library import Library
+    from compatgate.errors import Infrastructure
 
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
@@ -122,7 +123,10 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
 
     def sweep() -> None:
         for host in hosts:
-            worker.sweep(host.name, gate.runs.ended)
+            try:
+                worker.sweep(host.name, gate.runs.ended)
+            except Infrastructure as error:
+                logging.warning("host %s is not swept: %s", host.name, error.detail)
 
     jobs: dict[Callable[[], object], int] = {sweep: _SWEEP_EVERY_S}
     if every_s:

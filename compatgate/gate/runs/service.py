@@ -19,7 +19,7 @@ from compatgate.gate.runs.audit import note
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.remarks import Remarks, remarks
 from compatgate.gate.runs.submission import Submission, plan
-from compatgate.gate.runs.verification import asked_again, blessed, shown
+from compatgate.gate.runs.verification import asked_again, blessed, like_of, shown
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, evidence, hosts, leases, runs
 from compatgate.store.database import Database
@@ -196,9 +196,14 @@ class Runs:
             since = now - timedelta(seconds=every_s)
             tried = runs.of_purpose(session, "verification", since)
         queued: Sequence[RunRow] = ()
+        asked: set[bytes] = set()
         for item in due(
             shown(found, rested_on, asked_again(tried)), int(now.timestamp()), every_s=every_s
         ):
+            like = like_of(rested_on[item.run])
+            if like in asked:
+                continue  # another entry rests on the same
+            asked.add(like)
             try:
                 queued = (*queued, *self.rerun(item.run, by=by, purpose="verification"))
             except CompatgateError as error:

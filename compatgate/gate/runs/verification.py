@@ -107,8 +107,9 @@ def _rests_on(
 ) -> Iterator[Evidence]:
     if pool.gpu is None:
         return
-    for suite in target.policy.canary.suites:
-        runs = passed.get((suite, pool.gpu.sku), ())
+    policy = target.policy.canary
+    for suite in policy.suites:
+        runs = [run for run in passed.get((suite, pool.gpu.sku), ()) if run.counts_for(policy)]
         about = [run for run in runs if entry.matches(Stack(run.components), pool)]
         if about:
             yield max(about, key=lambda run: run.finished)
