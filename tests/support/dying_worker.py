@@ -22,9 +22,9 @@ def die_after(call: str) -> None:
 
     def dying(*arguments: Any, **named: Any) -> Any:
         result = original(*arguments, **named)
-        if result is not None or method != "lease":
-            if not wanted or wanted[0] in arguments:
-                os.kill(os.getpid(), signal.SIGKILL)
+        nothing = method == "lease" and result is None
+        if not nothing and (not wanted or wanted[0] in arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
         return result
 
     setattr(owner, method, dying)

@@ -52,7 +52,7 @@ def follow(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes
 
 
 def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
-    """The log of a program that ended ends first; a busy engine notes a moment later that it has."""
+    """The log ends with the program; a busy engine notes a moment later that it has ended."""
     deadline = time.monotonic() + _ENDING_S
     while not stop() and api.inspect_container(container)["State"]["Status"] in _RUNNING:
         if time.monotonic() > deadline:

@@ -13,9 +13,7 @@ from compatgate.gate.service import Gate
 
 
 @pytest.fixture
-def staging(
-    gate: Gate, database_url: str, by: By, tmp_path: Path, gpu_engine: Engine
-) -> Staging:
+def staging(gate: Gate, database_url: str, by: By, tmp_path: Path, gpu_engine: Engine) -> Staging:
     """A target of one pool, and the host ``stage`` with one slot."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     policy = {"canary": {"require": True, "suites": ["good"]}}
