@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: False) -> bool:
     """Carry a leased run to its end.
 
-    A host or database that fails puts the run back into the queue; any other error ends it, with the
-    reason. A lease that was lost is dropped without a trace: the run is another worker's.
+    A host or database that fails puts the run back into the queue; any other error ends it, with
+    the reason. A lease that was lost is dropped without a trace: the run is another worker's.
 
     Args:
         lease: of the run.
