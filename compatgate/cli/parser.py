@@ -17,6 +17,24 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=width_of(sys.stdout) - 2)
 
 
+class Once(argparse.Action):
+    """Stores a value; a second one is refused, where argparse forgets the first without a word."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Store, or say that the option was given twice."""
+        given = vars(namespace).setdefault("_given", set())
+        if option_string and self.dest in given:
+            parser.error(f"{option_string} is given twice")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose options are contracts: no abbreviations; examples keep their form."""
 
@@ -24,6 +42,8 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", _Formatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
+        self.register("action", None, Once)
+        self.register("action", "store", Once)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -20,10 +20,7 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         NotFound: there is no such target.
         Unavailable: the server or the database does not answer.
     """
-    server = args.server
-    if not server and not args.bundle and not args.database:
-        server = os.environ.get("COMPATGATE_SERVER")
-    if server:
+    if server := _server_of(args):
         return _from_server(server, args)
     if args.bundle:
         from compatgate.gate.bundle import load_bundle
@@ -38,13 +35,22 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         gate.close()
 
 
+def _server_of(args: argparse.Namespace) -> str | None:
+    if "target_server" in args:  # check has settled it
+        return args.target_server or None
+    if args.server or args.bundle or args.database:
+        return args.server or None
+    return os.environ.get("COMPATGATE_SERVER") or None
+
+
 def _from_server(url: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     from urllib.parse import quote
 
     from compatgate.cli.remote import Server
 
     token = args.token or os.environ.get("COMPATGATE_TOKEN")
-    document = Server(url, token).get(f"targets/{quote(args.target, safe='')}")
+    timeout = getattr(args, "timeout", 10.0)
+    document = Server(url, token, timeout).get(f"targets/{quote(args.target, safe='')}")
     pools = (document.get("spec") or {}).get("pools")
     if not isinstance(pools, list):
         raise Unavailable("the gate answered with something else than a target", field=url)

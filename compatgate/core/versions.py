@@ -82,6 +82,23 @@ class Version(Struct, frozen=True, array_like=True, eq=False, order=False):
         return self.key >= other.key
 
 
+def agree(one: Version, other: Version) -> bool:
+    """Whether two versions of one component are the same as far as both are stated.
+
+    ``12.4`` and ``12.4.1`` do, ``9.1.0`` and ``9.1.0.70+cu12``, ``+cu12`` and ``+cu124``; two
+    builds (``+cu121`` and ``+cu124``, ``+cu121`` and ``+cpu``) do not.
+    """
+    if not _alike(one.parts, other.parts):
+        return False
+    if one.cuda and other.cuda:
+        return _alike(one.cuda, other.cuda)
+    return not (one.local and other.local) or one.local == other.local
+
+
+def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return all(a == b for a, b in zip(one, other, strict=False))
+
+
 def make(
     text: str,
     parts: tuple[int, ...],

@@ -59,6 +59,34 @@ def test_what_a_lock_leaves_open_is_no_decision():
     assert "left open" in answer.stdout
 
 
+@pytest.mark.parametrize("stated", ["cuda=12.1", "torch=2.4.1+cu121"])
+def test_what_a_lock_leaves_open_can_be_stated(tmp_path, stated):
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("torch==2.4.1\n")
+    answer = compatgate("check", *POOL, "--lock", str(lock))
+    assert answer.returncode == 3
+    assert "does not say which CUDA" in answer.stdout
+    answer = compatgate("check", *POOL, "--lock", str(lock), "--stack", stated)
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_a_lock_is_read_for_the_processor_of_the_target(tmp_path):
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(
+        'torch==2.4.1+cu121 ; platform_machine == "x86_64"\n'
+        'torch==2.5.1+cu121 ; platform_machine == "aarch64"\n'
+    )
+    (tmp_path / "target.yaml").write_text(
+        "apiVersion: compatgate.dev/v1\nkind: Target\nmetadata: {name: hoppers}\nspec:\n"
+        "  pools: [{name: gh, gpu: GH200, driver: 570.124.06, cpu: aarch64}]\n"
+    )
+    gate = ("--database", str(tmp_path / "gate.db"))
+    imported = compatgate("matrix", "import", str(tmp_path / "target.yaml"), *gate)
+    assert imported.returncode == 0, imported.stderr
+    answer = compatgate("check", "--target", "hoppers", *gate, "--lock", str(lock))
+    assert "PyTorch 2.5.1+cu121 on target hoppers" in answer.stdout, answer.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [("", 3), ("{{ requirements }}\n", 3), ("\x00\x01", 2), ("torch=2.4.1 # not a pin\n", 2)],

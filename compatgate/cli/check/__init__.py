@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.check.options import add_arguments
 from compatgate.core.verdict import EXIT_ALLOWED, EXIT_NO_DECISION
@@ -56,7 +56,7 @@ def _one(args: argparse.Namespace) -> int:
 
     decider = decider_for(args)
     try:
-        question = read_question(args, decider.facts)
+        question = read_question(args, decider.facts, lambda: _target_pools(args))
         for note in question.notes:
             print(f"note: {printable(note)}", file=sys.stderr)
         verdict = decider.decide(question.bodies)
@@ -65,6 +65,12 @@ def _one(args: argparse.Namespace) -> int:
     view = View(width=width_of(sys.stdout), colour=wants_colour(sys.stdout))
     print(render(args.format, verdict, view))
     return exit_code(verdict["verdict"], allowed=verdict["allowed"])
+
+
+def _target_pools(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from compatgate.cli.target_pools import pools_of
+
+    return pools_of(args)
 
 
 def _complete(args: argparse.Namespace) -> None:

@@ -102,7 +102,10 @@ def _lines(path: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _refuse(args: argparse.Namespace) -> None:
-    names = ("target", "pool", "stack", "set", "probe", "nvidia_smi")
+    names = (
+        *("target", "pool", "nvidia_smi", "node_labels", "probe"),
+        *("stack", "set", "image", "lock", "sbom"),
+    )
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
     if given:
         raise BadInput(

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from compatgate.cli.check.platforms import Platforms
     from compatgate.core.facts import Facts
     from compatgate.discovery.image import ImageReading
+
+Body = dict[str, Any]
+
+
+def read_pulled(
+    reference: str, platforms: Platforms, facts: Facts, stated: Body
+) -> tuple[Body, dict[str, str]]:
+    """The stack that an image shows over the one that is stated, and the pinned ``image``.
+
+    Of an index one image stands for one processor; what that leaves out is said.
+
+    Raises:
+        As `read_reference`.
+    """
+    from compatgate.discovery.stack.stated import beside, shown_wins
+
+    reading = read_reference(reference, platforms.cpu, facts)
+    shown = reading.to_request()
+    if reading.index:
+        shown = beside(shown, platforms.of_processors().remarks("the image"))
+    return shown_wins(shown, stated, "the image"), {"image": reading.pinned}
 
 
 def read_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:

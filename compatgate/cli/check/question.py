@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -29,12 +29,18 @@ class Question(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Question:
+def read_question(
+    args: argparse.Namespace,
+    facts: Callable[[], Facts],
+    target_pools: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
+) -> Question:
     """Join what the options, the probe and nvidia-smi say; the options win.
 
     Args:
         args: of ``compatgate check``.
-        facts: gives the facts; asked for only when a host was observed.
+        facts: gives the facts; asked for only when a host was observed or a file or image is read.
+        target_pools: gives the pools of the target; asked for only when what is read may hold a
+            part for each platform.
 
     Raises:
         BadInput: nothing to check, nowhere to run it, or a malformed option.
@@ -57,37 +63,31 @@ def read_question(args: argparse.Namespace, facts: Callable[[], Facts]) -> Quest
             pools = observed.choose(pools)
         elif args.nvidia_smi or args.node_labels:
             changes = {**observed.as_changes(), **changes}
-    if args.lock or args.sbom:
-        from compatgate.cli.check.written import read_written
-
-        written = read_written(args, pools, stack)
-        stack = _under(written, stack)
-    image: dict[str, str] = {}
-    if args.image:
-        from compatgate.cli.check.pulled import read_reference
-        from compatgate.discovery.stack.stated import shown_wins
-
-        cpu = changes.get("cpu") or (pools[0].get("cpu") if pools else None)
-        reading = read_reference(args.image, cpu, facts())
-        stack = shown_wins(reading.to_request(), stack, "the image")
-        image = {"image": reading.pinned}
     if args.target and args.pool:
         raise BadInput("--target and --pool exclude each other", hint="--set changes a target's")
     if not args.target and not pools:
         raise BadInput(
             "say where it is to run", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
         )
+    image: dict[str, str] = {}
+    if args.lock or args.sbom or args.image:
+        from compatgate.cli.check.platforms import read_platforms
+
+        asked = target_pools if args.target else None
+        platforms = read_platforms(pools, asked, changes, facts().gpus)
+        if args.lock or args.sbom:
+            from compatgate.cli.check.written import read_written
+
+            stack = read_written(args, platforms, stack)
+        if args.image:
+            from compatgate.cli.check.pulled import read_pulled
+
+            stack, image = read_pulled(args.image, platforms, facts(), stack)
     if not stack and not args.stack:
         raise BadInput("say what is to run", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
     common: dict[str, Any] = {"stack": stack, **image, **({"set": changes} if changes else {})}
     where = [{"target": args.target}] if args.target else [{"pool": pool} for pool in named(pools)]
     return Question(tuple({**place, **common} for place in where), notes)
-
-
-def _under(seen: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Both joined: what is stated wins, whatever its spelling."""
-    names = set(map(canonical_key, stated))
-    return {**{k: v for k, v in seen.items() if canonical_key(k) not in names}, **stated}
 
 
 def read_stack(texts: Iterable[str]) -> dict[str, Any]:

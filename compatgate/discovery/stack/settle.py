@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compatgate.core.versions import Version, parse_version
+from compatgate.core.versions import Version, agree, parse_version
 from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation
 from compatgate.errors import BadInput
 
@@ -43,12 +43,10 @@ def settle(
 
 
 def _agree(one: Observation, other: Observation) -> bool:
-    """Whether two versions are the same as far as both are stated."""
     first, second = _version(one), _version(other)
     if first is None or second is None:
         return one.version == other.version
-    places = min(len(first.parts), len(second.parts))
-    return first.parts[:places] == second.parts[:places]
+    return agree(first, second)
 
 
 def _version(observation: Observation) -> Version | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compatgate.core.stack import canonical_key, parse_stack
+from compatgate.core.components import COMPONENTS
+from compatgate.core.stack import Stack, canonical_key, parse_stack
+from compatgate.core.versions import agree
 from compatgate.discovery.observed import Conflict
-from compatgate.errors import CompatgateError
+from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
+_SAID = ("open", "conflicts", "unread", "cuda-compat-use")
 
 
 def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -50,17 +53,78 @@ def shown_wins(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
     Raises:
         BadInput: a stated version is malformed; ``field`` names it.
     """
-    stated = {canonical_key(name): value for name, value in stated.items()}
-    conflicts = [*stated.get("conflicts", ()), *shown.get("conflicts", ())]
-    left = [*stated.get("open", ()), *shown.get("open", ())]
-    for name, value in stated.items():
-        if name in shown and name not in ("open", "conflicts"):
-            one, other = parse_stack({name: value}), parse_stack({name: shown[name]})
-            if one != other:
-                conflicts.append(f"{name}: stated is {value}, {by} shows {shown[name]}")
-    return {
-        **stated,
-        **shown,
-        **({"open": left} if left else {}),
-        **({"conflicts": conflicts} if conflicts else {}),
+    stated = _canonical(stated)
+    said = [f"{name}: stated is {stated[name]}, {by} shows {shown[name]}"
+            for name in _contradicted(shown, stated)]  # fmt: skip
+    return beside(shown, stated, conflicts=said)
+
+
+def stated_wins(written: Body, stated: Mapping[str, Any], by: str) -> Body:
+    """Both joined: what is stated wins, and is not open; a contradiction is a finding.
+
+    Args:
+        written: in a lockfile or a bill of materials, with canonical names.
+        stated: by a person.
+        by: the file.
+
+    Raises:
+        BadInput: a stated version is malformed; ``field`` names it.
+    """
+    stated = _canonical(stated)
+    said = [f"{name}: stated is {stated[name]}, {by} has {written[name]}; what is stated decides"
+            for name in _contradicted(written, stated)]  # fmt: skip
+    settled = {*stated, *(("cuda",) if any(map(_names_cuda, stated.items())) else ())}
+    left = [text for text in written.get("open", ()) if text.partition(": ")[0] not in settled]
+    return beside(stated, {**written, "open": left}, conflicts=said)
+
+
+def beside(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] = ()) -> Body:
+    """Two stacks with canonical names as one, with the remarks of both."""
+    remarks = {
+        name: [*other.get(name, ()), *decides.get(name, ()), *more]
+        for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
     }
+    both = {**other, **decides}
+    return {
+        **{name: value for name, value in both.items() if name not in remarks},
+        **{name: values for name, values in remarks.items() if values},
+    }
+
+
+def _canonical(stated: Mapping[str, Any]) -> Body:
+    """Under canonical names.
+
+    Raises:
+        BadInput: a version is malformed.
+    """
+    for name, value in stated.items():
+        if name not in _SAID:
+            try:
+                parse_stack({name: value})
+            except BadInput as error:
+                raise error.at("stack") from None
+    return {canonical_key(name): value for name, value in stated.items()}
+
+
+def _contradicted(one: Body, other: Body) -> list[str]:
+    """Names under which both have something else; how a package is loaded is only assumed."""
+    ours = {name: parse_stack({name: value}) for name, value in other.items() if name not in _SAID}
+    return [name for name, stack in ours.items() if name in one and not _agree(name, stack, one)]
+
+
+def _agree(name: str, stack: Stack, other: Body) -> bool:
+    theirs = parse_stack({name: other[name]})
+    if name in stack.components:
+        return agree(stack.components[name], theirs.components[name])
+    if stack.cuda_compat and theirs.cuda_compat:
+        return agree(stack.cuda_compat, theirs.cuda_compat)
+    return stack == theirs
+
+
+def _names_cuda(item: tuple[str, Any]) -> bool:
+    """Whether a stated version says which CUDA it was built for, minor included."""
+    name, value = item
+    if name not in COMPONENTS:
+        return False
+    cuda = parse_stack({name: value}).components[name].cuda
+    return cuda is not None and len(cuda) > 1

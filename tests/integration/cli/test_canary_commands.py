@@ -97,7 +97,8 @@ def test_what_a_step_printed_cannot_command_the_terminal(run: Run, gate: Gate) -
     ],
 )
 def test_bad_input_ends_with_2_and_says_why(run: Run, options: tuple[str, str], says: str) -> None:
-    status, _, err = run(*ASK, *options)
+    asked = {"--suite": "smoke", "--target": "lab"} | dict([options])
+    status, _, err = run("canary", "run", *(word for pair in asked.items() for word in pair))
     assert (status, says in err) == (2, True), err
 
 

@@ -113,6 +113,10 @@ def test_questions_come_from_standard_input(
         ("--pool", "gpu=L4"),
         ("--target", "prod"),
         ("--set", "cuda=12.4"),
+        ("--image", "app:1"),
+        ("--lock", "uv.lock"),
+        ("--sbom", "bom.json"),
+        ("--node-labels", "nodes.json"),
         ("--format", "sarif"),
     ],
 )

@@ -137,6 +137,14 @@ def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["check"])
 
 
+@pytest.mark.parametrize("option", ["--lock", "--image", "--target", "--probe"])
+def test_an_option_of_one_value_is_refused_twice_rather_than_forgotten_once(
+    capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main(["check", option, "one", option, "two"]) == 2
+    assert f"{option} is given twice" in capsys.readouterr().err
+
+
 def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(args: object) -> int:
         raise KeyboardInterrupt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.versions import make, parse_version, show
+from compatgate.core.versions import agree, make, parse_version, show
 from compatgate.errors import BadInput
 
 
@@ -251,3 +251,21 @@ def test_parts_are_padded_with_zeros_where_fewer_are_stated():
 
 def test_show_writes_parts_with_dots():
     assert show((12, 10)) == "12.10"
+
+
+@pytest.mark.parametrize(
+    ("component", "one", "other", "same"),
+    [
+        ("cuda", "12.4", "12.4.131", True),
+        ("cuda", "12.4", "12.5", False),
+        ("cudnn", "9.1.0", "9.1.0.70+cu12", True),
+        ("cudnn", "9.1.0+cu12", "9.1.0+cu124", True),
+        ("cudnn", "9.1.0+cu11", "9.1.0+cu12", False),
+        ("torch", "2.4.1+cu121", "2.4.1+cu124", False),
+        ("torch", "2.4.1+cpu", "2.4.1+cu124", False),
+        ("torch", "2.4.1", "2.4.1+cpu", True),
+    ],
+)
+def test_versions_agree_as_far_as_both_are_stated(component, one, other, same):
+    first, second = parse_version(component, one), parse_version(component, other)
+    assert agree(first, second) is agree(second, first) is same
