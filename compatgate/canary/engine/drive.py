@@ -6,11 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from compatgate.canary.engine.conclude_run import Conclusion, Conditions, conclude_run
 from compatgate.canary.engine.execute import Stopped
 from compatgate.canary.engine.heartbeat import Heartbeat
 from compatgate.canary.engine.measured import Expected
 from compatgate.canary.engine.parts import Bench
+from compatgate.canary.engine.patient import PatientQueue
 from compatgate.canary.engine.steps import Step, Steps, plan
 from compatgate.canary.queue import Lease, LeaseLost, Order, Queue
 from compatgate.canary.run import StepResult
@@ -38,6 +41,7 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
         False where the host, or something that the run needed there, failed.
     """
     failed = False
+    bench = replace(bench, queue=PatientQueue(bench.queue, bench.settings))
     try:
         with Heartbeat(bench.queue, lease, bench.settings) as heartbeat:
             try:

@@ -270,6 +270,28 @@ def test_a_database_that_fails_in_between_is_no_verdict_on_the_run(bench, lease)
     assert queue.retried == "the database does not answer"
 
 
+def test_a_database_that_is_away_for_a_moment_is_waited_for(bench, lease):
+    queue, refusals = Memory(), {"enter": 2, "write": 1, "record": 2, "finish": 1}
+
+    def shy(name):
+        call = getattr(queue, name)
+
+        def ask(*arguments):
+            refusals[name] -= 1
+            if refusals[name] >= 0:
+                raise Unavailable("the database does not answer")
+            return call(*arguments)
+
+        return ask
+
+    for name in refusals:
+        setattr(queue, name, shy(name))
+    drive(lease, bench(Script((lines(1.0), exited())), queue))
+    assert queue.ended[0] == "passed"
+    assert queue.retried is None
+    assert [result.name for result in queue.recorded] == ["gemm-0"]
+
+
 def test_what_a_program_printed_is_seen_while_it_is_silent(bench, lease, with_, monkeypatch):
     monkeypatch.setattr(log, "_SECONDS", 0.01)
     queue, seen = Memory(), []

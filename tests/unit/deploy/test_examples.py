@@ -1,0 +1,120 @@
+"""The examples of deploy/ say what the program understands."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from compatgate.canary.hosts_file import read_hosts
+from compatgate.cli.main import COMMANDS, main
+from compatgate.cli.parser import Parser
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+PROGRAM = "/opt/compatgate/bin/compatgate"
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+    return loaded
+
+
+def unit(path: Path) -> configparser.RawConfigParser:
+    parsed = configparser.RawConfigParser(strict=False)
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read(path)
+    return parsed
+
+
+def understood(arguments: list[str]) -> dict[str, Any]:
+    name, *rest = arguments
+    module = import_module(COMMANDS[name][0])
+    parser = Parser(prog=name)
+    module.add_arguments(parser)
+    return vars(parser.parse_args(rest))
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_understands_the_units(path: Path, tmp_path: Path) -> None:
+    if (analyze := shutil.which("systemd-analyze")) is None:
+        pytest.skip("systemd-analyze is not installed")
+    here = tmp_path / path.name
+    here.write_text(path.read_text().replace(PROGRAM, "/bin/true"))
+    done = subprocess.run(
+        [analyze, "verify", "--man=no", here], capture_output=True, text=True, check=False
+    )
+    about = [line for line in done.stderr.splitlines() if path.stem in line]
+    assert not about, done.stderr
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_the_program_understands_what_units_call(path: Path) -> None:
+    program, *arguments = shlex.split(unit(path)["Service"]["ExecStart"])
+    assert program == PROGRAM
+    assert understood(arguments)
+
+
+def test_systemd_waits_longer_than_the_workers_grace() -> None:
+    service = unit(DEPLOY / "systemd" / "compatgate-worker.service")["Service"]
+    grace = understood(shlex.split(service["ExecStart"])[1:])["grace"]
+    assert int(service["TimeoutStopSec"]) > grace
+    assert service["KillMode"] == "mixed", (
+        "programs of the process executor are the worker's to end"
+    )
+
+
+@pytest.mark.parametrize("name", ["schema", "gate", "worker"])
+def test_the_program_understands_what_containers_call(name: str) -> None:
+    assert understood(compose()["services"][name]["command"])
+
+
+def test_containers_of_the_composition_start_in_order_and_stop_in_time() -> None:
+    services = compose()["services"]
+    for name in ("gate", "worker"):
+        assert services[name]["depends_on"]["schema"] == {
+            "condition": "service_completed_successfully"
+        }
+    assert services["schema"]["depends_on"]["database"] == {"condition": "service_healthy"}
+    grace = understood(services["worker"]["command"])["grace"]
+    assert int(services["worker"]["stop_grace_period"].removesuffix("s")) > grace
+
+
+def test_what_the_composition_names_is_there() -> None:
+    made = compose()
+    folder = DEPLOY / "compose"
+    for service in made["services"].values():
+        if build := service.get("build"):
+            root = folder / build["context"]
+            assert (root / build["dockerfile"]).is_file()
+            assert (root / "pyproject.toml").is_file()
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            known = source in made["volumes"] or source.startswith("/")
+            assert known or (folder / source).is_file(), source
+
+
+def test_no_password_is_written_down() -> None:
+    text = (DEPLOY / "compose" / "compose.yaml").read_text()
+    assert set(re.findall(r"PASSWORD[^\n]*?(\$\{POSTGRES_PASSWORD:\?)", text)) == {
+        "${POSTGRES_PASSWORD:?"
+    }
+    assert not re.search(r"PASSWORD: *\"?[A-Za-z0-9]+\"?$", text, re.MULTILINE)
+
+
+def test_the_example_of_hosts_can_be_read() -> None:
+    (host,) = read_hosts(DEPLOY / "hosts.toml")
+    assert (host.slots, len(host.quiet)) == (8, 1)
+
+
+def test_a_worker_with_bad_options_says_which(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["worker", "--hosts", str(DEPLOY / "hosts.toml"), "--lease", "0"]) == 2
+    assert "'0' is not a number of seconds, 1 to 3600" in capsys.readouterr().err
