@@ -85,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
     every = _every(args.verify_every)
     hosts = [with_driver(host) for host in read_hosts(Path(args.hosts))]
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     with opened(args) as gate:
         _work(args, gate, hosts, every)
     return 0
@@ -101,11 +102,11 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
     queue = gate.runs.open_queue(settings)
+    queue.register(args.name, hosts)
     benches = {
         host.name: open_bench(host, queue, gate.baselines, library, gate.facts, settings)
         for host in hosts
     }
-    queue.register(args.name, hosts)
     worker = Worker(
         args.name,
         queue,
@@ -142,7 +143,8 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
 
 def _stop_on_signals(worker: Worker) -> None:
     def stop(number: int, _: object) -> None:
-        logging.info("%s: no new runs are taken", signal.Signals(number).name)
+        name = signal.Signals(number).name
+        logging.info("%s: no new runs are taken; once more hands the others back", name)
         worker.stop()
 
     signal.signal(signal.SIGTERM, stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -12,11 +13,13 @@ from compatgate.canary.engine.conclude_step import Verdict, conclude_step
 from compatgate.canary.engine.execute import Stopped, execute
 from compatgate.canary.engine.log import StepLog
 from compatgate.canary.engine.parts import Bench, Judged, Observed, Reader
-from compatgate.canary.executors.interface import Job, Prepared
+from compatgate.canary.executors.interface import Job, Prepared, Progress
 from compatgate.canary.queue import Lease
 from compatgate.canary.report import Report, together
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import Workload
+
+_TELL_S = 1.0
 
 
 class Step(Struct, frozen=True):
@@ -66,9 +69,25 @@ class Steps:
             image=run.image,
             gpu_slots=self._lease.slots[: workload.gpus],
         )
-        return self._executor.prepare(
-            job, lambda doing, share: self._queue.say(self._lease, doing, share)
-        )
+        return self._executor.prepare(job, self._telling())
+
+    def _telling(self) -> Progress:
+        """Tells people now and then; an engine reports a pull many times a second.
+
+        Its calls are also where a long pull learns that it is to stop.
+        """
+        told, before = "", 0.0
+
+        def tell(doing: str, share: float | None) -> None:
+            nonlocal told, before
+            if self._must_stop():
+                raise Stopped
+            now = time.monotonic()
+            if doing != told or now - before >= _TELL_S:
+                told, before = doing, now
+                self._queue.say(self._lease, doing, share)
+
+        return tell
 
     def run(self, step: Step, prepared: Prepared) -> StepResult:
         """Run a step, again while its values are too noisy to judge, and record what came of it."""

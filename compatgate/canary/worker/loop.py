@@ -69,7 +69,9 @@ class Worker:
                 self._finished.wait(self._idle)
 
     def stop(self) -> None:
-        """Take no more runs; safe in a signal handler."""
+        """Take no more runs, and when told again, hand back those that go on; for signals."""
+        if self._stopping.is_set():
+            self._hand_back.set()
         self._stopping.set()
         self._away.close()
         self._finished.set()

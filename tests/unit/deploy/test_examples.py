@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from compatgate.canary.hosts_file import read_hosts
-from compatgate.cli.main import COMMANDS, main
+from compatgate.cli.main import COMMANDS
 from compatgate.cli.parser import Parser
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -113,8 +113,3 @@ def test_no_password_is_written_down() -> None:
 def test_the_example_of_hosts_can_be_read() -> None:
     (host,) = read_hosts(DEPLOY / "hosts.toml")
     assert (host.slots, len(host.quiet)) == (8, 1)
-
-
-def test_a_worker_with_bad_options_says_which(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["worker", "--hosts", str(DEPLOY / "hosts.toml"), "--lease", "0"]) == 2
-    assert "'0' is not a number of seconds, 1 to 3600" in capsys.readouterr().err

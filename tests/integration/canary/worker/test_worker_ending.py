@@ -71,6 +71,21 @@ def test_after_the_grace_a_run_goes_back_and_another_worker_finishes_it(
 
 
 @ON_SQLITE
+def test_a_second_signal_ends_the_grace(staging: Staging, gpu_engine: Engine) -> None:
+    staging.workload("good", HANGS)
+    run = staging.submit("good")
+    with staging.worker("--grace", "3600") as worker:
+        staging.await_output(run, b"began")
+        worker.terminate()
+        log = staging.folder / "worker.log"
+        until(lambda: "no new runs are taken" in log.read_text())
+        worker.send_signal(signal.SIGINT)
+        assert worker.wait(60) == 0
+    assert staging.run(run).state == "queued"
+    assert gpu_engine.left_of(run) == []
+
+
+@ON_SQLITE
 def test_once_ends_when_nothing_is_left(staging: Staging) -> None:
     staging.workload("good", GOOD)
     runs = [staging.submit("good") for _ in range(2)]

@@ -134,6 +134,19 @@ def test_a_suite_without_gpus_passes_and_is_no_evidence(
     assert not staging.gate.runs.evidence().items
 
 
+def test_a_bare_process_gives_evidence_for_development_alone(staging: Staging) -> None:
+    staging.hosts(
+        f'[[host]]\nname = "stage"\nexecutor = "process"\nhealth = "none"\n'
+        f'gpu = "{GPU}"\ndriver = "{DRIVER}"\n'
+    )
+    staging.workload("made", GOOD)
+    run = staging.submit("made", image=None)
+    staging.work()
+    assert staging.run(run).state == "passed", staging.run(run).reason
+    (evidence,) = staging.gate.runs.evidence().items
+    assert evidence.development
+
+
 def test_what_is_under_test_and_nobody_measured_is_named(
     staging: Staging, gpu_engine: Engine
 ) -> None:

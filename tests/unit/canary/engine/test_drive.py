@@ -1,3 +1,4 @@
+import itertools
 import threading
 
 import msgspec
@@ -304,3 +305,19 @@ def test_what_a_program_printed_is_seen_while_it_is_silent(bench, lease, with_, 
 
     drive(lease, bench(Hangs(("hang", None)), queue, workloads=(with_(timeout_s=0.1),)))
     assert lines(1.0)[0] in seen[-1]
+
+
+def test_a_pull_is_told_of_now_and_then_and_stops_when_it_is_cancelled(bench, lease):
+    queue, calls = Memory(), []
+
+    class Pulls(Script):
+        def prepare(self, job, progress):
+            for number in itertools.count():
+                calls.append(number)
+                progress("pulling", None)
+
+    threading.Timer(0.1, setattr, (queue, "order", "cancel")).start()
+    drive(lease, bench(Pulls(), queue))
+    assert queue.ended[0] == "cancelled"
+    assert queue.said == ["pulling"]
+    assert len(calls) > 10

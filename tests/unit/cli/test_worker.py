@@ -1,0 +1,64 @@
+"""``compatgate worker`` with what cannot be: one line each, before anything runs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compatgate.cli.main import main
+
+GOOD = '[[host]]\nname = "stage"\ngpu = "A100-SXM4-80GB"\nslots = 2\n'
+
+
+@pytest.fixture
+def worker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str]]]:
+    """Exit status and standard error."""
+
+    def start(hosts: str, *options: str) -> tuple[int, str]:
+        (tmp_path / "hosts.toml").write_text(hosts)
+        fixed = ["--hosts", str(tmp_path / "hosts.toml"), "--database", str(tmp_path / "gate.db")]
+        status = main(["worker", *fixed, "--once", *options])
+        return status, capsys.readouterr().err
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield start
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_with_nothing_to_run_once_ends(worker: Callable[..., tuple[int, str]]) -> None:
+    assert worker(GOOD)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options", "said"),
+    [
+        ("", [], "host"),
+        (GOOD.replace("A100", "A1000000"), [], "hosts.stage.gpu: 'A1000000-SXM4-80GB' is not"),
+        (GOOD.replace('"A100-SXM4-80GB"', '"8.0"'), [], "8.0 is a compute capability"),
+        (GOOD, ["--lease", "0"], "'0' is not a number of seconds, 1 to 3600"),
+        (GOOD, ["--lease", "nan"], "'nan' is not a number of seconds"),
+        (GOOD, ["--retry-pause", "-1"], "'-1' is not a number of seconds, 0 to 3600"),
+        (GOOD, ["--grace", "soon"], "'soon' is not a number of seconds, 0 to 86400"),
+        (GOOD, ["--concurrency", "0"], "'0' is not a number from 1 to 1024"),
+        (GOOD, ["--verify-every", "monthly"], "--verify-every"),
+        (GOOD, ["--workloads", "/nowhere"], "there is no folder /nowhere"),
+    ],
+)
+def test_what_cannot_be_is_named(
+    worker: Callable[..., tuple[int, str]], hosts: str, options: list[str], said: str
+) -> None:
+    status, error = worker(hosts, *options)
+    assert status == 2
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["worker", "--hosts", "/nowhere/hosts.toml"]) == 2
+    assert "/nowhere/hosts.toml" in capsys.readouterr().err
