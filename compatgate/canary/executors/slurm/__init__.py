@@ -25,7 +25,7 @@ from compatgate.canary.executors.slurm.folder import Follower, Work
 from compatgate.canary.executors.slurm.looks import Looks
 from compatgate.canary.executors.slurm.names import safe
 from compatgate.canary.executors.slurm.request import arguments
-from compatgate.canary.executors.slurm.script import Plan, batch_script, on_every_node
+from compatgate.canary.executors.slurm.script import MARK, Plan, batch_script, on_every_node
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.errors import BadInput, Infrastructure
 
@@ -144,13 +144,15 @@ class SlurmExecutor:
         name = container_name(job.run, job.attempt, job.step)
         place = Place(prepared.image, folder, name)
         bare = slurm.container == "none"
-        variables = environment_of(job, place.scratch if bare else SCRATCH, {})
+        scratch = place.scratch if bare else SCRATCH
+        variables = environment_of(job, scratch, {MARK: name})
         program = ["env", *(f"{n}={v}" for n, v in variables.items()), *command_of(job)]
         nodes = job.workload.nodes
         if nodes > 1:
             program = on_every_node(program)
         return Plan(
             folder=folder,
+            mark=name,
             inside=place.files,
             program=running(slurm, place, program, nodes),
             room=2 * job.workload.limits.output,

@@ -16,7 +16,7 @@ from compatgate.errors import CompatgateError, Conflict, Infrastructure
 
 _PIECE = 1 << 16
 _LONGEST = 2 << 20
-_LAST_WORDS = 4096
+_STAGE = 4096
 
 
 class Work:
@@ -55,12 +55,11 @@ class Work:
 
     def stage(self, job: Job | Handle) -> Stage:
         """How far the script came; nowhere, where there is no folder."""
-        return read_stage(_read(self.of(job) / STAGE, _LAST_WORDS).decode(errors="replace"))
+        return read_stage(_read(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
 
-    def last_words(self, job: Job | Handle) -> str:
-        """The last line that Slurm or a container tool wrote."""
-        lines = _read(self.of(job) / LOG, _LAST_WORDS).decode(errors="replace").split("\n")
-        return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "")
+    def log(self, job: Job | Handle) -> str:
+        """The beginning of what Slurm and container tools wrote."""
+        return _read(self.of(job) / LOG, _PIECE).decode(errors="replace")
 
     def runs(self) -> set[str]:
         """Runs that have folders."""
@@ -125,6 +124,11 @@ class _Stream:
             if end:
                 yield bytes(self.rest[:end])
                 del self.rest[:end]
+
+
+def last_words(log: str) -> str:
+    """The last line of a log."""
+    return next((" ".join(line.split()) for line in reversed(log.split("\n")) if line.strip()), "")
 
 
 def _fill(folder: Path, job: Job) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from compatgate.canary.executors.interface import Handle, Status
 from compatgate.canary.executors.slurm.commands import Commands
-from compatgate.canary.executors.slurm.folder import Work
+from compatgate.canary.executors.slurm.folder import Work, last_words
 from compatgate.canary.executors.slurm.states import Stage, refusal, standing
 from compatgate.errors import Infrastructure
 
@@ -66,9 +66,13 @@ class Looks:
         seen.answered = time.monotonic()
         # The node may have written in the meantime, and Slurm's word is the later one.
         stage = self._work.stage(handle)
-        if refused := refusal(record, stage, self._work.last_words(handle)):
+        log = self._work.log(handle)
+        if refused := refusal(record, stage, last_words(log)):
             raise refused
-        seen.status = self._explained(handle, standing(record, stage, killed_here=seen.killed))
+        status = standing(record, stage, log, killed_here=seen.killed)
+        if status.state == "lost" and not stage.started and log:
+            status = replace(status, reason=f"{status.reason}: {last_words(log)}")
+        seen.status = status
         return seen.status
 
     def ended(self, handle: Handle) -> bool:
@@ -84,13 +88,6 @@ class Looks:
     def forget(self, run: str) -> None:
         """Let go of what is known of a run's jobs."""
         self._jobs = {number: seen for number, seen in self._jobs.items() if seen.run != run}
-
-    def _explained(self, handle: Handle, status: Status) -> Status:
-        """With what the node said, where the program never began."""
-        if status.state != "lost" or self._work.stage(handle).started:
-            return status
-        said = self._work.last_words(handle)
-        return replace(status, reason=f"{status.reason}: {said}") if said else status
 
 
 def _has_ended(status: Status) -> bool:

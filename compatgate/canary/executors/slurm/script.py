@@ -11,11 +11,16 @@ STAGE, OUTPUT, ERRORS, LOG = "stage", "output", "errors", "slurm.log"
 """Files in a job's folder: how far it came, what the program printed, what Slurm said."""
 
 
+MARK = "COMPATGATE_JOB"
+"""Variable that everything that a program starts inherits."""
+
+
 class Plan(Struct, frozen=True):
     """What a script does.
 
     Attributes:
         folder: of the job, on every node.
+        mark: of the job; its program carries it as `MARK`.
         inside: where the program is called.
         fetch: has the image on the node; () for nothing.
         program: the whole argument vector.
@@ -26,6 +31,7 @@ class Plan(Struct, frozen=True):
     """
 
     folder: str
+    mark: str
     inside: str
     program: Sequence[str]
     room: int
@@ -41,9 +47,16 @@ def batch_script(plan: Plan) -> str:
     It stops at once where its folder is gone (the run was cleaned up while the job was on its way)
     or was used before (somebody requeued it). The program's streams are kept apart, so that they
     do not cut into each other's lines, and bounded; what comes beyond is read and dropped. Once
-    the program has ended the script does, and with it Slurm ends what the program left behind.
+    the program has ended the script does, and with it Slurm ends what the program left behind; not
+    every way in which Slurm tracks processes finds all of them, so the script looks for the mark.
     """
-    parts = [_HEAD.format(folder=shlex.quote(plan.folder), room=plan.room)]
+    parts = [
+        _HEAD.format(
+            folder=shlex.quote(plan.folder),
+            room=plan.room,
+            mark=shlex.quote(f"^{MARK}={plan.mark}$"),
+        )
+    ]
     if plan.commands:
         parts.append(f"export PATH={shlex.quote(plan.commands)}:$PATH\n")
     if plan.nodes > 1:
@@ -79,6 +92,9 @@ bounded() {{
     stdbuf -o0 head -c "$room" >>"$1"
     exec cat >/dev/null
 }}
+leftovers() {{
+    grep -lsz -- {mark} /proc/[0-9]*/environ | cut -d / -f 3
+}}
 """
 # Slurm's number makes the port: two jobs of one node do not meet.
 _NODES = """\
@@ -106,15 +122,19 @@ exec 4> >(exec 3>&-; bounded errors)
 err=$!
 (cd {inside} && exec {program}) >&3 2>&4 3>&- 4>&- </dev/null &
 program=$!
-trap 'kill -KILL "$program"' TERM
+stopped=
+trap 'stopped=1; kill -KILL "$program"' TERM
 wait "$program"
 code=$?
 exec 3>&- 4>&-
+for pid in $(leftovers); do
+    kill -KILL "$pid" 2>/dev/null
+done
 for _ in {{1..50}}; do
     kill -0 "$out" 2>/dev/null || kill -0 "$err" 2>/dev/null || break
     sleep 0.1
 done
-echo "ended $code" >>stage
+[ -n "$stopped" ] || echo "ended $code" >>stage
 exit "$code"
 """
 _RANK = """\

@@ -5,6 +5,8 @@ Source: squeue(1), "JOB STATE CODES" and "JOB REASON CODES"; sacct(1).
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from compatgate.canary.executors.interface import Status
@@ -36,7 +38,12 @@ LOST = {
     "EXPIRED": "Slurm gave it up",
 }
 """States that say nothing about the program."""
-_MAYBE_MEMORY = 137
+_KILLED = 137
+_BY_SLURM = (143, _KILLED)
+"""Exit codes that a program may have got from Slurm; its word says which."""
+_OUT_OF_MEMORY = re.compile(
+    r"slurmstepd\S*: error: .*(?:exceeded (?:job|step)? ?memory limit|oom[-_]kill)", re.IGNORECASE
+)
 
 
 class Stage(Struct, frozen=True):
@@ -61,12 +68,15 @@ def read_stage(text: str) -> Stage:
     return Stage("started" in lines, code, "missing" in lines)
 
 
-def standing(record: Record | None, stage: Stage, *, killed_here: bool = False) -> Status:
+def standing(
+    record: Record | None, stage: Stage, log: str = "", *, killed_here: bool = False
+) -> Status:
     """How a job stands.
 
     Args:
         record: None: neither controller nor accounting knows the job any more.
         stage: from the job's folder.
+        log: of Slurm and of container tools; the program does not write there.
         killed_here: this worker cancelled it.
 
     Raises:
@@ -88,7 +98,7 @@ def standing(record: Record | None, stage: Stage, *, killed_here: bool = False) 
         case "COMPLETING":
             return _completing(stage)
         case "COMPLETED" | "FAILED":
-            return _ended(record, stage)
+            return _ended(record, stage, log)
         case "OUT_OF_MEMORY":
             return Status("exited", _code(record), oom_killed=True, reason="out of memory")
         case "TIMEOUT":
@@ -124,22 +134,24 @@ def _waits(record: Record) -> str:
 
 def _completing(stage: Stage) -> Status:
     """The program has ended, the node is cleaned up; only Slurm's last word tells of memory."""
-    if stage.exit_code is not None and stage.exit_code != _MAYBE_MEMORY:
+    if stage.exit_code is not None and stage.exit_code not in _BY_SLURM:
         return Status("exited", stage.exit_code)
     return Status("running", reason="Slurm is cleaning up after it")
 
 
-def _ended(record: Record, stage: Stage) -> Status:
-    if stage.exit_code is not None:
-        return Status("exited", stage.exit_code)
-    if stage.started:
-        return Status("exited", _code(record), reason=record.reason)
+def _ended(record: Record, stage: Stage, log: str) -> Status:
+    code = _code(record) if stage.exit_code is None else stage.exit_code
+    if code == _KILLED and _OUT_OF_MEMORY.search(log):
+        # Where Slurm polls memory instead of having the kernel limit it, only its log says so.
+        return Status("exited", code, oom_killed=True, reason="out of memory")
+    if stage.started or record.state == "COMPLETED":
+        return Status("exited", code)
     why = f" ({record.reason})" if record.reason else ""
     return Status("lost", reason=f"it ended on {record.node or '?'} before the program began{why}")
 
 
 def _out_of_time(stage: Stage) -> Status:
-    if stage.exit_code is not None:
+    if stage.exit_code is not None and stage.exit_code not in _BY_SLURM:
         return Status("exited", stage.exit_code)
     if stage.started:
         return Status("timeout", reason="Slurm ended it at its time limit")
