@@ -70,6 +70,15 @@ class Cluster:
         """The node's daemon is gone at once; the controller finds out by itself."""
         self._stop(node, signal.SIGKILL)
 
+    def mend(self) -> None:
+        """Start again what is not running."""
+        if "slurmctld" not in self._daemons:
+            self.start_controller()
+        for node in NODES:
+            if node not in self._daemons:
+                self.start_node(node)
+        _until(lambda: "down" not in self.ask("sinfo", "-h", "-N", "-o", "%T"))
+
     def await_nodes(self) -> None:
         """Wait until both nodes take jobs."""
         _until(
@@ -210,6 +219,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
 ReturnToService=2
 SlurmdTimeout=5
 KillWait=2
+MessageTimeout=2
 MinJobAge=60
 {nodes}
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP

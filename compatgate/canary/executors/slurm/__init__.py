@@ -93,7 +93,8 @@ class SlurmExecutor:
         """Whole lines of both streams from the beginning, until the job has ended."""
         follower = Follower(self._work.of(handle))
         # Asking a controller that is away takes long, and stop is to be heeded meanwhile.
-        with ThreadPoolExecutor(1, "compatgate-slurm") as pool:
+        pool = ThreadPoolExecutor(1, "compatgate-slurm")
+        try:
             look: Future[Status] = pool.submit(self.status, handle)
             while not stop():
                 yield from follower.pieces()
@@ -102,6 +103,8 @@ class SlurmExecutor:
                         break
                     look = pool.submit(self.status, handle)
                 time.sleep(_GLANCE_S)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
         yield from follower.rest()
 
     def kill(self, handle: Handle) -> None:

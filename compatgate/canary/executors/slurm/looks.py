@@ -61,6 +61,7 @@ class Looks:
         except Infrastructure as error:
             if now - seen.answered > _PATIENCE_S:
                 raise
+            seen.asked = time.monotonic()
             _log.warning("job %s: %s", handle.id, error.detail)
             return seen.status
         seen.answered = time.monotonic()
@@ -87,7 +88,9 @@ class Looks:
 
     def forget(self, run: str) -> None:
         """Let go of what is known of a run's jobs."""
-        self._jobs = {number: seen for number, seen in self._jobs.items() if seen.run != run}
+        for number, seen in list(self._jobs.items()):
+            if seen.run == run:
+                del self._jobs[number]
 
 
 def _has_ended(status: Status) -> bool:
