@@ -144,6 +144,9 @@ class Cluster:
         self.configuration.write_text(
             _CONFIGURATION.format(folder=self.folder, user=user, port=controller, nodes=nodes)
         )
+        (self.folder / "oci.conf").write_text(_RUNTIME.format(folder=self.folder))
+        (self.folder / "runtime").write_text(_RUN)
+        (self.folder / "runtime").chmod(0o755)
         (self.folder / "gres.conf").write_text(
             "".join(
                 f"NodeName={node} Name=gpu Type=a100 File={device}\n"
@@ -224,4 +227,17 @@ MinJobAge=60
 {nodes}
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes=ALL MaxTime=1 State=UP
+"""
+# As in Slurm's guide to containers, for runc.
+_RUNTIME = """\
+RunTimeQuery="runc state %n.%u.%j.%s.%t"
+RunTimeKill="runc kill -a %n.%u.%j.%s.%t"
+RunTimeDelete="runc delete --force %n.%u.%j.%s.%t"
+RunTimeRun="{folder}/runtime %n.%u.%j.%s.%t %b %r"
+"""
+# Slurm 22.05 writes BUNDLE/rootfs as the root's path, whatever it was; %r is what it was.
+_RUN = """\
+#!/bin/sh
+sed -i "s|\\"path\\": \\"[^\\"]*rootfs\\"|\\"path\\": \\"$3\\"|" "$2/config.json"
+exec runc run "$1" -b "$2"
 """

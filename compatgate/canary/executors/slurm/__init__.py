@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from compatgate.canary.executors.command import command_of, environment_of
 from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
-from compatgate.canary.executors.slurm import images
+from compatgate.canary.executors.slurm import bundle, images
 from compatgate.canary.executors.slurm.commands import Commands
 from compatgate.canary.executors.slurm.containers import (
     SCRATCH,
@@ -68,14 +68,18 @@ class SlurmExecutor:
 
         Raises:
             Conflict: it was started before.
+            NotFound: the site has no bundle of the image.
             BadInput: Slurm will never take it: no such partition, more GPUs than a node has.
             Infrastructure: the controller does not answer, or takes no more jobs now.
         """
         job = prepared.job
         folder = self._work.make(job)
         asked = arguments(job, self._slurm, str(folder))
+        place = Place(prepared.image, str(folder), container_name(job.run, job.attempt, job.step))
+        if self._slurm.container == "oci":
+            bundle.write(self._slurm.bundle or "", place)
         script = folder / "job.sh"
-        script.write_text(batch_script(self._plan(prepared, str(folder))))
+        script.write_text(batch_script(self._plan(job, place)))
         number = self._commands.submit(asked, str(script))
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
 
@@ -142,20 +146,18 @@ class SlurmExecutor:
             time.sleep(_GLANCE_S)
         return len(seen)
 
-    def _plan(self, prepared: Prepared, folder: str) -> Plan:
-        job, slurm = prepared.job, self._slurm
-        name = container_name(job.run, job.attempt, job.step)
-        place = Place(prepared.image, folder, name)
+    def _plan(self, job: Job, place: Place) -> Plan:
+        slurm = self._slurm
         bare = slurm.container == "none"
         scratch = place.scratch if bare else SCRATCH
-        variables = environment_of(job, scratch, {MARK: name})
+        variables = environment_of(job, scratch, {MARK: place.name})
         program = ["env", *(f"{n}={v}" for n, v in variables.items()), *command_of(job)]
         nodes = job.workload.nodes
         if nodes > 1:
             program = on_every_node(program)
         return Plan(
-            folder=folder,
-            mark=name,
+            folder=place.folder,
+            mark=place.name,
             inside=place.files,
             program=running(slurm, place, program, nodes),
             room=2 * job.workload.limits.output,
