@@ -102,10 +102,22 @@ def test_a_job_whose_folder_was_cleaned_away_on_its_way_does_nothing(
     busy = [start(on, job(LONG)) for _ in range(2)]
     for each in busy:
         each.until("running")
-    stray = start(on, job("open('/tmp/compatgate-stray', 'w')"))
+    stray = start(on, job("print('never')"))
     on._work.remove(stray.job.run)
     on.kill(busy[0].handle)
-    assert stray.until("lost").state == "lost"
+    assert stray.until("lost").reason.endswith("it may not see the work directory)")
+
+
+def test_a_job_that_an_operator_requeues_is_not_run_twice_as_one(
+    slurm: Cluster, executor: Executors, job: Make, start: Start
+) -> None:
+    started = start(executor(), job(LONG))
+    started.until("running")
+    slurm.ask("scontrol", "requeue", started.handle.id)
+    time.sleep(1)
+    status = started.executor.status(started.handle)
+    assert status.state in ("running", "lost")
+    assert (started.executor._work.of(started.job) / "stage").read_text() == "started\n"
 
 
 def test_a_node_that_fails_in_mid_run_loses_the_job_and_nothing_of_it_is_left(

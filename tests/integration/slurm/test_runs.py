@@ -159,6 +159,7 @@ def test_a_run_is_cancelled_while_slurm_lets_it_wait(bed: Beds, made: Make, slur
         working = here.beside()
         here.await_state(run, "running")
         time.sleep(0.5)
+        assert here.gate.runs.get(run).doing == "made-0 waits: Slurm: PartitionDown"
         here.gate.runs.cancel(run, by="tester")
         working.join(30)
         assert here.show(run).run.state == "cancelled"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from errno import ENOENT
 from pathlib import Path
 
 from compatgate.canary.executors.interface import Handle, Job
@@ -44,6 +45,8 @@ class Work:
             Infrastructure: the directory is away, or full.
         """
         folder = self.of(job)
+        if not self._root.is_dir():
+            raise _away(FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self._root)))
         try:
             folder.mkdir(parents=True, mode=0o700)
             _fill(folder, job)

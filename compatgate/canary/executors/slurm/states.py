@@ -147,6 +147,8 @@ def _ended(record: Record, stage: Stage, log: str) -> Status:
     if stage.started or record.state == "COMPLETED":
         return Status("exited", code)
     why = f" ({record.reason})" if record.reason else ""
+    if record.reason == "JobLaunchFailure" and not log:
+        why = " (JobLaunchFailure: it may not see the work directory)"
     return Status("lost", reason=f"it ended on {record.node or '?'} before the program began{why}")
 
 
