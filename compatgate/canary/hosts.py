@@ -30,11 +30,43 @@ class Quiet(Struct, frozen=True):
     timezone: str = "UTC"
 
 
+class Slurm(Struct, frozen=True):
+    """A part of a Slurm cluster that one kind of node makes a staging host.
+
+    Attributes:
+        work: absolute path of a directory that the nodes share, the worker's user's own.
+        partition, account, qos, constraint: as ``sbatch`` takes them.
+        gres: of the host's GPU, ``gpu:a100``; the number is the workload's.
+        extra: further options of ``sbatch``.
+        container: how an image is run on a node: not at all, ``srun`` with pyxis, ``srun`` with
+            Slurm's own OCI support, or the site's command.
+        wrapper: argument vector of the site's command; the program's is appended.
+        fetch: argument vector that has the image on the node, before time begins to count.
+        bundle: path of an image's unpacked OCI bundle on the nodes.
+        commands: folder of ``sbatch`` and its like; None: they are on ``PATH``.
+        poll: seconds between two questions to the controller about a job.
+    """
+
+    work: str
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    gres: str | None = None
+    extra: tuple[str, ...] = ()
+    container: Literal["none", "pyxis", "oci", "wrapper"] = "none"
+    wrapper: tuple[str, ...] = ()
+    fetch: tuple[str, ...] = ()
+    bundle: str | None = None
+    commands: str | None = None
+    poll: float = 5.0
+
+
 class Host(Struct, frozen=True):
     """A staging host.
 
     Attributes:
-        executor: ``docker`` or ``process``.
+        executor: ``docker``, ``process`` or ``slurm``.
         endpoint: of the engine, ``unix:///var/run/docker.sock``, ``tcp://host:2376``,
             ``ssh://user@host``; None: the executor's default.
         gpu: SKU as written, None for a host without GPUs.
@@ -44,10 +76,11 @@ class Host(Struct, frozen=True):
         devices: how GPUs are asked for: Docker's device request, or CDI names.
         health: where GPU health and the kernel log are read: ``local``, on the worker's machine;
             ``none``, nowhere, which the evidence says.
+        slurm: of a ``slurm`` host.
     """
 
     name: str
-    executor: Literal["docker", "process"] = "docker"
+    executor: Literal["docker", "process", "slurm"] = "docker"
     endpoint: str | None = None
     tls: Tls | None = None
     gpu: str | None = None
@@ -56,3 +89,4 @@ class Host(Struct, frozen=True):
     devices: Literal["request", "cdi"] = "request"
     health: Literal["local", "none"] = "local"
     quiet: tuple[Quiet, ...] = ()
+    slurm: Slurm | None = None

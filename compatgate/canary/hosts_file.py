@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.canary.hosts import Host, Quiet, Tls
+from compatgate.canary.hosts import Host, Quiet, Slurm, Tls
+from compatgate.canary.hosts_slurm import SlurmTable, mistakes
 from compatgate.canary.toml import read_toml, refused
 from compatgate.documents.nodes import RawDocument
 from compatgate.documents.problems import DocumentProblem
@@ -55,15 +56,16 @@ class HostTable(_Table, frozen=True):
     """``[[host]]``."""
 
     name: _Name
-    executor: Literal["docker", "process"] = "docker"
+    executor: Literal["docker", "process", "slurm"] = "docker"
     endpoint: Annotated[str, Meta(pattern=ENDPOINT_PATTERN)] | None = None
     tls: TlsTable | None = None
     gpu: _Line | None = None
     driver: _Line | None = None
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
     devices: Literal["request", "cdi"] = "request"
-    health: Literal["local", "none"] = "local"
+    health: Literal["local", "none"] | None = None
     quiet: Annotated[tuple[QuietTable, ...], Meta(max_length=64)] = ()
+    slurm: SlurmTable | None = None
 
 
 class HostsFile(_Table, frozen=True):
@@ -100,6 +102,9 @@ def _host(table: HostTable, folder: Path) -> Host:
         fields["tls"] = Tls(
             ca=str(folder / tls.ca), cert=str(folder / tls.cert), key=str(folder / tls.key)
         )
+    if slurm := table.slurm:
+        fields["slurm"] = Slurm(**msgspec.structs.asdict(slurm))
+    fields["health"] = table.health or ("none" if table.executor == "slurm" else "local")
     fields["quiet"] = tuple(Quiet(**msgspec.structs.asdict(quiet)) for quiet in table.quiet)
     return Host(**fields)
 
@@ -123,16 +128,18 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
         shown = value if isinstance(value, str) else None
         found.append(raw.problem(("host", index, field), what, value=shown, hint=hint))
 
-    if table.executor == "process":
+    if table.executor != "docker":
         for field in ("endpoint", "tls"):
             if getattr(table, field) is not None:
-                problem(field, "the process executor has no engine", "leave it out")
+                problem(field, f"the {table.executor} executor has no engine", "leave it out")
         if table.devices == "cdi":
-            problem("devices", "the process executor asks no engine for GPUs", "leave it out")
+            what = f"the {table.executor} executor asks no engine for GPUs"
+            problem("devices", what, "leave it out")
     elif table.endpoint and table.endpoint.startswith("tcp://"):
         _check_tcp(table, problem)
     elif table.tls is not None:
         problem("tls", "is for an endpoint on TCP", "tcp://host:2376")
+    found += _about_slurm(table, raw, index)
     if table.driver and not table.gpu:
         problem("driver", "is stated without a gpu", "name the GPU as well")
     for number, quiet in enumerate(table.quiet):
@@ -144,6 +151,25 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
             hint = "an IANA name like Europe/Berlin"
             found.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
     return found
+
+
+def _about_slurm(table: HostTable, raw: RawDocument, index: int) -> Iterator[DocumentProblem]:
+    here: Place = ("host", index)
+    if table.executor != "slurm":
+        if table.slurm:
+            hint = 'executor = "slurm"'
+            yield raw.problem((*here, "slurm"), f"is not for {table.executor}", hint=hint)
+        return
+    if table.health == "local":
+        what = "the GPUs are the nodes', not this machine's"
+        yield raw.problem((*here, "health"), what, value="local", hint='health = "none"')
+    if table.slurm is None:
+        hint = 'at least [host.slurm] work = "/shared/compatgate"'
+        yield raw.problem((*here, "slurm"), "is missing", hint=hint)
+        return
+    for wrong in mistakes(table.slurm, table.gpu):
+        place: Place = (*here, "slurm", wrong.field)
+        yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
 
 
 def _check_tcp(table: HostTable, problem: Callable[[str, str, str], None]) -> None:

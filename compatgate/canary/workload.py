@@ -73,7 +73,9 @@ class Workload(Struct, frozen=True):
         folder: where ``workload.toml`` lies; None: read from elsewhere.
         catches: failures that it is there to find, a phrase each.
         command: argument vector; ``{seed}`` is replaced. It is called in the workload's folder.
-        gpus: how many it needs; a workload that needs none is never evidence about a GPU.
+        gpus: how many it needs on each node; a workload that needs none is never evidence about a
+            GPU.
+        nodes: how many it runs on at once, the same program on each.
         timeout_s: seconds from start to end, after which it is stopped.
         seeds: it is run once for each.
         environment: variables set in the container.
@@ -88,6 +90,7 @@ class Workload(Struct, frozen=True):
     image: ImageSpec
     catches: tuple[str, ...] = ()
     gpus: int = 0
+    nodes: int = 1
     timeout_s: int = 600
     seeds: tuple[int, ...] = (0,)
     environment: dict[str, str] = {}

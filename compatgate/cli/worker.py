@@ -32,7 +32,12 @@ _MOST = 1024
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     add = parser.add_argument
-    add("--hosts", required=True, metavar="FILE", help="hosts.toml: where runs may go")
+    add(
+        "--hosts",
+        required=True,
+        metavar="FILE",
+        help="hosts.toml: where runs may go (Docker engines, Slurm)",
+    )
     add_database(parser)
     add(
         "--workloads",

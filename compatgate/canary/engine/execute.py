@@ -30,6 +30,7 @@ def execute(
     must_stop: Callable[[], bool],
     *,
     poll: float,
+    waits: Callable[[str], None] | None = None,
 ) -> Ended:
     """Run a prepared job to its end.
 
@@ -41,6 +42,7 @@ def execute(
         sink: is given standard output and error as they come.
         must_stop: asked at least every second; the job is killed once it says so.
         poll: seconds between two looks at a silent job.
+        waits: told why a job waits, each time for another reason; "" once it has begun.
 
     Raises:
         Stopped: ``must_stop`` said so.
@@ -48,7 +50,7 @@ def execute(
     """
     handle = executor.start(prepared)
     try:
-        _await_start(executor, handle, must_stop, poll)
+        _await_start(executor, handle, must_stop, poll, waits)
         deadline = time.monotonic() + prepared.job.workload.timeout_s
 
         def time_is_up() -> bool:
@@ -65,10 +67,20 @@ def execute(
 
 
 def _await_start(
-    executor: Executor, handle: Handle, must_stop: Callable[[], bool], poll: float
+    executor: Executor,
+    handle: Handle,
+    must_stop: Callable[[], bool],
+    poll: float,
+    waits: Callable[[str], None] | None,
 ) -> None:
-    while not must_stop() and executor.status(handle).state == "waiting":
+    said = ""
+    while not must_stop() and (status := executor.status(handle)).state == "waiting":
+        if waits and status.reason != said:
+            waits(status.reason)
+            said = status.reason
         time.sleep(poll)
+    if waits and said:
+        waits("")
 
 
 def _await_end(

@@ -126,6 +126,7 @@ class Steps:
                     _Both(reader, log),
                     must_stop,
                     poll=self._bench.settings.poll,
+                    waits=lambda why: self._say_waiting(step, why),
                 )
         finally:
             log.close()
@@ -146,6 +147,10 @@ class Steps:
             finished_at=datetime.now(UTC),
         )
         return result, report
+
+    def _say_waiting(self, step: Step, why: str) -> None:
+        doing = f"{step.name} waits: {why}" if why else f"running {step.name}"
+        self._queue.say(self._lease, doing, None)
 
 
 class _Both:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compatgate.canary.executors.interface import Job
+from compatgate.errors import BadInput
 
 
 def command_of(job: Job) -> list[str]:
@@ -29,3 +30,18 @@ def environment_of(job: Job, scratch: str, more: Mapping[str, str]) -> dict[str,
         **more,
         **job.workload.environment,
     }
+
+
+def on_one_machine(job: Job, host: str) -> None:
+    """For executors whose host is a single machine.
+
+    Raises:
+        BadInput: the workload runs on several.
+    """
+    if job.workload.nodes > 1:
+        raise BadInput(
+            f"{job.workload.name} runs on {job.workload.nodes} nodes, and {host} is one",
+            field="nodes",
+            value=job.workload.nodes,
+            hint="run it on a slurm host",
+        )

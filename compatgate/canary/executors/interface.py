@@ -65,12 +65,13 @@ class Status(Struct, frozen=True):
     """How a job stands.
 
     Attributes:
-        state: ``lost`` is a job that its host no longer knows, or that ended with its host.
+        state: ``lost`` is a job that its host no longer knows, or that ended with its host;
+            ``timeout`` one that a scheduler ended at its time limit.
         exit_code: of the program; None while it runs, and where it was lost.
         reason: why it ended, where not by itself: ``out of memory``, ``engine stopped``.
     """
 
-    state: Literal["waiting", "running", "exited", "lost"]
+    state: Literal["waiting", "running", "exited", "lost", "timeout"]
     exit_code: int | None = None
     oom_killed: bool = False
     reason: str = ""

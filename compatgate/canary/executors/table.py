@@ -11,6 +11,7 @@ from compatgate.canary.hosts import Host
 EXECUTORS: dict[str, tuple[str, str]] = {
     "docker": ("compatgate.canary.executors.docker", "DockerExecutor"),
     "process": ("compatgate.canary.executors.process", "ProcessExecutor"),
+    "slurm": ("compatgate.canary.executors.slurm", "SlurmExecutor"),
 }
 """Kind to module and class; a module is imported when a host needs it."""
 

@@ -87,12 +87,12 @@ class Library:
         return tuple(self.workload(workload) for workload in self.suite(name).workloads)
 
     def gpus_of(self, name: str) -> int:
-        """GPUs that the hungriest workload of a suite needs.
+        """GPUs that the hungriest workload of a suite needs, on all its nodes.
 
         Raises:
             NotFound: there is no such suite.
         """
-        return max(workload.gpus for workload in self.of_suite(name))
+        return max(workload.gpus * workload.nodes for workload in self.of_suite(name))
 
     def _add(self, folder: Path) -> None:
         folders, suites = contents(folder)

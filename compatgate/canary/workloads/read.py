@@ -121,6 +121,7 @@ def _workload(written: WorkloadFile, folder: Path) -> Workload:
         image=ImageSpec(**msgspec.structs.asdict(written.image)),
         catches=written.catches,
         gpus=written.gpus,
+        nodes=written.nodes,
         timeout_s=int(parse_duration(written.timeout).total_seconds()),
         seeds=written.seeds,
         environment=written.environment,

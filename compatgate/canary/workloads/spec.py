@@ -70,6 +70,7 @@ class WorkloadFile(_Spec, frozen=True):
     image: ImageTable
     catches: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
     gpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
     timeout: _Duration = "10m"
     seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
     adapter: _Slug = "jsonl"

@@ -58,6 +58,8 @@ def _page(workload: Workload) -> str:
     lines += [f"  catches   {phrase}" for phrase in workload.catches]
     lines.append(f"  command   {' '.join(workload.command)}")
     lines.append(f"  gpus      {workload.gpus}")
+    if workload.nodes > 1:
+        lines.append(f"  nodes     {workload.nodes}, on a slurm host")
     lines.append(f"  timeout   {_time(workload.timeout_s)}")
     lines.append(f"  memory    {workload.limits.memory >> 20} MiB")
     lines.append(f"  digest    {workload.digest}")

@@ -145,6 +145,7 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     catches: list[str]
     command: list[str]
     gpus: int
+    nodes: Annotated[int, Meta(description="that it runs on at once")]
     timeout_s: int
     seeds: list[int]
     metrics: dict[str, MetricBody]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.hosts import Host, Quiet, Tls
+from compatgate.canary.hosts import Host, Quiet, Slurm, Tls
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems, NotFound
 
@@ -62,7 +62,7 @@ timezone = "Europe/Berlin"
         ('endpoint = "tcp://stage:99999"', "names no host and port"),
         ('tls = {ca = "a", cert = "b", key = "c"}', "is for an endpoint on TCP"),
         ('endpoint = "tcp://s:1"\ntls = {ca = "a", cert = "b", key = "c"}', "there is no file"),
-        ('executor = "slurm"', "'slurm' is not known (one of docker, process)"),
+        ('executor = "lsf"', "'lsf' is not known (one of docker, process, slurm)"),
         ('executor = "process"\nendpoint = "unix:///x"', "the process executor has no engine"),
         ('executor = "process"\ndevices = "cdi"', "asks no engine for GPUs"),
         ('driver = "535.183.01"', "is stated without a gpu"),
@@ -92,3 +92,65 @@ def test_a_file_that_is_not_there_or_has_no_host_is_refused(tmp_path: Path) -> N
         read_hosts(tmp_path / "hosts.toml")
     with pytest.raises(ManyProblems, match="host is missing"):
         _read(tmp_path, "")
+
+
+SLURM = """
+[[host]]
+name = "hpc"
+executor = "slurm"
+gpu = "A100-SXM4-80GB"
+[host.slurm]
+work = "/shared/compatgate"
+gres = "gpu:a100"
+"""
+
+
+def test_a_slurm_host_is_read_and_nobody_looks_at_its_health(tmp_path: Path) -> None:
+    (host,) = _read(tmp_path, SLURM)
+    assert host.health == "none"
+    assert host.slurm == Slurm("/shared/compatgate", gres="gpu:a100")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('extra = ["--wrap=id"]', "is not an option that may be added (may be added: "),
+        ('extra = ["--uid=0"]', "host[0].slurm.extra"),
+        ('extra = ["; id"]', "host[0].slurm.extra"),
+        ('partition = "gpu --uid=0"', "host[0].slurm.partition"),
+        ('container = "wrapper"', "names no {image} (an argument vector with {image}"),
+        ('container = "oci"', 'slurm.bundle: is missing (like "/shared/bundles/{digest}")'),
+        ('wrapper = ["{image}"]', 'is for container = "wrapper"'),
+        ("poll = 0.0", "host[0].slurm.poll"),
+        ('constraint = "$(id)"', "host[0].slurm.constraint"),
+    ],
+)
+def test_what_makes_no_sense_for_slurm_is_named(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(ManyProblems) as error:
+        _read(tmp_path, SLURM + line + "\n")
+    assert said in error.value.detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('gres = "gpu:a100"', "", "slurm.gres: is missing: Slurm would give no GPU"),
+        ('gpu = "A100-SXM4-80GB"', "", "slurm.gres: is stated without a gpu"),
+        ('executor = "slurm"', "", "is not for docker"),
+        ('gpu = "A', 'health = "local"\ngpu = "A', "the GPUs are the nodes', not this machine's"),
+        ('gpu = "A', 'endpoint = "ssh://x"\ngpu = "A', "the slurm executor has no engine"),
+        ("/shared/compatgate", "/shared:/etc", "host[0].slurm.work"),
+        ('[host.slurm]\nwork = "/shared/compatgate"\ngres = "gpu:a100"', "", "slurm: is missing"),
+    ],
+)
+def test_a_slurm_host_is_whole(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(ManyProblems) as error:
+        _read(tmp_path, SLURM.replace(old, new, 1))
+    assert said in error.value.detail
+
+
+def test_the_example_of_the_documentation_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/slurm.md").read_text()
+    examples = [block.split("```")[0] for block in page.split("```toml\n")[1:]]
+    hosts = [host for text in examples for host in _read(tmp_path, text)]
+    assert {host.slurm.container for host in hosts if host.slurm} == {"pyxis", "wrapper", "oci"}

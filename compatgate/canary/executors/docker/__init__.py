@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from compatgate.canary.executors.command import on_one_machine
 from compatgate.canary.executors.docker import containers, files, images, logs, standing, sweep
 from compatgate.canary.executors.docker.connect import Engine
 from compatgate.canary.executors.docker.errors import starting, translated
@@ -42,6 +43,7 @@ class DockerExecutor:
             BadInput: the workload needs an image under test, or does not build.
             Infrastructure: the engine or the registry does not answer.
         """
+        on_one_machine(job, self._host.name)
         with self._talking() as api:
             return Prepared(job, images.prepare(api, job, progress))
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.executors.command import command_of, environment_of
+from compatgate.canary.executors.command import command_of, environment_of, on_one_machine
 from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
 from compatgate.canary.executors.process import scratch, traces
 from compatgate.canary.hosts import Host
@@ -55,6 +55,7 @@ class ProcessExecutor:
             BadInput: one is under test, or the workload has no folder.
             NotFound: this machine has not what the command calls.
         """
+        on_one_machine(job, self._host.name)
         if job.image:
             raise BadInput(
                 "the process executor runs no images",

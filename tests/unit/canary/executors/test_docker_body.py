@@ -10,7 +10,7 @@ from compatgate.canary.executors.docker import containers
 from compatgate.canary.executors.docker.errors import _cannot_start, no_image
 from compatgate.canary.executors.interface import Job
 from compatgate.canary.executors.table import EXECUTORS, open_executor
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import CompatgateError, Infrastructure, NotFound
 
@@ -128,6 +128,6 @@ def test_registries_answers_are_final_or_not(said: str, final: bool) -> None:
 
 def test_every_kind_of_executor_opens_without_talking_to_its_host() -> None:
     for kind in EXECUTORS:
-        executor = open_executor(Host("h", executor=kind))  # type: ignore[arg-type]
+        executor = open_executor(Host("h", executor=kind, slurm=Slurm("/shared")))  # type: ignore[arg-type]
         assert executor.kind == kind
         executor.close()

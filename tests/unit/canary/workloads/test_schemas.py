@@ -27,6 +27,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "catches": ["slow kernels"],
         "command": ["./gemm", "{seed}"],
         "gpus": 1,
+        "nodes": 2,
         "timeout": "10m",
         "seeds": [0, 1],
         "adapter": "jsonl",
@@ -52,6 +53,21 @@ GOOD: dict[str, dict[str, Any]] = {
                 "devices": "cdi",
                 "health": "none",
                 "quiet": [{"start": "08:00", "end": "18:00", "days": ["mon"], "timezone": "UTC"}],
+                "slurm": {
+                    "work": "/shared",
+                    "partition": "gpu",
+                    "account": "a",
+                    "qos": "q",
+                    "constraint": "a100&nvlink",
+                    "gres": "gpu:a100",
+                    "extra": ["--exclusive"],
+                    "container": "wrapper",
+                    "wrapper": ["apptainer", "docker://{image}"],
+                    "fetch": ["pull"],
+                    "bundle": "/b/{digest}",
+                    "commands": "/opt/slurm/bin",
+                    "poll": 2.5,
+                },
             }
         ]
     },
@@ -83,11 +99,13 @@ def _mutants(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
             place = place[step]
         match draw(st.sampled_from(["replace", "remove", "add"])):
             case "replace":
-                place[path[-1]] = draw(_junk)
+                place[path[-1]] = copy.deepcopy(draw(_junk))
             case "remove":
                 del place[path[-1]]
             case "add" if isinstance(place, dict):
-                place[draw(st.sampled_from(["extra", "reference", "x y", "output"]))] = draw(_junk)
+                place[draw(st.sampled_from(["extra", "reference", "x y", "output"]))] = (
+                    copy.deepcopy(draw(_junk))
+                )
         if not _places(body):
             break
     return kind, body

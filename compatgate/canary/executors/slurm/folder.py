@@ -1,0 +1,166 @@
+"""The folder of a job, in the work directory that this machine shares with the nodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from errno import ENOENT
+from pathlib import Path
+
+from compatgate.canary.executors.interface import Handle, Job
+from compatgate.canary.executors.slurm.names import folder_name, safe
+from compatgate.canary.executors.slurm.script import ERRORS, LOG, OUTPUT, STAGE
+from compatgate.canary.executors.slurm.states import Stage, read_stage
+from compatgate.canary.workloads.pack import container_files
+from compatgate.errors import CompatgateError, Conflict, Infrastructure
+
+_PIECE = 1 << 16
+_LONGEST = 2 << 20
+_STAGE = 4096
+
+
+class Work:
+    """The work directory of a host.
+
+    Args:
+        root: absolute, the same on the nodes.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    def of(self, job: Job | Handle) -> Path:
+        """Where a job's folder is or will be."""
+        return self._root / safe(job.run) / folder_name(job)
+
+    def make(self, job: Job) -> Path:
+        """Make it, with the workload's files in it.
+
+        The files that the node writes to are there from the beginning: over NFS a file that is
+        known to be missing may stay missing for a minute, while one that is opened is looked at.
+
+        Raises:
+            Conflict: there is one: the job was started before.
+            Infrastructure: the directory is away, or full.
+        """
+        folder = self.of(job)
+        if not self._root.is_dir():
+            raise _away(FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self._root)))
+        try:
+            folder.mkdir(parents=True, mode=0o700)
+            _fill(folder, job)
+        except FileExistsError:
+            raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
+        except OSError as error:
+            raise _away(error) from None
+        return folder
+
+    def stage(self, job: Job | Handle) -> Stage:
+        """How far the script came; nowhere, where there is no folder."""
+        return read_stage(_read(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
+
+    def log(self, job: Job | Handle) -> str:
+        """The beginning of what Slurm and container tools wrote."""
+        return _read(self.of(job) / LOG, _PIECE).decode(errors="replace")
+
+    def runs(self) -> set[str]:
+        """Runs that have folders."""
+        try:
+            return {entry.name for entry in os.scandir(self._root) if entry.is_dir()}
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise _away(error) from None
+
+    def remove(self, run: str) -> int:
+        """Remove the folders of a run; how many jobs there were.
+
+        Raises:
+            Infrastructure: they do not go.
+        """
+        folder = self._root / safe(run)
+        try:
+            jobs = sum(1 for _ in folder.iterdir())
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise _away(error) from None
+        return jobs
+
+
+class Follower:
+    """Reads what a program prints, in whole lines, while it does.
+
+    Args:
+        folder: of the job.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._streams = [_Stream(folder / OUTPUT), _Stream(folder / ERRORS)]
+
+    def pieces(self) -> Iterator[bytes]:
+        """What came since the last call, as far as lines are whole."""
+        for stream in self._streams:
+            yield from stream.pieces()
+
+    def rest(self) -> Iterator[bytes]:
+        """All that is left, once nobody writes any more; each stream's last line ends."""
+        yield from self.pieces()
+        rests = [bytes(stream.rest) for stream in self._streams if stream.rest]
+        if rests:
+            yield b"\n".join(rests)
+
+
+class _Stream:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+        self.rest = bytearray()
+
+    def pieces(self) -> Iterator[bytes]:
+        while data := _read(self._path, _PIECE, self._at):
+            self._at += len(data)
+            self.rest += data
+            end = len(self.rest) if len(self.rest) > _LONGEST else self.rest.rfind(b"\n") + 1
+            if end:
+                yield bytes(self.rest[:end])
+                del self.rest[:end]
+
+
+def last_words(log: str) -> str:
+    """The last line of a log."""
+    return next((" ".join(line.split()) for line in reversed(log.split("\n")) if line.strip()), "")
+
+
+def _fill(folder: Path, job: Job) -> None:
+    for file in container_files(job.workload):
+        path = folder / "files" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+        path.chmod(0o755 if file.executable else 0o644)
+    (folder / "files").mkdir(exist_ok=True)
+    (folder / "tmp").mkdir()
+    for name in (STAGE, OUTPUT, ERRORS, LOG):
+        (folder / name).touch(0o600)
+
+
+def _read(path: Path, most: int, start: int = 0) -> bytes:
+    """Opened anew each time: over NFS that is what makes another machine's writing visible."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(most) or b""
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _away(error) from None
+
+
+def _away(error: OSError) -> CompatgateError:
+    return Infrastructure(
+        f"the work directory cannot be used: {error.strerror} ({error.filename})",
+        field="slurm.work",
+        hint="it must be shared with the nodes and belong to the worker's user",
+    )
