@@ -130,8 +130,10 @@ class _Stream:
 
 
 def last_words(log: str) -> str:
-    """The last line of a log."""
-    return next((" ".join(line.split()) for line in reversed(log.split("\n")) if line.strip()), "")
+    """The last line of a log; srun's own only tells that a task ended."""
+    lines = [" ".join(line.split()) for line in log.split("\n") if line.strip()]
+    telling = [line for line in lines if not line.startswith("srun: ")]
+    return (telling or lines or [""])[-1]
 
 
 def _fill(folder: Path, job: Job) -> None:

@@ -15,6 +15,7 @@ from compatgate.errors import Infrastructure
 
 _PATIENCE_S = 300.0
 """How long a controller may be away; jobs run on without it."""
+_SETTLING_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +54,9 @@ class Looks:
         seen = self._jobs.setdefault(handle.id, _Seen(handle.run))
         stage = self._work.stage(handle)
         now = time.monotonic()
-        if _has_ended(seen.status) or (stage == seen.stage and now - seen.asked < self._poll):
+        # A program that has ended is settled by Slurm within moments.
+        poll = self._poll if stage.exit_code is None else min(self._poll, _SETTLING_S)
+        if _has_ended(seen.status) or (stage == seen.stage and now - seen.asked < poll):
             return seen.status
         seen.asked, seen.stage = now, stage
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.canary.executors.interface import Status
+from compatgate.canary.executors.slurm.folder import last_words
 from compatgate.canary.executors.slurm.record import Record, read_sacct, read_scontrol
 from compatgate.canary.executors.slurm.states import Stage, read_stage, refusal, standing
 from compatgate.errors import BadInput, Infrastructure, NotFound
@@ -123,6 +124,13 @@ def test_memory_is_seen_in_the_state_or_in_slurms_log_and_never_from_the_code_al
     assert standing(killed, BEGUN, log) == Status("exited", 137, True, "out of memory")
     assert not standing(killed, BEGUN).oom_killed
     assert not standing(Record("a", "FAILED", exit_code=3), ended(3), log).oom_killed
+
+
+def test_the_last_words_are_those_of_who_knows_why() -> None:
+    log = "slurmstepd: error: pyxis: no such image\nsrun: error: n1: task 0: Exited with 1\n\n"
+    assert last_words(log) == "slurmstepd: error: pyxis: no such image"
+    assert last_words("srun: error: alone\n") == "srun: error: alone"
+    assert last_words("") == ""
 
 
 def test_a_job_that_slurm_ran_twice_is_not_believed() -> None:
