@@ -50,9 +50,7 @@ def test_a_worker_killed_in_any_state_is_followed_by_another(
 
 
 @ON_SQLITE
-@pytest.mark.parametrize(
-    "call", [f"{QUEUE}.lease", f"{DOCKER}.prepare", f"{QUEUE}.record", f"{DOCKER}.clean"]
-)
+@pytest.mark.parametrize("call", [f"{QUEUE}.lease", f"{QUEUE}.record", f"{DOCKER}.clean"])
 def test_a_worker_killed_between_two_states_is_followed_by_another(
     staging: Staging, gpu_engine: Engine, call: str
 ) -> None:
