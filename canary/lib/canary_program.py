@@ -31,13 +31,18 @@ class NothingToTest(Exception):
     """The image does not have what the workload is about; the message says what."""
 
 
-def parser(description):
-    """Arguments that all programs share: ``--device``, ``--seed`` and how often."""
+def parser(description, devices=("cuda", "cpu")):
+    """Arguments that all programs share: ``--device``, ``--seed`` and how often.
+
+    Args:
+        description: the program's docstring; its first line is shown.
+        devices: what it can run on, the default first.
+    """
     made = argparse.ArgumentParser(description=(description or "").split("\n")[0])
     made.add_argument(
         "--device",
-        choices=("cuda", "cpu"),
-        default="cuda",
+        choices=devices,
+        default=devices[0],
         help="cpu runs the same path without a GPU, for development; it is never evidence",
     )
     made.add_argument("--seed", type=_count(0), default=0)
