@@ -60,8 +60,10 @@ def torch(options, **other):
         raise NothingToTest(f"PyTorch {module.__version__} was built without CUDA")
     if on_gpu:
         module.cuda.init()
-        # cuDNN and NCCL are loaded when they are first used, which may be after this line.
-        module.backends.cudnn.version()
+        cudnn = (
+            module.backends.cudnn.version()
+        )  # also loads it, which else comes with its first use
+        versions.update({"cudnn": _dotted(cudnn)} if cudnn else {})
     _say(gpus, versions, paths, other)
     module.manual_seed(options.seed)
     return module, module.device("cuda", 0) if on_gpu else module.device("cpu")
@@ -78,9 +80,15 @@ def _gpus(options):
 
 def _say(gpus, versions, paths, other):
     libraries = [lib for lib in loaded.loaded_libraries() if lib.component != loaded.DRIVER_CUDA]
-    everything = {**loaded.versions(libraries), **versions, "python": platform.python_version()}
+    everything = {**versions, **loaded.versions(libraries), "python": platform.python_version()}
     files = {**loaded.paths(libraries), **paths, "python": sys.executable}
     say.env(driver=_driver(), gpus=gpus, versions=everything, paths=files, **other)
+
+
+def _dotted(number):
+    """cuDNN's own number: ``8907`` is 8.9.7, ``90100`` is 9.1.0."""
+    base = 10000 if number >= 90000 else 1000
+    return f"{number // base}.{number % base // 100}.{number % 100}"
 
 
 def _driver():

@@ -16,11 +16,13 @@ ROUNDING = {
     "fp16": 2.0**-11,
     "bf16": 2.0**-8,
     "fp8": 2.0**-4,
+    "fp8-sums": 2.0**-14,
 }
 """Half the distance of neighbouring numbers near 1: mantissas of 52, 23, 10, 10, 7 and 3 bits.
 
 Source: IEEE 754; "NVIDIA A100 Tensor Core GPU Architecture" for TF32; "FP8 Formats for Deep
-Learning" (arXiv 2209.05433), E4M3, for fp8.
+Learning" (arXiv 2209.05433), E4M3, for fp8; "DeepSeek-V3 Technical Report" (arXiv 2412.19437),
+3.3.2, for what Hopper's tensor cores keep of sums of fp8 products.
 """
 
 
@@ -44,22 +46,22 @@ def error(result, reference):
 
 
 def product_bound(inputs, terms, sums="fp32", output=None):
-    """How far a product of matrices of zero mean may be from the exact one, relative to its scale.
+    """How far a product of matrices of zero mean may be from the exact one, as `error` counts.
 
-    Rounding of inputs and sums adds up like a random walk; the factor covers the distance between
-    a typical and the largest of many elements. A result beyond it was not computed in the precision
-    that it claims.
+    Rounding adds up like a random walk. The factors leave room for the largest of many elements and
+    for truncation in place of rounding (tensor cores cut fp32 inputs to TF32), and are still small
+    enough that a product in the next coarser precision is found.
 
     Args:
-        inputs: precision that inputs are rounded to, after the reference saw them; None: they are
-            exact, as where the reference starts from the rounded ones.
+        inputs: precision that inputs are rounded to on the way; None: the reference starts from the
+            same bits.
         terms: length of the sums.
         sums: precision that is summed in.
         output: precision that the result is rounded to; None: that of the sums.
     """
-    random_walk = math.sqrt(terms) * ROUNDING[sums]
-    rounded = 2 * ROUNDING[inputs] if inputs else 0.0
-    return 4 * (rounded + random_walk + ROUNDING[output or sums])
+    rounded = 4 * ROUNDING[inputs] if inputs else 0.0
+    summed = 4 * math.sqrt(terms) * ROUNDING[sums]
+    return rounded + summed + 2 * ROUNDING[output or sums]
 
 
 def bits(result):
