@@ -27,7 +27,15 @@ def driver(tmp_path: Path) -> Callable[..., Path]:
     """A folder with a stand-in of the CUDA driver library."""
 
     def build(**settings: int) -> Path:
-        defines = {"CUDA": 12040, "NEWEST": 84, "BROKEN": 0, "COLD": 3000, "WARM": 0, **settings}
+        defines = {
+            "GPUS": 1,
+            "CUDA": 12040,
+            "NEWEST": 84,
+            "BROKEN": 0,
+            "COLD": 3000,
+            "WARM": 0,
+            **settings,
+        }
         compile_library(STAND_IN, tmp_path / "libcuda.so.1", **defines)
         return tmp_path
 

@@ -1,7 +1,7 @@
 /* A stand-in of libcuda.so.1 in the host's memory: enough of the driver API for the shipped programs.
  *
  * It shows that programs call what cuda.h declares, in its order, and what they make of results and
- * errors; it shows nothing of a GPU. Compile-time settings: CUDA (12040), NEWEST (the newest PTX
+ * errors; it shows nothing of a GPU. Compile-time settings: GPUS, CUDA (12040), NEWEST (the newest PTX
  * ISA it takes, 84), BROKEN (copies lose a byte), COLD and WARM
  * (microseconds that a text takes which it has not seen, or has).
  */
@@ -20,8 +20,8 @@ static int count;
 
 int cuInit(unsigned flags) { return flags; }
 int cuDriverGetVersion(int *v) { *v = CUDA; return 0; }
-int cuDeviceGetCount(int *n) { *n = 1; return 0; }
-int cuDeviceGet(int *d, int i) { *d = i; return i ? 101 : 0; }
+int cuDeviceGetCount(int *n) { *n = GPUS; return 0; }
+int cuDeviceGet(int *d, int i) { *d = i; return i < GPUS ? 0 : 101; }
 int cuDeviceGetAttribute(int *v, int which, int d) {
     *v = which == 16 ? 108 : which == 75 ? 8 : 0; return 0; }
 int cuDeviceGetName(char *t, int n, int d) { snprintf(t, n, "NVIDIA A100-SXM4-80GB"); return 0; }
