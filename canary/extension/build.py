@@ -94,7 +94,8 @@ def _libraries(nvcc):
         # The packages of the index have the library under its full name alone.
         full = sorted(f for at in there for f in glob.glob(os.path.join(at, "libcudart.so.*")))
         if full:
-            return ["-cudart", "none", f"-Xlinker={full[0]}", *found]
+            keep = "-Xlinker=--no-as-needed"  # it stands before what needs it
+            return ["-cudart", "none", keep, f"-Xlinker={full[0]}", *found]
     return ["-cudart", "shared", *found]
 
 

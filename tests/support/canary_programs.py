@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from compatgate.canary.workloads.read import read_workload
 from compatgate.resources import canary_dir
 
 NO_GPU = 77
+TORCH = "COMPATGATE_TEST_TORCH"
+"""Names an interpreter that has PyTorch, where this one has not; it is too large for CI."""
 REAL_GPU = Path("/proc/driver/nvidia").exists()
 
 
@@ -25,6 +28,7 @@ def run(
     libraries: Path | None = None,
     status: int = 0,
     environment: dict[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Report:
     """Run a program; what it reported.
 
@@ -34,10 +38,17 @@ def run(
         libraries: folder of stand-ins.
         status: that it must end with.
         environment: on top of this process's.
+        python: interpreter that runs it.
     """
-    return read_report([output(name, *arguments, libraries=libraries, status=status,
-                               environment=environment)],
-                       read_workload(canary_dir() / name))  # fmt: skip
+    said = output(
+        name,
+        *arguments,
+        libraries=libraries,
+        status=status,
+        environment=environment,
+        python=python,
+    )
+    return read_report([said], read_workload(canary_dir() / name))
 
 
 def output(
@@ -46,10 +57,11 @@ def output(
     libraries: Path | None = None,
     status: int = 0,
     environment: dict[str, str] | None = None,
+    python: str = sys.executable,
 ) -> bytes:
     """As `run`, its standard output."""
     done = subprocess.run(
-        [sys.executable, canary_dir() / name / "program.py", *arguments],
+        [python, canary_dir() / name / "program.py", *arguments],
         capture_output=True,
         env={**os.environ, "LD_LIBRARY_PATH": str(libraries or ""), **(environment or {})},
         check=False,
@@ -90,3 +102,12 @@ def absent(reason: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def torch_python() -> str:
+    """An interpreter that has PyTorch; without one the test is skipped, in CI as well."""
+    if named := os.environ.get(TORCH):
+        return named
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip(f"PyTorch is not installed, and {TORCH} names no interpreter that has it")
+    return sys.executable
