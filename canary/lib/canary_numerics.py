@@ -61,7 +61,7 @@ def product_bound(inputs, terms, sums="fp32", output=None):
     """
     rounded = 4 * ROUNDING[inputs] if inputs else 0.0
     summed = 4 * math.sqrt(terms) * ROUNDING[sums]
-    return rounded + summed + 2 * ROUNDING[output or sums]
+    return rounded + summed + 4 * ROUNDING[output or sums]
 
 
 def bits(result):
