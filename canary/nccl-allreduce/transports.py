@@ -1,7 +1,7 @@
 """Which ways NCCL really takes, from what it writes with ``NCCL_DEBUG=INFO``.
 
 Python 3.8 or newer. Lines look like ``host:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via
-P2P/CUMEM``; with networks ``[send] via NET/IB/0/GDRDMA``; with switches ``NVLS``.
+P2P/CUMEM``; with networks ``[send] via NET/IB/0/GDRDMA``.
 """
 
 import collections
@@ -9,9 +9,8 @@ import re
 
 _CHANNEL = re.compile(
     r"NCCL INFO Channel \d+(?:/\d+)? ?: ?(\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\]"
-    r"(?: \[(?:send|receive)\])? via (\S+)"
+    r"(?: \[(?:send|receive)\])? via (\S.*?)\s*$"
 )
-_NVLS = re.compile(r"NCCL INFO (?:NVLS comm|Connected NVLS tree)")
 SLOW = ("NET/Socket",)
 """Ways that no group of GPUs in one machine should take."""
 
@@ -23,15 +22,13 @@ def read(lines):
         lines: of NCCL's log.
 
     Returns:
-        A counter: ``P2P/CUMEM``, ``NET/IB/0/GDRDMA``, ``SHM/direct/direct``, ``NVLS``...
+        A counter: ``P2P/CUMEM``, ``NET/IB/0/GDRDMA``, ``SHM/direct/direct``...
     """
     found = collections.Counter()
     for line in lines:
         channel = _CHANNEL.search(line)
         if channel:
-            found[channel.group(3).rstrip(",")] += 1
-        elif _NVLS.search(line):
-            found["NVLS"] += 1
+            found[channel.group(3)] += 1
     return found
 
 
