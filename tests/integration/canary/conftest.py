@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda_toolkit import toolkit as toolkit
 from engines import PYTHON, Engine, engine, missing
 
 from compatgate.canary.executors.docker import DockerExecutor

@@ -26,27 +26,27 @@ def test_the_shipped_suites_name_workloads_that_are_there() -> None:
 def test_own_workloads_and_suites_stand_beside_the_shipped(
     make_workload: Make, tmp_path: Path
 ) -> None:
-    make_workload("gemm")
+    make_workload("our-gemm")
     (tmp_path / "suites.toml").write_text(
-        '[dl-core]\ndescription = "Core"\nworkloads = ["gemm", "hello-cpu"]\n'
+        '[ours]\ndescription = "Core"\nworkloads = ["our-gemm", "hello-cpu"]\n'
     )
     library = Library.open([tmp_path])
-    assert [w.name for w in library.of_suite("dl-core")] == ["gemm", "hello-cpu"]
+    assert [w.name for w in library.of_suite("ours")] == ["our-gemm", "hello-cpu"]
 
 
 def test_one_workload_can_be_given_by_its_own_folder(make_workload: Make) -> None:
-    assert "gemm" in Library.open([make_workload("gemm")]).workloads
+    assert "our-gemm" in Library.open([make_workload("our-gemm")]).workloads
 
 
 def test_folders_come_from_the_environment(
     make_workload: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
-    make_workload("gemm", folder=one)
-    make_workload("conv", folder=other)
+    make_workload("our-gemm", folder=one)
+    make_workload("our-conv", folder=other)
     monkeypatch.setenv(ENVIRONMENT, os.pathsep.join([str(one), str(other)]))
-    assert {"gemm", "conv", "hello-cpu"} <= set(Library.open().workloads)
-    assert "gemm" not in Library.open([]).workloads
+    assert {"our-gemm", "our-conv", "hello-cpu"} <= set(Library.open().workloads)
+    assert "our-gemm" not in Library.open([]).workloads
 
 
 def test_a_name_that_is_taken_is_an_error_unless_it_is_meant(

@@ -111,9 +111,9 @@ def test_the_command_exits_with_1_on_errors_and_2_without_workloads(
 def test_workloads_and_suites_are_listed_and_shown(
     make_workload: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_workload("gemm")
+    make_workload("our-gemm")
     assert main(["canary", "workloads", "--workloads", str(tmp_path)]) == 0
-    assert "gemm" in capsys.readouterr().out
+    assert "our-gemm" in capsys.readouterr().out
     assert main(["canary", "workloads", "hello-cpu", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["hash-time"]["unit"] == "ms"
     assert main(["canary", "workloads", "hello-cpu"]) == 0

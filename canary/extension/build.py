@@ -1,0 +1,120 @@
+"""Compiles the extension with the image's nvcc, as a build of an application would.
+
+Python 3.8 or newer.
+"""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.join(HERE, "extension.cu")
+_TIMEOUT = 240
+_PLACES = ("/usr/local/cuda/bin",)
+
+
+class DoesNotCompile(Exception):
+    """The compiler refused; the message has its first lines."""
+
+
+def compiler():
+    """Path of nvcc: what ``CUDACXX`` names, else on the path, in ``CUDA_HOME``, or the usual place.
+
+    Returns:
+        None where there is none.
+    """
+    named = os.environ.get("CUDACXX")
+    if named:
+        return shutil.which(named)
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    folders = ([os.path.join(home, "bin")] if home else []) + list(_PLACES)
+    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(folders))
+
+
+def known(nvcc):
+    """Architectures that this nvcc compiles for: numbers, ``["75", "80", ...]``.
+
+    Raises:
+        DoesNotCompile: it cannot even say that.
+    """
+    said = _run([nvcc, "--list-gpu-code"])
+    return re.findall(r"^sm_(\d+)\s*$", said, re.MULTILINE)
+
+
+def wanted(capabilities):
+    """Architectures of the stack.
+
+    Args:
+        capabilities: of the GPUs here, ``["8.0"]``.
+
+    Returns:
+        Machine code for, and PTX for; numbers without duplicates. ``TORCH_CUDA_ARCH_LIST`` adds the
+        ones that the image's own extensions are built for.
+    """
+    stated = re.findall(r"(\d+)\.(\d)(\+PTX)?", os.environ.get("TORCH_CUDA_ARCH_LIST", ""))
+    machine = [c.replace(".", "") for c in capabilities] + [a + b for a, b, _ in stated]
+    portable = [a + b for a, b, ptx in stated if ptx]
+    return sorted(set(machine), key=int), sorted(set(portable), key=int)
+
+
+def library(nvcc, folder, name, machine, portable):
+    """Compile a shared library.
+
+    Args:
+        nvcc: path of the compiler.
+        folder: where the library goes.
+        name: of the file.
+        machine: architectures to have machine code for.
+        portable: architectures to have PTX for.
+
+    Returns:
+        Its path.
+
+    Raises:
+        DoesNotCompile: says why.
+    """
+    target = os.path.join(folder, name)
+    codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in machine]
+    codes += [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in portable]
+    # Extensions of frameworks load the runtime that is there, so this one does.
+    form = ["-O3", "-shared", "-Xcompiler", "-fPIC", *codes, *_libraries(nvcc)]
+    _run([nvcc, *form, SOURCE, "-o", target])
+    return target
+
+
+def _libraries(nvcc):
+    """How to link the shared runtime of this toolkit, also where the loader does not know it."""
+    root = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
+    folders = [os.path.join(root, name) for name in ("lib64", "lib")]
+    there = [folder for folder in folders if os.path.isdir(folder)]
+    found = [part for folder in there for part in (f"-L{folder}", f"-Xlinker=-rpath={folder}")]
+    if not any(os.path.exists(os.path.join(folder, "libcudart.so")) for folder in there):
+        # The packages of the index have the library under its full name alone.
+        full = sorted(f for at in there for f in glob.glob(os.path.join(at, "libcudart.so.*")))
+        if full:
+            keep = "-Xlinker=--no-as-needed"  # it stands before what needs it
+            return ["-cudart", "none", keep, f"-Xlinker={full[0]}", *found]
+    return ["-cudart", "shared", *found]
+
+
+def _run(command):
+    try:
+        done = subprocess.run(  # noqa: S603
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DoesNotCompile(f"{command[0]} took more than {_TIMEOUT} s") from None
+    except OSError as error:
+        raise DoesNotCompile(f"{command[0]}: {error.strerror}") from None
+    if done.returncode:
+        said = " / ".join(line for line in done.stdout.splitlines() if line.strip())
+        raise DoesNotCompile(f"nvcc ended with {done.returncode}: {said[:600]}")
+    return done.stdout

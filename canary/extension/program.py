@@ -1,0 +1,156 @@
+"""Compiles a custom CUDA extension with the image's nvcc for the stack's GPUs, and runs it."""
+
+import array
+import ctypes
+import os
+import random
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
+
+import build  # noqa: E402
+import canary_cuda  # noqa: E402
+import canary_env  # noqa: E402
+import canary_lines as say  # noqa: E402
+import canary_program as program  # noqa: E402
+import canary_timing as timing  # noqa: E402
+
+SIDES = {"cuda": 2048, "cpu": 64}
+TOO_NEW = "cudaErrorUnsupportedPtxVersion"
+"""What minor-version compatibility does not cover: PTX of a toolkit newer than the driver."""
+CHECKED = 256
+"""Side of the product that is compared with the host's; it takes the host a moment only."""
+
+
+def main():
+    """Compile, load, say what is loaded, then check and time."""
+    parser = program.parser(__doc__)
+    parser.add_argument("--arch", help="comma-separated, 80,90; else that of the GPU and the image")
+    options = parser.parse_args()
+    capabilities = [] if options.device == "cpu" else _capabilities()
+    nvcc = build.compiler()
+    if nvcc is None:
+        canary_env.bare(options)
+        raise program.NothingToTest("the image has no nvcc")
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = _compiled(nvcc, folder, options, capabilities)
+        # The env line is about what is loaded, so it comes after the loading.
+        canary_env.bare(options, nvcc=nvcc)
+        for name, (ok, message, _) in outcome.items():
+            say.check(name, ok, message)
+        _run(options, outcome)
+
+
+def _capabilities():
+    gpus, wrong = canary_cuda.described()
+    if wrong or not gpus:
+        raise program.NoGpu(wrong or "CUDA gives this process none")
+    return sorted({gpu["compute_capability"] for gpu in gpus})
+
+
+def _compiled(nvcc, folder, options, capabilities):
+    """Two libraries: machine code for everything wanted, and PTX alone for the driver to compile.
+
+    Returns:
+        Check to whether it holds, words, and the library or None.
+    """
+    found = {}
+    try:
+        if options.arch:
+            machine, portable = options.arch.split(","), []
+        else:
+            machine, portable = build.wanted(capabilities)
+        machine = machine or [build.known(nvcc)[0]]
+        forms = {"compiles": (machine, portable), "compiles-ptx": ([], machine[:1])}
+    except (build.DoesNotCompile, IndexError) as error:
+        words = str(error) or "nvcc names no architecture"
+        return dict.fromkeys(("compiles", "compiles-ptx"), (False, words, None))
+    for name, (codes, texts) in forms.items():
+        try:
+            path = build.library(nvcc, folder, f"{name}.so", codes, texts)
+            library = ctypes.CDLL(path)
+            library.canary_device.restype = ctypes.c_char_p
+            made = [f"sm_{a}" for a in codes] + [f"compute_{a}" for a in texts]
+            found[name] = (True, ", ".join(made), library)
+        except (build.DoesNotCompile, OSError) as error:
+            found[name] = (False, str(error), None)
+    return found
+
+
+def _run(options, outcome):
+    """Run what was compiled; what was not has failed already."""
+    for check, name in (("right", "compiles"), ("right-ptx", "compiles-ptx")):
+        library = outcome[name][2]
+        if library is None:
+            say.check(check, False, "there is nothing to run")
+        else:
+            say.check(check, *_right(options, library))
+    library = outcome["compiles"][2]
+    if library is not None:
+        _time(options, library)
+
+
+def _right(options, library):
+    """The kernel's product against the host's, which sums in the same order."""
+    side = min(CHECKED, SIDES[options.device])
+    a, b = (_numbers(side, options.seed + n) for n in range(2))
+    expected, found = (_numbers(side, None) for _ in range(2))
+    library.canary_host(_at(a), _at(b), _at(expected), side)
+    wrong = _multiply(options, library, (a, b, found), side, 1)[1]
+    if wrong == TOO_NEW and _runtime(library) > canary_cuda.Cuda().version():
+        return True, f"{wrong}: the driver is older than the toolkit, so this was to be expected"
+    if wrong:
+        return False, wrong
+    worst = max(abs(x - y) for x, y in zip(expected, found))
+    # Equal but for fused operations that one of them may split.
+    return worst <= 1e-3, f"differs from the host by {worst:.3g} at most, side {side}"
+
+
+def _runtime(library):
+    number = library.canary_runtime()
+    return number // 1000, number % 1000 // 10
+
+
+def _time(options, library):
+    side = SIDES[options.device]
+    matrices = [_numbers(side, 1 if n < 2 else None) for n in range(3)]
+    count = options.warmup + options.repetitions
+    times, wrong = _multiply(options, library, matrices, side, count)
+    if wrong:
+        return
+    split = timing.Times(times[options.warmup :], times[: options.warmup])
+    timing.report("kernel", "GFLOP/s", split, timing.per_second(2 * side**3 / 1e9))
+
+
+def _multiply(options, library, matrices, side, count):
+    """Seconds of each of several products, and None or what went wrong."""
+    a, b, c = map(_at, matrices)
+    if options.device == "cpu":
+        clock = timing.WallClock()
+        return [
+            clock.seconds(lambda: library.canary_host(a, b, c, side)) for _ in range(count)
+        ], None
+    milliseconds = (ctypes.c_float * count)()
+    error = library.canary_device(a, b, c, side, count, milliseconds)
+    return [ms / 1e3 for ms in milliseconds], error.decode() if error else None
+
+
+def _numbers(side, seed):
+    """A matrix of numbers between -1 and 1; of zeros where there is no seed."""
+    if seed is None:
+        return array.array("f", bytes(4 * side * side))
+    source = random.Random(seed)  # noqa: S311
+    row = [source.uniform(-1, 1) for _ in range(4 * side + 1)]
+    # Rows are cut from one sequence at different places: cheap, and no two are alike.
+    starts = [(r * 7) % (3 * side + 1) for r in range(side)]
+    return array.array("f", [v for start in starts for v in row[start : start + side]])
+
+
+def _at(matrix):
+    return ctypes.c_void_p(matrix.buffer_info()[0])
+
+
+if __name__ == "__main__":
+    program.start(main)

@@ -1,0 +1,68 @@
+"""Multiplies matrices in fp8 (E4M3) where the GPU can: speed, error, the same bits every time."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
+
+import canary_env  # noqa: E402
+import canary_lines as say  # noqa: E402
+import canary_numerics as numerics  # noqa: E402
+import canary_program as program  # noqa: E402
+import canary_timing as timing  # noqa: E402
+
+SIZES = {"cuda": 8192, "cpu": 128}
+REFERENCE_ROWS = 64
+ROUNDS = 8
+FIRST = (8, 9)
+"""Compute capability from which there are fp8 tensor cores."""
+
+
+def main():
+    """Right, repeatable, and how fast."""
+    options = program.options(__doc__)
+    torch, device = canary_env.torch(options, size=SIZES[options.device])
+    product = _product(torch, device)
+    size = SIZES[options.device]
+    a = torch.randn(size, size).to(device).to(torch.float8_e4m3fn)
+    # The second one must lie by columns.
+    b = torch.randn(size, size).to(device).to(torch.float8_e4m3fn).t()
+    rows = torch.linspace(0, size - 1, REFERENCE_ROWS).long()
+    exact = torch.matmul(a.cpu().float()[rows].double(), b.cpu().float().double())
+    first = product(a, b)
+    bound = numerics.product_bound(None, terms=size, sums="fp8-sums", output="bf16")
+    numerics.check_error("right", numerics.error(first.cpu()[rows].double(), exact), bound)
+    differing = sum(not torch.equal(product(a, b), first) for _ in range(ROUNDS))
+    say.check("repeatable", differing == 0, f"{differing} of {ROUNDS} differ from the first")
+    clock = timing.TorchClock(torch) if device.type == "cuda" else timing.WallClock()
+    times = timing.repeat(lambda: product(a, b), clock, options)
+    timing.report("fp8", "TFLOP/s", times, timing.per_second(2 * size**3 / 1e12))
+
+
+def _product(torch, device):
+    """The framework's product of two fp8 matrices with a bf16 result.
+
+    Raises:
+        NothingToTest: GPU or framework have none.
+    """
+    if not hasattr(torch, "float8_e4m3fn") or not hasattr(torch, "_scaled_mm"):
+        raise program.NothingToTest(f"PyTorch {torch.__version__} has no fp8 products")
+    if device.type == "cpu":
+        return lambda a, b: torch.matmul(a.float(), b.float()).bfloat16()
+    capability = torch.cuda.get_device_capability(device)
+    if tuple(capability) < FIRST:
+        raise program.NothingToTest("compute capability {}.{} has no fp8".format(*capability))
+    one = torch.ones((), device=device)
+
+    def product(a, b):
+        settings = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16}
+        made = torch._scaled_mm(a, b, use_fast_accum=False, **settings)
+        # Up to PyTorch 2.4 it gave the largest value as well.
+        return made[0] if isinstance(made, tuple) else made
+
+    return product
+
+
+if __name__ == "__main__":
+    program.start(main)

@@ -1,0 +1,99 @@
+"""Multiplies matrices in fp32, tf32, fp16 and bf16: speed, error, and the same bits every time."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
+# Before PyTorch is imported: one workspace a stream, so that no product depends on another's.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import canary_env  # noqa: E402
+import canary_lines as say  # noqa: E402
+import canary_numerics as numerics  # noqa: E402
+import canary_program as program  # noqa: E402
+import canary_timing as timing  # noqa: E402
+
+PRECISIONS = {
+    # name: (type of the matrices, what inputs are rounded to on the way, what the result is in)
+    "fp32": ("float32", None, "fp32"),
+    "tf32": ("float32", "tf32", "fp32"),
+    "fp16": ("float16", None, "fp16"),
+    "bf16": ("bfloat16", None, "bf16"),
+}
+SIZES = {"cuda": 8192, "cpu": 256}
+"""Rows and columns: large enough that a GPU of today is busy, small enough for a MIG slice."""
+REFERENCE_ROWS = 64
+SMALL, LONG = 512, {"cuda": 32768, "cpu": 1024}
+"""Few results of long sums: there cuBLAS splits the sums, which is where order can change."""
+ROUNDS = 8
+
+
+def main():
+    """Every precision: right, repeatable, and how fast."""
+    options = program.options(__doc__)
+    settings = {"cublas_workspace": os.environ["CUBLAS_WORKSPACE_CONFIG"]}
+    torch, device = canary_env.torch(options, size=SIZES[options.device], **settings)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    clock = timing.TorchClock(torch) if device.type == "cuda" else timing.WallClock()
+    progress = program.Steps(len(PRECISIONS))
+    for name, (kind, inputs, output) in PRECISIONS.items():
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        a, b = (_matrix(torch, SIZES[options.device], kind, device) for _ in range(2))
+        _right(torch, name, a, b, inputs if device.type == "cuda" else None, output)
+        _same(torch, name, kind, device, LONG[options.device])
+        _time(torch, name, a, b, clock, options)
+        progress.done()
+
+
+def _matrix(torch, size, kind, device, columns=None):
+    """Standard normal numbers, made in fp32 on the CPU so that a seed gives the same everywhere."""
+    return torch.randn(size, columns or size).to(device=device, dtype=getattr(torch, kind))
+
+
+def _right(torch, name, a, b, inputs, output):
+    """Some rows against the CPU in double precision, from the matrices as they were rounded."""
+    rows = torch.linspace(0, a.shape[0] - 1, REFERENCE_ROWS).long()
+    exact = torch.matmul(a.cpu()[rows].double(), b.cpu().double())
+    found = torch.matmul(a, b).cpu()[rows].double()
+    bound = numerics.product_bound(inputs, terms=a.shape[1], output=output)
+    numerics.check_error(f"{name}-right", numerics.error(found, exact), bound)
+
+
+def _same(torch, name, kind, device, terms):
+    """The same product again and again, on two streams at once: always the same bits."""
+    a = _matrix(torch, SMALL, kind, device, terms)
+    b = _matrix(torch, terms, kind, device, SMALL)
+    first = torch.matmul(a, b)
+    differing = 0
+    for product in _products(torch, a, b, device):
+        differing += not torch.equal(product, first)
+    message = f"{differing} of {2 * ROUNDS} products differ from the first"
+    say.check(f"{name}-repeatable", differing == 0, message)
+
+
+def _products(torch, a, b, device):
+    if device.type == "cpu":
+        return [torch.matmul(a, b) for _ in range(2 * ROUNDS)]
+    torch.cuda.synchronize()
+    products = []
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    for _ in range(ROUNDS):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                products.append(torch.matmul(a, b))
+    torch.cuda.synchronize()
+    return products
+
+
+def _time(torch, name, a, b, clock, options):
+    result = torch.empty_like(a)
+    times = timing.repeat(lambda: torch.matmul(a, b, out=result), clock, options)
+    operations = 2 * a.shape[0] * a.shape[1] * b.shape[1]
+    timing.report(name, "TFLOP/s", times, timing.per_second(operations / 1e12))
+
+
+if __name__ == "__main__":
+    program.start(main)

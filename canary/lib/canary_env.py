@@ -1,0 +1,99 @@
+"""The env line of programs that use the CUDA driver alone, and of those that use PyTorch.
+
+Python 3.8 or newer; imports PyTorch only where it is asked for.
+"""
+
+import importlib.util
+import os
+import platform
+import sys
+
+import canary_cuda
+import canary_driver
+import canary_lines as say
+from canary_nvml import NoNvml, Nvml
+from canary_program import NoGpu, NothingToTest
+
+# In the repository and in an installation this module is not beside the others.
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_UP = [os.path.join(_HERE, *([os.pardir] * up)) for up in (2, 3)]
+sys.path += [os.path.join(_UP[0], "compatgate", "diagnostics"), os.path.join(_UP[1], "diagnostics")]
+
+import loaded  # noqa: E402
+
+
+def bare(options, **other):
+    """Print the env line of a program that calls libraries itself.
+
+    Call it once they are loaded: versions are those of the libraries in the process.
+
+    Args:
+        options: of `canary_program`.
+        other: further members.
+
+    Raises:
+        NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
+    """
+    _say(_gpus(options), {}, {}, other)
+
+
+def torch(options, **other):
+    """Import PyTorch, print the env line, and say where to compute.
+
+    Returns:
+        The module, and its device: ``torch.device("cuda", 0)`` or that of the CPU.
+
+    Raises:
+        NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
+        NothingToTest: the image has no PyTorch, or one that was built without CUDA.
+    """
+    gpus = _gpus(options)
+    if importlib.util.find_spec("torch") is None:
+        _say(gpus, {}, {}, other)
+        raise NothingToTest("the image has no PyTorch")
+    import torch as module
+
+    on_gpu = options.device == "cuda"
+    versions, paths = {"torch": str(module.__version__)}, {"torch": module.__file__}
+    if on_gpu and module.version.cuda is None:
+        _say(gpus, versions, paths, other)
+        raise NothingToTest(f"PyTorch {module.__version__} was built without CUDA")
+    if on_gpu:
+        module.cuda.init()
+        cudnn = (
+            module.backends.cudnn.version()
+        )  # also loads it, which else comes with its first use
+        versions.update({"cudnn": _dotted(cudnn)} if cudnn else {})
+    _say(gpus, versions, paths, other)
+    module.manual_seed(options.seed)
+    return module, module.device("cuda", 0) if on_gpu else module.device("cpu")
+
+
+def _gpus(options):
+    if options.device == "cpu":
+        return []
+    found, wrong = canary_cuda.described()
+    if wrong or not found:
+        raise NoGpu(wrong or "CUDA gives this process none")
+    return found
+
+
+def _say(gpus, versions, paths, other):
+    libraries = [lib for lib in loaded.loaded_libraries() if lib.component != loaded.DRIVER_CUDA]
+    everything = {**versions, **loaded.versions(libraries), "python": platform.python_version()}
+    files = {**loaded.paths(libraries), **paths, "python": sys.executable}
+    say.env(driver=_driver(), gpus=gpus, versions=everything, paths=files, **other)
+
+
+def _dotted(number):
+    """cuDNN's own number: ``8907`` is 8.9.7, ``90100`` is 9.1.0."""
+    base = 10000 if number >= 90000 else 1000
+    return f"{number // base}.{number % base // 100}.{number % 100}"
+
+
+def _driver():
+    try:
+        with Nvml() as nvml:
+            return nvml.driver()
+    except NoNvml:
+        return canary_driver.kernel_module()

@@ -1,0 +1,99 @@
+"""One rank: a process with one GPU, as in production. Talks to `program` in lines of JSON.
+
+It reads one line, ``{"id": hex or null, "rank": 0, "ranks": 2, ...}``. Rank 0 gets no id and makes
+it. Each writes the id, so that all are known to have started, and later its results. Python 3.8 or
+newer.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib"), HERE]
+
+import canary_cuda  # noqa: E402
+import nccl  # noqa: E402
+
+ELEMENT = 4
+SHIFT = 1000
+
+
+def main():
+    """Meet the others, check sums, and time."""
+    order = json.loads(sys.stdin.readline())
+    library = nccl.load()
+    gpu = canary_cuda.Gpu(order["rank"])
+    where = bytes.fromhex(order["id"]) if order["id"] else library.unique_id()
+    _write(id=where.hex())
+    group = library.join(where, order["rank"], order["ranks"])
+    rank = Rank(library, gpu, group, order)
+    _write(
+        wrong=rank.check(),
+        digests=[rank.digest() for _ in range(order["rounds"])],
+        times={str(size): rank.times(size) for size in order["sizes"]},
+        problem=library.problem(group),
+    )
+    library.leave(group)
+
+
+class Rank:
+    """What one rank does, in the same order as all others."""
+
+    def __init__(self, library, gpu, group, order):
+        self._library, self._gpu, self._group, self._order = library, gpu, group, order
+        most = max([*order["sizes"], order["checked"]])
+        self._source, self._target = gpu.allocate(most), gpu.allocate(most)
+        self._clock = canary_cuda.EventClock(gpu)
+
+    def check(self):
+        """How many sums of small whole numbers are wrong; those are exact in any order."""
+        count = self._order["checked"] // ELEMENT
+        ranks = self._order["ranks"]
+        mine = [float((i + self._order["rank"] * SHIFT) % 65536) for i in range(count)]
+        self._gpu.upload(self._source, struct.pack(f"<{count}f", *mine))
+        self._reduce(self._order["checked"])
+        found = struct.unpack(f"<{count}f", self._result())
+        right = (sum((i + r * SHIFT) % 65536 for r in range(ranks)) for i in range(count))
+        return sum(a != b for a, b in zip(found, right))
+
+    def digest(self):
+        """Digest of a sum of fractions, which depends on the order of summing."""
+        count = self._order["checked"] // ELEMENT
+        source = hashlib.shake_128(str((self._order["seed"], self._order["rank"])).encode())
+        raw = struct.unpack(f"<{count}H", source.digest(2 * count))
+        mine = struct.pack(f"<{count}f", *[n / 65536.0 - 0.5 for n in raw])
+        self._gpu.upload(self._source, mine)
+        self._reduce(self._order["checked"])
+        return hashlib.sha256(self._result()).hexdigest()
+
+    def times(self, size):
+        """Seconds per all-reduce: warm-up and values, of the same number of calls on all ranks."""
+        calls = self._order["calls"][str(size)]
+
+        def batch():
+            for _ in range(calls):
+                self._reduce(size)
+
+        self._gpu.settle()
+        count = self._order["warmup"] + self._order["repetitions"]
+        return [self._clock.seconds(batch) / calls for _ in range(count)]
+
+    def _reduce(self, size):
+        count, stream = size // ELEMENT, self._gpu.stream
+        self._library.all_reduce(self._group, self._source, self._target, count, stream)
+
+    def _result(self):
+        self._gpu.settle()
+        return self._gpu.download(self._target, self._order["checked"])
+
+
+def _write(**members):
+    sys.stdout.write(json.dumps(members) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

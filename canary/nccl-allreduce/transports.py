@@ -1,0 +1,42 @@
+"""Which ways NCCL really takes, from what it writes with ``NCCL_DEBUG=INFO``.
+
+Python 3.8 or newer. Lines look like ``host:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via
+P2P/CUMEM``; with networks ``[send] via NET/IB/0/GDRDMA``.
+"""
+
+import collections
+import re
+
+_CHANNEL = re.compile(
+    r"NCCL INFO Channel \d+(?:/\d+)? ?: ?(\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\]"
+    r"(?: \[(?:send|receive)\])? via (\S.*?)\s*$"
+)
+SLOW = ("NET/Socket",)
+"""Ways that no group of GPUs in one machine should take."""
+
+
+def read(lines):
+    """Count connections by the way that they take.
+
+    Args:
+        lines: of NCCL's log.
+
+    Returns:
+        A counter: ``P2P/CUMEM``, ``NET/IB/0/GDRDMA``, ``SHM/direct/direct``...
+    """
+    found = collections.Counter()
+    for line in lines:
+        channel = _CHANNEL.search(line)
+        if channel:
+            found[channel.group(3)] += 1
+    return found
+
+
+def words(found):
+    """The ways, the most used first."""
+    return ", ".join(f"{way} x {count}" for way, count in found.most_common()) or "none named"
+
+
+def through(found, ways):
+    """How many connections take one of some ways."""
+    return sum(count for way, count in found.items() if way.startswith(tuple(ways)))

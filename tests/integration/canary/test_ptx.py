@@ -1,0 +1,62 @@
+"""The PTX that canary/ptx-jit hands to drivers is real: NVIDIA's assembler takes every version."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from cuda_toolkit import Toolkit
+
+from compatgate.resources import canary_dir, matrix_dir
+
+FOLDER = canary_dir() / "ptx-jit"
+TABLE: dict[str, Any] = json.loads((FOLDER / "versions.json").read_text())
+
+
+@pytest.fixture
+def ptx(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import ptx
+
+    yield ptx
+    sys.modules.pop("ptx")
+
+
+@pytest.mark.parametrize("isa", [row["isa"] for row in TABLE["versions"]])
+@pytest.mark.parametrize("rounds", [4, 2000])
+def test_every_claimed_version_assembles(
+    toolkit: Toolkit, ptx: ModuleType, tmp_path: Path, isa: str, rounds: int
+) -> None:
+    text = tmp_path / "kernel.ptx"
+    text.write_text(ptx.kernel(isa, TABLE["target"], 7, rounds))
+    # Pointed at a GPU as the driver does, though the text is for an older one.
+    toolkit.run("ptxas", "-arch=sm_80", text, "-o", tmp_path / "kernel.cubin")
+    assert (tmp_path / "kernel.cubin").stat().st_size > 0
+
+
+def test_a_version_that_is_newer_than_the_assembler_is_refused(
+    toolkit: Toolkit, ptx: ModuleType, tmp_path: Path
+) -> None:
+    text = tmp_path / "kernel.ptx"
+    text.write_text(ptx.kernel("99.0", TABLE["target"], 7, 1))
+    with pytest.raises(AssertionError, match=r"Unsupported \.version 99\.0"):
+        toolkit.run("ptxas", "-arch=sm_80", text, "-o", tmp_path / "kernel.cubin")
+
+
+def test_each_text_is_another_one_for_a_cache(ptx: ModuleType) -> None:
+    texts = {ptx.kernel("7.0", "sm_52", nonce, 4) for nonce in range(100)}
+    assert len(texts) == 100
+    assert ptx.expected(1, 4, 8) != ptx.expected(2, 4, 8)
+
+
+def test_the_table_agrees_with_the_facts() -> None:
+    facts = yaml.safe_load((matrix_dir() / "facts" / "cuda_arch_support.yaml").read_text())
+    known = {toolkit["cuda"]: toolkit["ptx_isa"] for toolkit in facts["toolkits"]}
+    stated = {".".join(map(str, row["cuda"])): row["isa"] for row in TABLE["versions"]}
+    assert {cuda: known[cuda] for cuda in stated} == stated

@@ -1,0 +1,99 @@
+"""Programs that need PyTorch: with it on the CPU where it is installed, and their names without it.
+
+PyTorch with CUDA is too large for CI. What can be held without it: a program says that it is not
+there, and uses no name of PyTorch that a real one was not seen to have.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+from canary_programs import (
+    NO_GPU,
+    REAL_GPU,
+    failed,
+    keeps_to_its_manifest,
+    output,
+    run,
+    torch_python,
+)
+
+from compatgate.resources import canary_dir
+
+NAMES = Path(__file__).parent / "stand_ins" / "torch-names.txt"
+PROGRAMS = ("gemm", "gemm-fp8", "cuda-graph")
+FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "0")
+QUIET = {"OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_on_the_cpu_a_program_keeps_to_its_manifest_and_its_checks_hold(name: str) -> None:
+    report = run(name, *FEW, python=torch_python(), environment=QUIET)
+    keeps_to_its_manifest(name, report)
+    assert failed(report) == {}
+    assert report.env is not None
+    assert "torch" in report.env.versions
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_image_without_pytorch_has_nothing_to_test(name: str) -> None:
+    if importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is installed here")
+    said = output(name, *FEW).decode().splitlines()
+    assert len(said) == 2
+    assert said[1] == f"{name}: nothing to test: the image has no PyTorch"
+
+
+@pytest.mark.skipif(REAL_GPU, reason="there is a GPU here")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_a_gpu_a_program_says_so_in_one_line(name: str) -> None:
+    said = output(name, status=NO_GPU).decode()
+    assert said.startswith(f"{name}: no GPU: ")
+    assert said.count("\n") == 1
+
+
+def _chain(node: ast.AST) -> str | None:
+    """``torch.cuda.Event`` of an expression that begins with PyTorch, under any of its names."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        if node.attr == "_torch":
+            return ".".join(["torch", *reversed(parts)])
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name) and node.id == "torch":
+        return ".".join(["torch", *reversed(parts)])
+    return None
+
+
+def _used() -> set[str]:
+    found = set()
+    for file in canary_dir().rglob("*.py"):
+        chains = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Attribute)]
+        parts = {id(node.value) for node in chains}
+        whole = (node for node in chains if id(node) not in parts)
+        found |= {name for node in whole if (name := _chain(node)) and "." in name}
+    return found
+
+
+def test_every_name_of_pytorch_that_programs_use_is_one_that_was_seen() -> None:
+    known = {line for line in NAMES.read_text().splitlines() if not line.startswith("#")}
+    assert sorted(_used() - known) == []
+    assert sorted(known - _used()) == []
+
+
+def test_the_names_that_were_seen_are_those_of_pytorch() -> None:
+    code = """
+import sys, torch
+for name in sys.stdin.read().split():
+    found = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part)
+"""
+    names = "\n".join(line for line in NAMES.read_text().splitlines() if not line.startswith("#"))
+    command = [torch_python(), "-c", code]
+    done = subprocess.run(command, input=names, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,52 @@
+"""NCCL's own words on the way it takes, as several of its releases write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from compatgate.resources import canary_dir
+
+Load = Callable[[str], ModuleType]
+
+# Lines as users show them in github.com/NVIDIA/nccl issues 952 and 1189, and in
+# github.com/NVIDIA/nccl-tests issues 166 and 213; names of hosts are changed.
+_LINES = (
+    "a:4015540:4015653 [1] NCCL INFO Channel 00/0 : 3[1] -> 2[0] via P2P/CUMEM",
+    "a:919:1150 [0] NCCL INFO Channel 01/0 : 8[0] -> 15[7] via P2P/IPC/read",
+    "a:39964:40050 [6] NCCL INFO Channel 09 : 6[6] -> 7[7] via SHM/direct/direct",
+    "a:9621:9692 [7] NCCL INFO Channel 14/0 : 15[7] -> 0[0] [send] via NET/Socket/0",
+    "a:4015539:4015652 [0] NCCL INFO Channel 07/0 : 0[0] -> 2[0] [receive] via NET/IB/3/GDRDMA",
+    "a:798:813 [3] NCCL INFO Channel 02/0 : 3[3] -> 4[4] via P2P/direct pointer",
+)
+LINES = {line: line.split(" via ")[1] for line in _LINES}
+OTHERS = (
+    "a:987:1347 [7] NCCL INFO NCCL_IB_GID_INDEX set by environment to 3.",
+    "a:1:2 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>",
+    "a:1:2 [0] NCCL INFO Channel 00/02 : 0 1",
+)
+
+
+@pytest.fixture
+def transports(shared: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(canary_dir() / "nccl-allreduce"))
+    return shared("transports")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_channels_name_their_way(transports: ModuleType, line: str) -> None:
+    assert transports.read([line + "\n"]) == {LINES[line]: 1}
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_lines_about_something_else_are_not_counted(transports: ModuleType, line: str) -> None:
+    assert transports.read([line]) == {}
+
+
+def test_sockets_are_told_from_the_rest(transports: ModuleType) -> None:
+    found = transports.read([*LINES, *OTHERS])
+    assert transports.through(found, transports.SLOW) == 1
+    assert transports.words(found).startswith("P2P/CUMEM x 1")
+    assert transports.words(transports.read(OTHERS)) == "none named"
