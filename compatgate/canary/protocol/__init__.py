@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-from compatgate.canary.adapters import TOOLS, ToolOutput
+from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
 from compatgate.canary.protocol.jsonl import JsonLines
 from compatgate.canary.report import Report
 from compatgate.canary.workload import Workload

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compatgate.canary.adapters import nccl_json, nccl_table
-from compatgate.canary.adapters.found import Found
-from compatgate.canary.adapters.nccl_log import (
+from compatgate.canary.protocol.adapters import nccl_json, nccl_table
+from compatgate.canary.protocol.adapters.found import Found
+from compatgate.canary.protocol.adapters.nccl_log import (
     Judged,
     NcclLog,
     judge_gpudirect,
     judge_transport,
     read_nccl_log,
 )
-from compatgate.canary.adapters.nccl_rows import Rank, Row, Run
+from compatgate.canary.protocol.adapters.nccl_rows import Rank, Row, Run
 from compatgate.canary.report import Device
 
 

@@ -6,8 +6,8 @@ import math
 import re
 from collections.abc import Sequence
 
-from compatgate.canary.adapters.found import Found
-from compatgate.canary.adapters.nccl_rows import Rank, Row, Run
+from compatgate.canary.protocol.adapters.found import Found
+from compatgate.canary.protocol.adapters.nccl_rows import Rank, Row, Run
 
 _BANNER = re.compile(r"# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d+)")
 _SIZES = re.compile(

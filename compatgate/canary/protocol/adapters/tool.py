@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.protocol.env import read_env
 from compatgate.canary.protocol.fields import Broken
 from compatgate.canary.protocol.jsonl import protocol_body

@@ -1,4 +1,4 @@
-"""nvidia-smi: ``-q``, ``-q -x`` and ``--query-gpu=... --format=csv``, also printed in a loop.
+"""nvidia-smi: ``-q``, ``-q -x`` and ``--query-gpu=... --format=csv``, the last also in a loop.
 
 Driver and GPUs are those that `compatgate.discovery.nvidia_smi` reads. Metrics of csv are its
 columns, ``COLUMN-gpuN`` in the unit of its header (``power.draw-gpu0`` in W); of ``-q`` they are
@@ -9,8 +9,8 @@ power brake now), ``rows`` (no row of memory that could not be remapped).
 
 from __future__ import annotations
 
-from compatgate.canary.adapters import smi_csv, smi_values
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters import smi_csv, smi_values
+from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.protocol.fields import Broken
 from compatgate.canary.report import Device
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi

@@ -5,13 +5,13 @@ driver, GPUs and loaded libraries come from the ``env`` line that ``canary/lib/c
 puts beside it. What is damaged or cut off is a problem of the report, never fewer results.
 """
 
-from compatgate.canary.adapters.dcgm import read_dcgm
-from compatgate.canary.adapters.gpu_burn import read_gpu_burn
-from compatgate.canary.adapters.nccl_tests import read_nccl_tests
-from compatgate.canary.adapters.nvbandwidth import read_nvbandwidth
-from compatgate.canary.adapters.nvidia_smi import read_nvidia_smi
-from compatgate.canary.adapters.tool import Read, ToolOutput
-from compatgate.canary.adapters.torch_benchmark import read_torch_benchmark
+from compatgate.canary.protocol.adapters.dcgm import read_dcgm
+from compatgate.canary.protocol.adapters.gpu_burn import read_gpu_burn
+from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
+from compatgate.canary.protocol.adapters.nvbandwidth import read_nvbandwidth
+from compatgate.canary.protocol.adapters.nvidia_smi import read_nvidia_smi
+from compatgate.canary.protocol.adapters.tool import Read, ToolOutput
+from compatgate.canary.protocol.adapters.torch_benchmark import read_torch_benchmark
 
 __all__ = ["TOOLS", "ToolOutput"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters.found import Found
 
 _HEADER = re.compile(r"([a-z][a-z0-9_.]*)(?: \[([^\]]+)\])?")
 _IDENTITY = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")

@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.adapters.documents import documents, member, objects
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters.documents import documents, member, objects
+from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.protocol.fields import Broken, number
 from compatgate.canary.report import Device
 

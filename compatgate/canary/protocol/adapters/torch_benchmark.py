@@ -16,8 +16,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.canary.adapters.documents import member
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters.documents import member
+from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.protocol.fields import Broken, numbers
 
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
@@ -70,7 +70,7 @@ class _Reader:
             self.end()
             self._table = _Table(match[1])
         elif self._block is not None:
-            self._in_block(line)
+            self._in_block(self._block, line)
         elif self._table is not None:
             self._in_table(self._table, line)
 
@@ -101,8 +101,7 @@ class _Reader:
             _title(spec), member(spec, "num_threads", int, 1), [t / runs * 1e6 for t in times]
         )
 
-    def _in_block(self, line: str) -> None:
-        block = self._block or []
+    def _in_block(self, block: list[str], line: str) -> None:
         if self._value is None and (match := _VALUE.fullmatch(line)):
             self._value = float(match[1]) * _US[match[2]]
         elif self._value is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.parsers import expat
 
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters.found import Found
 
 _GPU = re.compile(r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?: \S+)?")

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.canary.adapters.documents import documents, member, objects
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters.documents import documents, member, objects
+from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.protocol.fields import Broken
 
 _OLD, _NEW = "DCGM GPU Diagnostic", "DCGM Diagnostic"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.canary.adapters.documents import documents, member, objects
-from compatgate.canary.adapters.found import Found
-from compatgate.canary.adapters.nccl_rows import Rank, Row, Run
+from compatgate.canary.protocol.adapters.documents import documents, member, objects
+from compatgate.canary.protocol.adapters.found import Found
+from compatgate.canary.protocol.adapters.nccl_rows import Rank, Row, Run
 from compatgate.canary.protocol.fields import Broken, number
 
 

@@ -11,20 +11,22 @@ which a GPU finished nothing new has no value for it, and its first is warm-up. 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from compatgate.canary.adapters.found import Found
+from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.report import Device
 from compatgate.discovery.nvidia_smi import listing
 
 _PROGRESS = re.compile(
     r"(?P<share>\d+(?:\.\d+)?)%\s+proc'd: (?P<done>.*?)\s+errors: (?P<errors>.*?)"
-    r"\s+temps: (?P<temps>.*?)(?:\s+power: .*)?\s*"
+    r"\s+temps: (?P<temps>(?:(?:\d+ C|--)[ -]*)+)(?:power: .*|read\[\d+\] error .*)?\s*"
 )
 _DONE = re.compile(r"(-?\d+) \((\d+) Gflop/s\)")
-_ERRORS = re.compile(r"(\d+)\s*(\(DIED!\)|\(WARNING!\))?")
+_ERRORS = re.compile(r"(-?\d+)\s*(\(DIED!\)|\(WARNING!\))?")
 _TEMPERATURE = re.compile(r"(\d+) C|--")
 _TESTED = re.compile(r"Tested (\d+) GPUs:")
 _VERDICT = re.compile(r"\s*GPU (\d+): (OK|FAULTY)\s*")
+_NOT_BEGUN = re.compile(r"Couldn't init a GPU test: .*")
 _STARTS = re.compile(r"\d+(?:\.\d+)?%\s+proc'd:")
 
 
@@ -53,6 +55,8 @@ class _Burn:
     def take(self, line: str) -> None:
         if match := _PROGRESS.fullmatch(line):
             self._progress(match)
+        elif _NOT_BEGUN.match(line):
+            self._found.check("alive", False, line)
         elif _STARTS.match(line):
             self._found.problem(f"a report is cut off: {line[:200]}")
         elif match := _TESTED.match(line.strip()):
@@ -74,10 +78,11 @@ class _Burn:
             self._rate(gpu, int(report[0]), float(report[1]))
             if temp:
                 self._found.metric(f"temperature-gpu{gpu}", "C", [float(temp)])
-            if int(error[0]):
-                self._wrong[gpu] = max(self._wrong.get(gpu, 0), int(error[0]))
+            # The count overflows; of a process that died it is whatever was in memory.
             if error[1] == "(DIED!)":
                 self._died.add(gpu)
+            elif int(error[0]):
+                self._wrong.setdefault(gpu, int(error[0]))
 
     def _rate(self, gpu: int, done: int, rate: float) -> None:
         """The rate of a report in which the GPU finished something; the first began with set-up."""
@@ -99,19 +104,23 @@ class _Burn:
             found.problem("the verdict at the end is missing")
         elif sorted(self._verdicts) != list(range(self._tested)) or not self._tested:
             found.problem(f"{len(self._verdicts)} of {self._tested} GPUs have a verdict")
+        idle = [gpu for gpu in self._verdicts if self._done.get(gpu, 0) < 1]
+        if idle:
+            found.problem(f"finished nothing, whatever its verdict: {_gpus(idle)}")
+        self._check(idle)
+
+    def _check(self, idle: list[int]) -> None:
         faulty = {gpu for gpu, ok in self._verdicts.items() if not ok} | set(self._wrong)
         if faulty:
-            shown = ", ".join(
-                f"GPU {gpu} ({self._wrong[gpu]} in one report)"
-                if gpu in self._wrong
-                else f"GPU {gpu}"
-                for gpu in sorted(faulty)
-            )
-            found.check("right", False, f"wrong results: {shown}")
-        elif self._verdicts:
-            found.check("right", True, f"{len(self._verdicts)} GPUs without a wrong result")
+            self._found.check("right", False, f"wrong results: {_gpus(faulty)}")
+        elif self._verdicts and not idle:
+            many = len(self._verdicts)
+            self._found.check("right", True, f"{many} GPUs without a wrong result")
         if self._died:
-            names = ", ".join(f"GPU {gpu}" for gpu in sorted(self._died))
-            found.check("alive", False, f"the process died: {names}")
+            self._found.check("alive", False, f"the process died: {_gpus(self._died)}")
         elif self._verdicts:
-            found.check("alive", True)
+            self._found.check("alive", True)
+
+
+def _gpus(numbers: Iterable[int]) -> str:
+    return ", ".join(f"GPU {gpu}" for gpu in sorted(numbers))
