@@ -117,6 +117,8 @@ class _Text:
             self._found.gpu(_device(match[1]))
         elif _FAILED.match(line):
             self._found.check("completed", False, line)
+        elif _SUM.fullmatch(line.strip()):
+            raise Broken("a sum of no test")
 
     def _row(self, index: int, cells: Sequence[str]) -> None:
         if index != len(self._rows):
@@ -151,7 +153,9 @@ def _read_json(body: dict[str, Any], found: Found) -> None:
     waived: list[str] = []
     passed = 0
     for case in objects(body, "testcases") if "testcases" in body else []:
-        name = member(case, "name", str, "?")
+        name = member(case, "name", str)
+        if name is None:
+            raise Broken("a test case has no name")
         status = member(case, "status", str, "")
         if status == "Passed":
             _publish(_json_case(name, case), None, found)

@@ -10,6 +10,7 @@ from compatgate.canary.protocol.env import read_env
 from compatgate.canary.protocol.fields import Broken
 from compatgate.canary.protocol.jsonl import protocol_body
 from compatgate.canary.protocol.lines import Line
+from compatgate.canary.protocol.lost import LOST
 from compatgate.canary.report import Report
 from compatgate.canary.workload import Workload
 
@@ -59,17 +60,23 @@ class ToolOutput:
 def _tools_own(data: bytes, found: Found) -> str:
     """The tool's output as text, what stands beside it in the line protocol taken out."""
     kept: list[bytes] = []
-    lines = data.split(b"\n")
+    # Where lines were lost, the one before may have no end.
+    lines = data.replace(LOST, b"\n" + LOST).split(b"\n")
+    # Half a number is a number as well, so a line that may go on is not read.
+    if lines.pop().strip():
+        found.problem(f"line {len(lines) + 1}: the output ends in the middle of a line")
     for number, content in enumerate(lines, start=1):
         if not _OF_PROTOCOL.match(content):
             kept.append(content)
             continue
         try:
-            body = protocol_body(Line(number, content, complete=number < len(lines)))
+            body = protocol_body(Line(number, content))
             _take(body or {}, found)
         except Broken as broken:
             found.problem(f"line {number}: {broken}")
-    text = b"\n".join(kept).decode("utf-8", "replace").replace("\0", "\ufffd")
+    text = (
+        b"".join(line + b"\n" for line in kept).decode("utf-8", "replace").replace("\0", "\ufffd")
+    )
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _RANK.sub("", _COLOUR.sub("", text))
 

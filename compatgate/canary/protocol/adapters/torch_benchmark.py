@@ -42,8 +42,7 @@ def read_torch_benchmark(text: str, found: Found) -> None:
             found.problem(f"line {number}: {error}")
     reader.end()
     if not reader.count and found.problems == before:
-        pickled = "; a pickle is never loaded" if text[:1] in ("\x80", "\ufffd") else ""
-        found.problem(f"there is no measurement of torch.utils.benchmark{pickled}")
+        found.problem("there is no measurement, in text or JSON lines; a pickle is never loaded")
 
 
 class _Reader:
@@ -73,6 +72,8 @@ class _Reader:
             self._in_block(self._block, line)
         elif self._table is not None:
             self._in_table(self._table, line)
+        elif _END.fullmatch(line):
+            raise Broken("the end of a measurement that has no beginning")
 
     def end(self) -> None:
         """What was begun and has no end was cut off."""
@@ -105,11 +106,13 @@ class _Reader:
         if self._value is None and (match := _VALUE.fullmatch(line)):
             self._value = float(match[1]) * _US[match[2]]
         elif self._value is None:
+            if _END.fullmatch(line):
+                raise Broken("a measurement has no value")
             block.append(line.strip())
         elif match := _END.fullmatch(line):
             self._say(" ".join(_named(block)), int(match[2]), [self._value])
             self._block, self._value = None, None
-        elif not line.strip().startswith("IQR:"):
+        elif line.strip() and not line.strip().startswith("IQR:"):
             raise Broken(f"a measurement holds {line.strip()[:80]!r}")
 
     def _in_table(self, table: _Table, line: str) -> None:
@@ -143,6 +146,8 @@ class _Table:
             if line.strip():
                 raise Broken(f"the table {self.label[:80]!r} holds {line.strip()[:80]!r}")
         elif not self.columns:
+            if cells[0]:
+                raise Broken(f"the table {self.label[:80]!r} has no head")
             self.columns = cells[1:]
         elif len(cells) != len(self.columns) + 1:
             raise Broken(f"the row {cells[0][:80]!r} has {len(cells) - 1} columns")
