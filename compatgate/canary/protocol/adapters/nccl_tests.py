@@ -23,6 +23,8 @@ from compatgate.canary.protocol.adapters.nccl_log import (
 )
 from compatgate.canary.protocol.adapters.nccl_rows import Rank, Row, Run
 from compatgate.canary.report import Device
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput
 
 
 class _Ground(Struct, frozen=True):
@@ -90,7 +92,7 @@ def _check_values(runs: list[Run], rows: list[Row], found: Found) -> None:
 def _say_versions(runs: tuple[Run, ...], log: NcclLog, found: Found) -> None:
     for run in runs:
         if run.nccl:
-            found.version("nccl", run.nccl)
+            found.version("nccl", _dotted(run.nccl))
         for rank in run.ranks:
             found.gpu(Device(name=rank.gpu, pci=rank.pci))
     if log.version:
@@ -100,6 +102,14 @@ def _say_versions(runs: tuple[Run, ...], log: NcclLog, found: Found) -> None:
         found.other["nccl-built-for-cuda"] = log.cuda
     if log.warnings:
         found.other["nccl-warnings"] = list(log.warnings)
+
+
+def _dotted(code: str) -> str:
+    """``23005`` is 2.30.5; what is no such number is left as it is, to be refused by name."""
+    try:
+        return ".".join(map(str, parse_version("nccl", code).parts))
+    except BadInput:
+        return code
 
 
 def _check_transport(ranks: tuple[Rank, ...], log: NcclLog, found: Found) -> None:

@@ -80,7 +80,7 @@ def test_a_table_gives_times_and_bandwidths_of_every_size(read, sample, values):
 def test_devices_hosts_and_the_library_version_are_measured(read, sample):
     env = read("nccl-tests", sample(TABLE)).env
     assert env is not None
-    assert env.versions == {"nccl": "23005"}
+    assert env.versions == {"nccl": "2.30.5"}
     assert {device.name for device in env.gpus} == {"NVIDIA H100 NVL"}
     assert env.other["hosts"] == ["gpu-0001", "gpu-0003"]
     assert env.other["nccl-tests"] == "2.18.3"
@@ -201,7 +201,7 @@ def test_nvls_counts_when_it_was_set_up_not_when_it_is_available(read, sample):
 
 def test_a_log_of_another_nccl_than_the_banners_is_a_problem(read, sample):
     report = read("nccl-tests", sample(TABLE) + "NCCL version 2.29.3+cuda13.0\n")
-    assert report.problems == ("nccl is both 23005 and 2.29.3",)
+    assert report.problems == ("nccl is both 2.30.5 and 2.29.3",)
 
 
 def test_json_is_read_with_all_its_digits(read, values, checks):
@@ -210,7 +210,7 @@ def test_json_is_read_with_all_its_digits(read, values, checks):
     assert values(report)["busbw-500000-inplace"] == (3.97,)
     assert checks(report) == {"right": True}
     assert report.env is not None
-    assert report.env.versions == {"nccl": "22809"}
+    assert report.env.versions == {"nccl": "2.28.9"}
 
 
 def test_json_with_table_gives_its_values_once(read, sample, values):

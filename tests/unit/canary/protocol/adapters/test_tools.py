@@ -123,7 +123,7 @@ def test_an_env_line_of_another_driver_than_the_tools_is_a_problem():
 def test_an_env_line_of_another_nccl_than_the_tools_is_a_problem():
     other = ENV.replace("2.30.5", "2.29.3")
     report = _read("nccl-tests", (_text("nccl-tests") + other).encode())
-    assert report.problems == ("nccl is both 2.29.3 and 23005",)
+    assert report.problems == ("nccl is both 2.29.3 and 2.30.5",)
 
 
 def test_without_env_a_tool_is_no_evidence():
