@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
+from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
 from compatgate.canary.protocol.jsonl import JsonLines
 from compatgate.canary.report import Report
 from compatgate.canary.workload import Workload
@@ -29,7 +31,10 @@ class Reader(Protocol):
         ...
 
 
-READERS: dict[str, Callable[[Workload], Reader]] = {"jsonl": JsonLines}
+READERS: dict[str, Callable[[Workload], Reader]] = {
+    "jsonl": JsonLines,
+    **{name: partial(ToolOutput, read) for name, read in TOOLS.items()},
+}
 """Adapter, as ``workload.toml`` names it, to what reads it."""
 
 

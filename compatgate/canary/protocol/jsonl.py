@@ -82,7 +82,7 @@ class JsonLines:
 
     def _take(self, line: Line) -> None:
         try:
-            if (body := _decode(line)) is not None:
+            if (body := protocol_body(line)) is not None:
                 self._read(body)
         except Broken as problem:
             if len(self._problems) < _MOST_PROBLEMS:
@@ -143,7 +143,7 @@ class JsonLines:
         self._progress = min(max(number("value", body.get("value")), 0.0), 1.0)
 
 
-def _decode(line: Line) -> dict[str, Any] | None:
+def protocol_body(line: Line) -> dict[str, Any] | None:
     """The object of a protocol line; None for log.
 
     Raises:

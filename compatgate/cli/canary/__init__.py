@@ -19,8 +19,10 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "rerun": ("compatgate.cli.canary.rerun", "queue a run that has ended again"),
     "hosts": ("compatgate.cli.canary.hosts", "list the staging hosts that workers serve"),
     "baselines": ("compatgate.cli.canary.baselines", "list, show and approve baselines"),
+    "drift": ("compatgate.cli.canary.drift", "compare what the hosts' runs have measured"),
     "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),
     "lint": ("compatgate.cli.canary.lint", "check workloads without running them"),
+    "read": ("compatgate.cli.canary.read", "show what an adapter finds in a tool's output"),
     "suites": ("compatgate.cli.canary.suites", "list suites of workloads"),
     "workloads": ("compatgate.cli.canary.workloads", "list workloads, or show one"),
 }

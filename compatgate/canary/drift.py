@@ -1,0 +1,122 @@
+"""Hosts side by side: what most of them have of each component, and which differ. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from compatgate.canary.report import Env
+from compatgate.core.components import COMPONENTS
+from compatgate.core.versions import Version, parse_version
+from compatgate.errors import BadInput
+
+GPU, TRANSPORT = "gpu", "transport"
+_ROUGH = ("cuda", "python")
+"""Components of which some witnesses state less (the driver API knows 12.4, not its update)."""
+
+
+class HostStack(Struct, frozen=True):
+    """What was measured on one host.
+
+    Attributes:
+        values: of each component; several where its measurements disagree.
+        run: that measured it.
+    """
+
+    host: str
+    values: dict[str, tuple[str, ...]]
+    run: str | None = None
+
+
+class Drift(Struct, frozen=True):
+    """One component over all hosts.
+
+    Attributes:
+        majority: value that most hosts have; None where two values are equally frequent.
+        agree: hosts that have it.
+        differ: host to what it has instead; where there is no majority, every host.
+        silent: hosts that did not measure it; that is neither agreement nor difference.
+    """
+
+    component: str
+    majority: str | None
+    agree: tuple[str, ...]
+    differ: dict[str, str]
+    silent: tuple[str, ...]
+
+
+def stack_of(host: str, envs: Iterable[Env], run: str | None = None) -> HostStack:
+    """A host's stack by the env lines that were printed on it."""
+    found: dict[str, dict[str, None]] = {}
+    for env in envs:
+        for component, version in env.versions.items():
+            found.setdefault(component, {})[version] = None
+        if env.driver:
+            found.setdefault("driver", {})[env.driver] = None
+        if env.gpus:
+            names = Counter(_gpu(device.name, device.mig) for device in env.gpus)
+            shown = " + ".join(f"{count} x {name}" for name, count in sorted(names.items()))
+            found.setdefault(GPU, {})[shown] = None
+        transports = env.other.get("transports")
+        if isinstance(transports, dict) and transports:
+            found.setdefault(TRANSPORT, {})[", ".join(sorted(map(str, transports)))] = None
+    return HostStack(host, {name: tuple(values) for name, values in found.items()}, run)
+
+
+def drift(stacks: Sequence[HostStack]) -> list[Drift]:
+    """Compare hosts, component by component.
+
+    Args:
+        stacks: one per host; of a host that is named twice, the first counts.
+    """
+    hosts = {stack.host: stack for stack in reversed(stacks)}
+    names = {name for stack in hosts.values() for name in stack.values}
+    order = [GPU, *COMPONENTS, TRANSPORT]
+    return [_of_component(name, hosts) for name in order if name in names]
+
+
+def _of_component(name: str, hosts: dict[str, HostStack]) -> Drift:
+    stated = {host: stack.values[name] for host, stack in hosts.items() if name in stack.values}
+    keys = _keys(name, stated)
+    counted = Counter(keys.values()).most_common()
+    tied = len(counted) > 1 and counted[0][1] == counted[1][1]
+    most = None if tied else counted[0][0]
+    agree = tuple(sorted(host for host, key in keys.items() if key == most))
+    return Drift(
+        component=name,
+        majority=_shown(stated[agree[0]]) if agree else None,
+        agree=agree,
+        differ={host: _shown(stated[host]) for host in sorted(keys) if host not in agree},
+        silent=tuple(sorted(set(hosts) - set(stated))),
+    )
+
+
+def _keys(name: str, stated: dict[str, tuple[str, ...]]) -> dict[str, frozenset[object]]:
+    """What makes two hosts' values equal: versions as such, however they are spelled."""
+    parsed = {host: [_parsed(name, text) for text in texts] for host, texts in stated.items()}
+    versions = [v for values in parsed.values() for v in values if isinstance(v, Version)]
+    places = min((len(version.parts) for version in versions), default=0)
+
+    def key(value: Version | str) -> object:
+        if isinstance(value, str):
+            return value
+        return value.at(places) if name in _ROUGH else value.key
+
+    return {host: frozenset(map(key, values)) for host, values in parsed.items()}
+
+
+def _parsed(name: str, text: str) -> Version | str:
+    try:
+        return parse_version(name, text) if name in COMPONENTS else text
+    except BadInput:
+        return text
+
+
+def _shown(values: Sequence[str]) -> str:
+    return " and ".join(values)
+
+
+def _gpu(name: str, mig: str | None) -> str:
+    return f"{name} MIG {mig}" if mig and mig not in name else name

@@ -1,0 +1,26 @@
+"""Readers of what existing tools print, unmodified: one module per tool, pure functions on text.
+
+A tool prints no line protocol. Its reader finds metrics, checks and versions in its own output;
+driver, GPUs and loaded libraries come from the ``env`` line that ``canary/lib/canary_tool.py``
+puts beside it. What is damaged or cut off is a problem of the report, never fewer results.
+"""
+
+from compatgate.canary.protocol.adapters.dcgm import read_dcgm
+from compatgate.canary.protocol.adapters.gpu_burn import read_gpu_burn
+from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
+from compatgate.canary.protocol.adapters.nvbandwidth import read_nvbandwidth
+from compatgate.canary.protocol.adapters.nvidia_smi import read_nvidia_smi
+from compatgate.canary.protocol.adapters.tool import Read, ToolOutput
+from compatgate.canary.protocol.adapters.torch_benchmark import read_torch_benchmark
+
+__all__ = ["TOOLS", "ToolOutput"]
+
+TOOLS: dict[str, Read] = {
+    "nccl-tests": read_nccl_tests,
+    "nvbandwidth": read_nvbandwidth,
+    "dcgm-diag": read_dcgm,
+    "gpu-burn": read_gpu_burn,
+    "torch-benchmark": read_torch_benchmark,
+    "nvidia-smi": read_nvidia_smi,
+}
+"""Adapter, as ``workload.toml`` names it, to what reads the tool's output."""

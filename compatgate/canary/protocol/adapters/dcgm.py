@@ -1,0 +1,161 @@
+"""``dcgmi diag --json``: the forms of DCGM 2 and 3, and of DCGM 4.
+
+Source: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html and, for
+version 4, ``testing/python3/dcgm_diag_schema.json`` of https://github.com/NVIDIA/DCGM.
+
+Checks: ``diagnostics`` (some test ran and none failed), and one per test that ran, by its name in
+lower case (``pcie``, ``memory``, ``targeted-stress``). A test that DCGM skipped is not reported.
+Metrics, where DCGM says them: ``TEST-gflops-gpuN`` (GFLOP/s), ``pcie-d2h-gpuN``, ``pcie-h2d-gpuN``
+and ``pcie-bidirectional-gpuN`` (GB/s).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.canary.protocol.adapters.documents import documents, member, objects
+from compatgate.canary.protocol.adapters.found import Found
+from compatgate.canary.protocol.fields import Broken
+
+_OLD, _NEW = "DCGM GPU Diagnostic", "DCGM Diagnostic"
+_PASSED = frozenset({"pass", "passed"})
+_FAILED = frozenset({"fail", "failed", "warn", "warning", "error"})
+_SKIPPED = frozenset({"skip", "skipped", "not run", "notrun", "n/a"})
+_GFLOPS = re.compile(r"GPU (\d+) calculated at approximately ([\d.]+) gigaflops")
+_PCIE = re.compile(
+    r"(?:GPU (\d+) )?(GPU to Host|Host to GPU|bidirectional) bandwidth:\s*([\d.]+) GB/s"
+)
+_DIRECTIONS = {"GPU to Host": "d2h", "Host to GPU": "h2d", "bidirectional": "bidirectional"}
+
+
+class _Result(Struct, frozen=True):
+    """What one test says of one GPU, or of all.
+
+    Attributes:
+        entity: number of the GPU where it is about one.
+    """
+
+    status: str
+    entity: str
+    warnings: tuple[str, ...]
+    info: tuple[str, ...]
+
+
+def read_dcgm(text: str, found: Found) -> None:
+    """Read every diagnosis in the output.
+
+    Raises:
+        Broken: the JSON is damaged.
+    """
+    bodies = list(documents(text, f"{_OLD}|{_NEW}|metadata|entity_groups"))
+    if not bodies:
+        found.problem("there is no JSON of dcgmi diag")
+    for body in bodies:
+        _read(body, found)
+
+
+def _read(body: dict[str, Any], found: Found) -> None:
+    whole = member(body, _NEW, dict) or member(body, _OLD, dict)
+    if whole is None:
+        raise Broken("the JSON document holds no diagnosis")
+    _say_versions(whole, body, found)
+    if error := whole.get("runtime_error") or body.get("runtime_error") or body.get("Error"):
+        found.check("diagnostics", False, str(error))
+        return
+    tests = [test for category in objects(whole, "test_categories") for test in _tests(category)]
+    outcomes = [_report(test, found) for test in tests]
+    if "failed" in outcomes:
+        return
+    if passed := outcomes.count("passed"):
+        found.check("diagnostics", True, f"{passed} tests passed")
+    else:
+        found.problem("dcgmi diag ran no test")
+
+
+def _tests(category: dict[str, Any]) -> list[dict[str, Any]]:
+    return objects(category, "tests")
+
+
+def _say_versions(whole: dict[str, Any], body: dict[str, Any], found: Found) -> None:
+    """Versions stand beside the tests, around them, or under ``metadata``."""
+    for place in (member(body, "metadata", dict, {}), whole, body):
+        if driver := member(place, "Driver Version Detected", str):
+            found.driver(driver)
+        if version := member(place, "version", str):
+            found.other["dcgm"] = version
+
+
+def _report(test: dict[str, Any], found: Found) -> Literal["passed", "failed", "skipped"]:
+    """Report a test and say what became of it."""
+    name = _name(member(test, "name", str, ""))
+    results = [_result(result) for result in objects(test, "results")]
+    summary = str(member(test, "test_summary", dict, {}).get("status", ""))
+    statuses = {result.status for result in results} | ({summary.lower()} if summary else set())
+    if unknown := statuses - _PASSED - _FAILED - _SKIPPED:
+        found.problem(f"{name}: the status {min(unknown)[:40]!r} is not known")
+        return "skipped"
+    for result in results:
+        _measure(name, result, found)
+    if statuses & _FAILED:
+        said = [line for r in results if r.status in _FAILED for line in _lines(r)]
+        found.check(name, False, "; ".join(said) or "failed")
+        found.check("diagnostics", False, f"{name}: {'; '.join(said) or 'failed'}")
+        return "failed"
+    if statuses & _SKIPPED or not statuses:
+        skipped: list[str] = found.other.setdefault("skipped", [])
+        skipped.append(name)
+        # One GPU that was left out is no pass for the host.
+        if statuses & _PASSED:
+            found.problem(f"{name}: ran on some GPUs only")
+        return "skipped"
+    found.check(name, True, f"{len(results)} results")
+    return "passed"
+
+
+def _lines(result: _Result) -> list[str]:
+    where = f"GPU {result.entity}: " if result.entity else ""
+    return [where + line for line in result.warnings] or [f"{where}{result.status}"]
+
+
+def _result(body: dict[str, Any]) -> _Result:
+    entity = next((body[key] for key in ("gpu_id", "gpu_ids", "entity_id") if key in body), "")
+    return _Result(
+        status=" ".join(member(body, "status", str, "").lower().split()),
+        entity=str(entity),
+        warnings=tuple(_texts(body.get("warnings"))),
+        info=tuple(_texts(body.get("info"))),
+    )
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Text, a list of it, or DCGM 4's objects with a ``warning``."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, dict):
+        yield from _texts(value.get("warning"))
+
+
+def _measure(test: str, result: _Result, found: Found) -> None:
+    for line in result.info:
+        for match in _GFLOPS.finditer(line):
+            found.metric(f"{test}-gflops-gpu{match[1]}", "GFLOP/s", [float(match[2])])
+        for match in _PCIE.finditer(line):
+            # DCGM 4 names the GPU beside the line, older ones in it.
+            gpu = match[1] or result.entity
+            if gpu.isdecimal():
+                name = f"pcie-{_DIRECTIONS[match[2]]}-gpu{gpu}"
+                found.metric(name, "GB/s", [float(match[3])])
+
+
+def _name(text: str) -> str:
+    found = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    if not found:
+        raise Broken("a test has no name")
+    return found[:128]

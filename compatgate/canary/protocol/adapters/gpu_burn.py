@@ -1,0 +1,126 @@
+"""gpu-burn: progress lines that overwrite each other, and a verdict per GPU at the end.
+
+Source: https://github.com/wilicc/gpu-burn, ``gpu_burn-drv.cpp`` (its exit status is 0 even when a
+GPU was faulty).
+
+Metrics: ``gflops-gpuN`` (GFLOP/s) and ``temperature-gpuN`` (C), one value per report; a report in
+which a GPU finished nothing new has no value for it, and its first is warm-up. Checks: ``right``
+(no wrong result), ``alive`` (every process lived to the end).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from compatgate.canary.protocol.adapters.found import Found
+from compatgate.canary.report import Device
+from compatgate.discovery.nvidia_smi import listing
+
+_PROGRESS = re.compile(
+    r"(?P<share>\d+(?:\.\d+)?)%\s+proc'd: (?P<done>.*?)\s+errors: (?P<errors>.*?)"
+    r"\s+temps: (?P<temps>(?:(?:\d+ C|--)[ -]*)+)(?:power: .*|read\[\d+\] error .*)?\s*"
+)
+_DONE = re.compile(r"(-?\d+) \((\d+) Gflop/s\)")
+_ERRORS = re.compile(r"(-?\d+)\s*(\(DIED!\)|\(WARNING!\))?")
+_TEMPERATURE = re.compile(r"(\d+) C|--")
+_TESTED = re.compile(r"Tested (\d+) GPUs:")
+_VERDICT = re.compile(r"\s*GPU (\d+): (OK|FAULTY)\s*")
+_NOT_BEGUN = re.compile(r"Couldn't init a GPU test: .*")
+_STARTS = re.compile(r"\d+(?:\.\d+)?%\s+proc'd:")
+
+
+def read_gpu_burn(text: str, found: Found) -> None:
+    """Read everything that it printed."""
+    for device in report.devices if (report := listing.parse(text)) else ():
+        found.gpu(Device(name=device.name, uuid=device.uuid))
+    burn = _Burn(found)
+    for line in text.splitlines():
+        burn.take(line)
+    burn.end()
+
+
+class _Burn:
+    """Reads line by line."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+        self._done: dict[int, int] = {}
+        self._wrong: dict[int, int] = {}
+        self._died: set[int] = set()
+        self._reports = 0
+        self._tested: int | None = None
+        self._verdicts: dict[int, bool] = {}
+
+    def take(self, line: str) -> None:
+        if match := _PROGRESS.fullmatch(line):
+            self._progress(match)
+        elif _NOT_BEGUN.match(line):
+            self._found.check("alive", False, line)
+        elif _STARTS.match(line):
+            self._found.problem(f"a report is cut off: {line[:200]}")
+        elif match := _TESTED.match(line.strip()):
+            self._tested = int(match[1])
+        elif self._tested is not None and (match := _VERDICT.fullmatch(line)):
+            self._verdicts[int(match[1])] = match[2] == "OK"
+
+    def _progress(self, line: re.Match[str]) -> None:
+        self._reports += 1
+        done = _DONE.findall(line["done"])
+        errors = _ERRORS.findall(line["errors"])
+        temps = _TEMPERATURE.findall(line["temps"])
+        if not len(done) == len(errors) == len(temps) or not done:
+            self._found.problem(
+                f"a report names different numbers of GPUs: {line[0].strip()[:200]}"
+            )
+            return
+        for gpu, (report, error, temp) in enumerate(zip(done, errors, temps, strict=True)):
+            self._rate(gpu, int(report[0]), float(report[1]))
+            if temp:
+                self._found.metric(f"temperature-gpu{gpu}", "C", [float(temp)])
+            # The count overflows; of a process that died it is whatever was in memory.
+            if error[1] == "(DIED!)":
+                self._died.add(gpu)
+            elif int(error[0]):
+                self._wrong.setdefault(gpu, int(error[0]))
+
+    def _rate(self, gpu: int, done: int, rate: float) -> None:
+        """The rate of a report in which the GPU finished something; the first began with set-up."""
+        before = self._done.get(gpu, 0)
+        self._done[gpu] = done
+        if done <= before:
+            return
+        name = f"gflops-gpu{gpu}"
+        if before == 0:
+            self._found.metric(name, "GFLOP/s", [], warmup=[rate])
+        else:
+            self._found.metric(name, "GFLOP/s", [rate])
+
+    def end(self) -> None:
+        found = self._found
+        if not self._reports:
+            found.problem("there is no report of gpu-burn")
+        if self._tested is None:
+            found.problem("the verdict at the end is missing")
+        elif sorted(self._verdicts) != list(range(self._tested)) or not self._tested:
+            found.problem(f"{len(self._verdicts)} of {self._tested} GPUs have a verdict")
+        idle = [gpu for gpu in self._verdicts if self._done.get(gpu, 0) < 1]
+        if idle:
+            found.problem(f"finished nothing, whatever its verdict: {_gpus(idle)}")
+        self._check(idle)
+
+    def _check(self, idle: list[int]) -> None:
+        faulty = {gpu for gpu, ok in self._verdicts.items() if not ok} | set(self._wrong)
+        if faulty:
+            self._found.check("right", False, f"wrong results: {_gpus(faulty)}")
+        elif self._verdicts and not idle:
+            many = len(self._verdicts)
+            self._found.check("right", True, f"{many} GPUs without a wrong result")
+        if self._died:
+            self._found.check("alive", False, f"the process died: {_gpus(self._died)}")
+        elif self._verdicts:
+            self._found.check("alive", True)
+
+
+def _gpus(numbers: Iterable[int]) -> str:
+    return ", ".join(f"GPU {gpu}" for gpu in sorted(numbers))

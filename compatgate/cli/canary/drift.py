@@ -1,0 +1,130 @@
+"""``compatgate canary drift``: do the staging hosts have the same stack?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.canary.access import accessed, add_access
+from compatgate.cli.canary.library import add_format
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from compatgate.canary.drift import Drift, HostStack
+    from compatgate.cli.canary.access import Access
+
+_EPILOG = """\
+Compares what the runs measured in their containers, the newest run of each host: for each component
+the value that most hosts have, and the hosts that differ.
+exit status: 0 all alike, 1 some differ, 2 bad usage, 3 fewer than two hosts have measured anything
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _EPILOG
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="these runs (the newest per host)")
+    parser.add_argument("--suite", metavar="S", help="only runs of this suite")
+    parser.add_argument("--target", metavar="T", help="only runs for this target")
+    parser.add_argument(
+        "--limit", type=int, default=200, metavar="N", help="look at the newest N runs (200)"
+    )
+    add_access(parser)
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare and print.
+
+    Raises:
+        NotFound: there is no run of an id that was given.
+    """
+    from compatgate.canary.drift import drift
+
+    with accessed(args) as gate:
+        stacks = _stacks(gate, args)
+    found = drift(stacks)
+    if args.format == "json":
+        _print_json(stacks, found)
+    else:
+        _print(stacks, found)
+    if len(stacks) < 2:
+        return 3
+    return int(any(line.differ for line in found))
+
+
+def _stacks(gate: Access, args: argparse.Namespace) -> list[HostStack]:
+    """The newest run of each host that measured something."""
+    from compatgate.canary.drift import stack_of
+
+    found: dict[str, HostStack] = {}
+    for body in _runs(gate, args, found):
+        host = body["on_host"] or body["host"]
+        envs = list(_envs(body))
+        if host and envs and host not in found:
+            found[host] = stack_of(host, envs, body["id"])
+    return [found[host] for host in sorted(found)]
+
+
+def _runs(
+    gate: Access, args: argparse.Namespace, done: dict[str, HostStack]
+) -> Iterator[dict[str, Any]]:
+    if args.runs:
+        yield from (gate.show("runs", run) for run in args.runs)
+        return
+    filters = {"state": "ended", "suite": args.suite, "target": args.target}
+    for row in gate.list("runs", args.limit, **filters):
+        if (row["on_host"] or row["host"]) not in done:
+            yield gate.show("runs", row["id"])
+
+
+def _envs(body: dict[str, Any]) -> Iterator[Any]:
+    import msgspec
+
+    from compatgate.canary.report import Report
+
+    for step in body["steps"]:
+        report = step["report"] and msgspec.convert(step["report"], Report)
+        if report and report.env:
+            yield report.env
+
+
+def _print_json(stacks: Sequence[HostStack], found: Sequence[Drift]) -> None:
+    import msgspec
+
+    from compatgate.cli.database import print_json
+
+    print_json(
+        {
+            "hosts": [{"host": stack.host, "run": stack.run} for stack in stacks],
+            "components": msgspec.to_builtins(list(found)),
+        }
+    )
+
+
+def _print(stacks: Sequence[HostStack], found: Sequence[Drift]) -> None:
+    import sys
+
+    from compatgate.cli.canary.library import table
+    from compatgate.cli.terminal import printable
+
+    if len(stacks) < 2:
+        print(f"hosts that have measured something: {len(stacks)}; two are needed", file=sys.stderr)
+    rows = [
+        (
+            line.component,
+            printable(line.majority or "(no majority)"),
+            f"{len(line.agree)}/{len(stacks) - len(line.silent)}",
+            printable(_differences(line)),
+        )
+        for line in found
+    ]
+    print(table(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows))
+
+
+def _differences(line: Drift) -> str:
+    said = [f"{host}: {value}" for host, value in line.differ.items()]
+    if line.silent:
+        said.append(f"not measured on {', '.join(line.silent)}")
+    return "; ".join(said)

@@ -1,0 +1,158 @@
+"""The program beside a tool: it runs the tool as it is and says what was loaded meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.protocol import read_report
+from compatgate.canary.report import Report
+from compatgate.canary.workloads.read import read_workload
+from compatgate.resources import canary_dir
+
+from .test_programs import CUDA, NVML
+
+SAMPLES = Path(__file__).parents[2] / "unit/canary/protocol/adapters/samples"
+NCCL = "int ncclGetVersion(int *version) { *version = 22105; return 0; }"
+LINGERS = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); time.sleep(0.5)"
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stand-ins of NVML, of the CUDA driver library, and of NCCL."""
+    if shutil.which("gcc") is None:
+        reason = "gcc is not installed"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("libraries")
+    defines = [f"-D{name}=0" for name in ("INIT", "MIG", "ECC", "CUINIT")]
+    for name, text in (
+        ("libnvidia-ml.so.1", NVML),
+        ("libcuda.so.1", CUDA),
+        ("libnccl.so.2", NCCL),
+    ):
+        source = folder / f"{name}.c"
+        source.write_text(text)
+        command = ["gcc", "-shared", "-fPIC", "-w", *defines, "-o", folder / name, source]
+        subprocess.run(command, check=True)
+    return folder
+
+
+def _started(workload: str, libraries: Path | None, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, str(canary_dir() / workload / "program.py"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "LD_LIBRARY_PATH": str(libraries or "")},
+    )
+
+
+def _run(
+    workload: str, libraries: Path | None, *arguments: str, status: int = 0
+) -> tuple[bytes, Report]:
+    child = _started(workload, libraries, *arguments)
+    output = child.communicate(timeout=60)[0]
+    assert child.returncode == status, output.decode()
+    return output, read_report([output], read_workload(canary_dir() / workload))
+
+
+def test_the_output_is_the_tools_own_with_one_line_behind_it(libraries: Path) -> None:
+    sample = SAMPLES / "gpu-burn-1080.txt"
+    output, report = _run("gpu-burn", libraries, "--", "cat", str(sample))
+    assert output.startswith(sample.read_bytes())
+    assert output[len(sample.read_bytes()) :].count(b"\n") == 2
+    assert report.problems == ()
+    assert report.env is not None
+    assert report.env.driver == "535.104.05"
+    assert [gpu.name for gpu in report.env.gpus] == ["NVIDIA A100-SXM4-40GB"] * 2
+    workload = read_workload(canary_dir() / "gpu-burn")
+    assert conclude_step(workload, Ended("exited", 0), report).outcome == "passed"
+
+
+def test_libraries_that_the_tools_children_load_are_asked_for_their_version(
+    libraries: Path,
+) -> None:
+    library = str(libraries / "libnccl.so.2")
+    inner = f'"{sys.executable}" -c "{LINGERS}" {library}; true'
+    _, report = _run("gpu-burn", libraries, "--", "sh", "-c", inner)
+    assert report.env is not None
+    assert report.env.versions == {"nccl": "2.21.5"}
+    assert report.env.paths == {"nccl": library}
+
+
+def test_a_tool_that_brings_its_own_libraries_says_nothing_of_the_stacks(libraries: Path) -> None:
+    tool = (sys.executable, "-c", LINGERS, str(libraries / "libnccl.so.2"))
+    _, report = _run("dcgm-diag", libraries, "--driver-only", "--", *tool)
+    assert report.env is not None
+    assert report.env.versions == {}
+    assert report.env.driver == "535.104.05"
+
+
+def test_it_is_repeated_and_its_files_are_printed_and_removed(
+    libraries: Path, tmp_path: Path
+) -> None:
+    table = SAMPLES / "nccl-all-reduce-h100-nvl.txt"
+    log = "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"
+    script = f"cat {table}; echo '{log}' > {tmp_path}/nccl.$$"
+    options = ("--repeat", "3", "--print", f"{tmp_path}/nccl.*")
+    output, report = _run("nccl-tests", libraries, *options, "--", "sh", "-c", script)
+    assert output.count(b"# Collective test concluded") == 3
+    assert report.problems == ()
+    assert {c.name: c.ok for c in report.checks} == {"right": True, "transport": True}
+    assert report.env is not None
+    assert report.env.other["transports"] == {"P2P/CUMEM": 3}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_exit_status_is_the_tools_and_the_env_line_stands_all_the_same(
+    libraries: Path,
+) -> None:
+    for script, status in (("exit 3", 3), ("kill -SEGV $$", 139)):
+        _, report = _run("gpu-burn", libraries, "--", "sh", "-c", script, status=status)
+        assert report.env is not None
+        assert report.env.driver == "535.104.05"
+
+
+def test_a_tool_that_fails_is_not_repeated(libraries: Path) -> None:
+    script = "echo once; exit 4"
+    output, _ = _run("gpu-burn", libraries, "--repeat", "5", "--", "sh", "-c", script, status=4)
+    assert output.startswith(b"once\n\n{")
+
+
+def test_a_tool_that_is_not_there_is_said_in_one_line(libraries: Path) -> None:
+    output, _ = _run("gpu-burn", libraries, "--", "/no/such/tool", status=127)
+    assert output.startswith(b"cannot run /no/such/tool: No such file or directory\n")
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="there is a GPU here")
+@pytest.mark.parametrize("workload", ["nccl-tests", "nvbandwidth", "dcgm-diag", "gpu-burn"])
+def test_without_a_gpu_the_tool_is_not_run(workload: str) -> None:
+    output, report = _run(workload, None, "--", "echo", "ran", status=77)
+    assert output == b"no GPU that this process may use\n"
+    assert report.env is None
+
+
+@pytest.mark.parametrize("arguments", [("--",), ("--repeat", "0", "--", "true"), ()])
+def test_bad_arguments_end_with_2(libraries: Path, arguments: tuple[str, ...]) -> None:
+    child = _started("gpu-burn", libraries, *arguments)
+    child.communicate(timeout=60)
+    assert child.returncode == 2
+
+
+def test_a_polite_end_reaches_the_tool(libraries: Path) -> None:
+    child = _started("gpu-burn", libraries, "--", "sh", "-c", "echo up; exec sleep 60")
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"up\n"
+    time.sleep(0.1)
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=10)
+    assert child.returncode == 128 + signal.SIGTERM
