@@ -82,7 +82,6 @@ def _used() -> set[str]:
 def test_every_name_of_pytorch_that_programs_use_is_one_that_was_seen() -> None:
     known = {line for line in NAMES.read_text().splitlines() if not line.startswith("#")}
     assert sorted(_used() - known) == []
-    assert sorted(known - _used()) == []
 
 
 def test_the_names_that_were_seen_are_those_of_pytorch() -> None:
