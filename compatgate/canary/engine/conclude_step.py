@@ -42,7 +42,7 @@ def conclude_step(workload: Workload, ended: Ended, report: Report) -> Verdict:
     """
     return (
         _ending(workload, ended)
-        or _broken_protocol(report)
+        or _damaged(workload, report)
         or _failed_check(report)
         or _missing(workload, report)
         or Verdict("passed")
@@ -71,11 +71,13 @@ def _status(code: int) -> str:
         return f"status {code}"
 
 
-def _broken_protocol(report: Report) -> Verdict | None:
+def _damaged(workload: Workload, report: Report) -> Verdict | None:
     if report.env is None:
         return Verdict("inconclusive", "printed no env line, so what was loaded is not known")
     if report.problems:
-        return Verdict("inconclusive", f"broke the line protocol: {report.problems[0]}")
+        own = workload.adapter == "jsonl"
+        what = "broke the line protocol" if own else "printed what cannot be read"
+        return Verdict("inconclusive", f"{what}: {report.problems[0]}")
     if report.truncated:
         dropped = report.dropped_bytes
         return Verdict("inconclusive", f"printed {dropped} bytes more than are kept")
