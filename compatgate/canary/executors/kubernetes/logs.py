@@ -1,0 +1,107 @@
+"""What a pod prints, as it comes, in whole lines; a stream that breaks is taken up where it was."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from compatgate.canary.executors.kubernetes.connect import Cluster
+from compatgate.canary.executors.kubernetes.errors import Gone, Missing, translated
+from compatgate.canary.executors.kubernetes.mark import Mark
+from compatgate.canary.executors.kubernetes.pod import CONTAINER
+from compatgate.canary.executors.kubernetes.standing import first_pod
+from compatgate.canary.executors.kubernetes.stream import Lines
+from compatgate.canary.executors.kubernetes.view import PATIENCE_S, View
+from compatgate.errors import BadInput, Infrastructure
+
+_TICK_S = 0.5
+_SLOW_S = 10.0
+"""That the log of a pod is waited for once its job has ended."""
+_SKEW_S = 300
+"""By which this machine's clock and the node's may differ."""
+
+
+def follow(cluster: Cluster, view: View, stop: Callable[[], bool]) -> Iterator[bytes]:
+    """Both streams from the beginning until the job has ended, or ``stop`` says so.
+
+    A node keeps some files of a log, and hands over the newest alone to one who comes back: where
+    the last line that came is not in it any more, a line of the protocol says that some may be
+    missing.
+
+    Raises:
+        Infrastructure: the log cannot be had.
+    """
+    mark = Mark()
+    heard = time.monotonic()
+    while not stop() and (pod := first_pod(view.pods())):
+        ended = _ended(view)
+        try:
+            with translated(cluster):
+                yield from _once(cluster, pod, view, mark, stop)
+            if ended:
+                return
+            heard = time.monotonic()
+        except Missing:
+            return
+        except (Infrastructure, BadInput, Gone) as error:
+            # 400 is what a container answers that has not begun, or whose node is not heard of.
+            if ended and isinstance(error, BadInput):
+                return
+            if time.monotonic() - heard > PATIENCE_S:
+                raise
+        time.sleep(_TICK_S)
+
+
+def _once(
+    cluster: Cluster, pod: dict[str, Any], view: View, mark: Mark, stop: Callable[[], bool]
+) -> Iterator[bytes]:
+    """One stream; what came before is left out."""
+    since = _since(mark.stamp)
+    more: dict[str, Any] = {"since_seconds": since} if since else {}
+    name = pod["metadata"]["name"]
+    response = cluster.open(
+        "core",
+        "read_namespaced_pod_log",
+        name,
+        container=CONTAINER,
+        follow=True,
+        timestamps=True,
+        **more,
+    )
+    mark.rewind()
+    lines = Lines(response)
+    slow: float | None = None
+    try:
+        while not stop():
+            try:
+                line = lines.get(timeout=_TICK_S)
+            except queue.Empty:
+                yield from mark.quiet()
+                slow = slow or (time.monotonic() if _ended(view) else None)
+                if slow and time.monotonic() - slow > _SLOW_S:
+                    return
+                continue
+            if line is None:
+                yield from mark.end()
+                return
+            yield from mark.new(line)
+    finally:
+        lines.close()
+
+
+def _ended(view: View) -> bool:
+    return view.status().state not in ("waiting", "running")
+
+
+def _since(stamp: str) -> int | None:
+    """Seconds back to the last line that came, and some more."""
+    if not stamp:
+        return None
+    try:
+        last = datetime.fromisoformat(stamp)
+        return max(0, int((datetime.now(UTC) - last).total_seconds())) + _SKEW_S
+    except (ValueError, TypeError):
+        return None
