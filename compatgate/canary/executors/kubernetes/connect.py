@@ -15,7 +15,9 @@ from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.errors import BadInput
 
 TIMEOUT_S = (10, 30)
-"""For a connection and for an answer; streams may be silent for longer."""
+"""For a connection and for an answer."""
+_SILENT_S = 900
+"""That a stream may be silent, before a connection that nobody is at the other end of is noticed."""
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Between tries of a request that the server could not answer just then."""
 
@@ -82,7 +84,7 @@ class Cluster:
         Raises:
             ApiException, urllib3.exceptions.HTTPError: for `translated`, which is around it.
         """
-        return self._call(api, operation, args, params, (TIMEOUT_S[0], None))
+        return self._call(api, operation, args, params, (TIMEOUT_S[0], _SILENT_S))
 
     def close(self) -> None:
         """Drop the connection; the next request reads the credentials anew."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from compatgate.canary.executors.kubernetes.connect import Cluster
-from compatgate.canary.executors.kubernetes.errors import Gone, Missing, translated
+from compatgate.canary.executors.kubernetes.errors import Missing, translated
 from compatgate.canary.executors.kubernetes.mark import Mark
 from compatgate.canary.executors.kubernetes.pod import CONTAINER
 from compatgate.canary.executors.kubernetes.standing import first_pod
@@ -37,40 +37,41 @@ def follow(cluster: Cluster, view: View, stop: Callable[[], bool]) -> Iterator[b
     mark = Mark()
     heard = time.monotonic()
     while not stop() and (pod := first_pod(view.pods())):
-        ended = _ended(view)
+        ended, response = _ended(view), None
         try:
             with translated(cluster):
-                yield from _once(cluster, pod, view, mark, stop)
+                response = _open(cluster, pod, mark)
+                yield from _once(response, view, mark, stop)
             if ended:
                 return
-            heard = time.monotonic()
         except Missing:
             return
-        except (Infrastructure, BadInput, Gone) as error:
-            # 400 is what a container answers that has not begun, or whose node is not heard of.
+        except (Infrastructure, BadInput) as error:
+            # 400 is what a container answers that has not begun, or that is not there any more.
             if ended and isinstance(error, BadInput):
                 return
-            if time.monotonic() - heard > PATIENCE_S:
+            if response is None and time.monotonic() - heard > PATIENCE_S:
                 raise
+        heard = heard if response is None else time.monotonic()
         time.sleep(_TICK_S)
 
 
-def _once(
-    cluster: Cluster, pod: dict[str, Any], view: View, mark: Mark, stop: Callable[[], bool]
-) -> Iterator[bytes]:
-    """One stream; what came before is left out."""
+def _open(cluster: Cluster, pod: dict[str, Any], mark: Mark) -> Any:
     since = _since(mark.stamp)
     more: dict[str, Any] = {"since_seconds": since} if since else {}
-    name = pod["metadata"]["name"]
-    response = cluster.open(
+    return cluster.open(
         "core",
         "read_namespaced_pod_log",
-        name,
+        pod["metadata"]["name"],
         container=CONTAINER,
         follow=True,
         timestamps=True,
         **more,
     )
+
+
+def _once(response: Any, view: View, mark: Mark, stop: Callable[[], bool]) -> Iterator[bytes]:
+    """One stream; what came before is left out."""
     mark.rewind()
     lines = Lines(response)
     slow: float | None = None

@@ -27,7 +27,7 @@ PATIENCE_S = 120.0
 _WATCH_S = 240
 """After which the server ends a watch; it is begun again where it was."""
 _JOB_EVERY_S = 5.0
-_LONGEST_PAUSE_S = 10.0
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
 
 
 class View:
@@ -151,27 +151,30 @@ class View:
         return str(found["metadata"]["resourceVersion"])
 
     def _follow(self) -> None:
-        pause = 0.5
+        pause = _PAUSE_S
         while not self._closed.is_set():
             try:
                 with translated(self._cluster):
                     self._watch()
-                pause = 0.5
+                pause = _PAUSE_S
+                continue
             except Gone:
-                pause = self._again(pause)
-            except Exception as error:
-                _log.debug("watch of %s: %s", self._handle.id, error)
+                _log.debug("watch of %s: listing anew", self._handle.id)
+            except CompatgateError as error:
+                _log.info("watch of %s: %s", self._handle.id, error.detail)
                 self._closed.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            except Exception:
+                _log.exception("a defect in the watch of %s", self._handle.id)
+                self._closed.wait(pause)
+            pause = self._list_anew(pause)
 
-    def _again(self, pause: float) -> float:
-        """List anew: what the watch has missed cannot be asked for."""
+    def _list_anew(self, pause: float) -> float:
+        """What the watch has missed; where there can be no watch, this is instead of one."""
         try:
             self._version = self._list()
-        except (CompatgateError, Gone):
+        except CompatgateError:
             self._closed.wait(pause)
-            return min(2 * pause, _LONGEST_PAUSE_S)
-        return 0.5
+        return min(2 * pause, _LONGEST_PAUSE_S)
 
     def _watch(self) -> None:
         response = self._cluster.open(
