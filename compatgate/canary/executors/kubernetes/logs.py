@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from compatgate.canary.executors.kubernetes.view import PATIENCE_S, View
 from compatgate.errors import BadInput, Infrastructure
 
 _TICK_S = 0.5
-_SLOW_S = 10.0
+_SLOW_S = 5.0
 """That the log of a pod is waited for once its job has ended."""
 _SKEW_S = 300
 """By which this machine's clock and the node's may differ."""
@@ -41,7 +41,7 @@ def follow(cluster: Cluster, view: View, stop: Callable[[], bool]) -> Iterator[b
         try:
             with translated(cluster):
                 response = _open(cluster, pod, mark)
-                yield from _once(response, view, mark, stop)
+                ended |= yield from _once(response, view, mark, stop)
             if ended:
                 return
         except Missing:
@@ -70,8 +70,10 @@ def _open(cluster: Cluster, pod: dict[str, Any], mark: Mark) -> Any:
     )
 
 
-def _once(response: Any, view: View, mark: Mark, stop: Callable[[], bool]) -> Iterator[bytes]:
-    """One stream; what came before is left out."""
+def _once(
+    response: Any, view: View, mark: Mark, stop: Callable[[], bool]
+) -> Generator[bytes, None, bool]:
+    """One stream, without what came before; whether it was left as its job had ended."""
     mark.rewind()
     lines = Lines(response)
     slow: float | None = None
@@ -83,12 +85,13 @@ def _once(response: Any, view: View, mark: Mark, stop: Callable[[], bool]) -> It
                 yield from mark.quiet()
                 slow = slow or (time.monotonic() if _ended(view) else None)
                 if slow and time.monotonic() - slow > _SLOW_S:
-                    return
+                    return True
                 continue
             if line is None:
                 yield from mark.end()
-                return
+                break
             yield from mark.new(line)
+        return False
     finally:
         lines.close()
 
