@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_fake import NAMESPACE, Cluster, kubeconfig, serving
+from cluster_fake import NAMESPACE, Cluster
+from cluster_server import kubeconfig, serving
 
 from compatgate.canary.executors.interface import Handle, Job, Status
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, connect, view

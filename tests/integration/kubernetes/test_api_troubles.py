@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_fake import Cluster, Fault, Object, kubeconfig
+from cluster_fake import Cluster, Fault, Object
+from cluster_server import kubeconfig
 
 from compatgate.canary.executors.interface import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
-from compatgate.canary.hosts import Host, Kubernetes
+from compatgate.canary.executors.kubernetes.files import config_map, packed
+from compatgate.canary.executors.kubernetes.objects import job_object, service_object
+from compatgate.canary.hosts import Host, Kubernetes, Toleration
 from compatgate.canary.protocol.lost import LOST
 from compatgate.errors import BadInput, Conflict, Forbidden, Infrastructure, NotFound
 
@@ -84,6 +88,24 @@ def test_a_start_whose_answer_was_lost_is_not_made_twice(
     ran = go(executor, job())
     assert [body["kind"] for body in cluster.created] == ["ConfigMap", "Job"]
     assert (ran.status.exit_code, ran.output) == (0, WHOLE)
+
+
+def test_the_client_sends_what_was_built_and_nothing_else(
+    on: Callable[..., KubernetesExecutor], cluster: Cluster, job: Make
+) -> None:
+    selector = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+    taint = Toleration("nvidia.com/gpu", "Exists", effect="NoSchedule")
+    executor = on(node_selector=selector, tolerations=(taint,), queue="q", runtime_class="nvidia")
+    prepared = executor.prepare(job(nodes=2, gpu_slots=(0, 1)), lambda doing, share: None)
+    executor.start(prepared)
+    files, service, sent = cluster.created
+    start = sent["metadata"]["annotations"]["dev.compatgate.start"]
+    made = prepared.job
+    packed_files = packed(made)
+    settings = executor._cluster.settings
+    assert sent == job_object(made, prepared.image, settings, packed_files, start)
+    assert files == config_map(made, packed_files)
+    assert service == service_object(made)
 
 
 def test_a_second_start_of_a_job_is_a_conflict(
@@ -200,7 +222,6 @@ def test_a_long_line_and_bytes_that_are_no_text_come_as_they_are(
         (403, 'jobs.batch is forbidden: User "w" cannot create', Forbidden, "k8s manifests"),
         (403, 'admission webhook "x" denied the request: no', Forbidden, "does not admit the job"),
         (403, "exceeded quota: gpus, requested: 1, used: 8", Infrastructure, "has no room"),
-        (401, "Unauthorized", Infrastructure, "does not know the worker"),
         (422, "spec.template: Invalid value", BadInput, "Invalid value"),
     ],
 )
@@ -218,6 +239,16 @@ def test_a_server_that_refuses_says_why(
         executor.start(executor.prepare(job(), lambda doing, share: None))
     assert said in str(caught.value)
     assert len([r for r in cluster.requests if r.startswith("POST") and "jobs" in r]) == 1
+
+
+def test_credentials_that_expired_are_read_anew(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("POST", "/jobs", 401, "Unauthorized")]
+    executor.start(executor.prepare(job(), lambda doing, share: None))
+    cluster.faults = [Fault("GET", "/jobs", 401, "Unauthorized")] * 9
+    with pytest.raises(Infrastructure, match="does not know the worker"):
+        executor.left()
 
 
 def test_a_namespace_that_is_not_there_is_named(
@@ -260,3 +291,12 @@ def test_a_context_that_the_file_has_not_is_a_mistake(
 ) -> None:
     with pytest.raises(BadInput, match="no way to the cluster of stage"):
         on(context="production").left()
+
+
+def test_a_worker_without_the_client_says_what_to_install(
+    executor: KubernetesExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with pytest.raises(BadInput, match="not installed") as caught:
+        executor.left()
+    assert caught.value.hint == "pip install 'compatgate[kubernetes]'"

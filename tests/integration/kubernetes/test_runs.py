@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_fake import NAMESPACE, Cluster, Fault, Object, kubeconfig
+from cluster_fake import NAMESPACE, Cluster, Fault, Object
+from cluster_server import kubeconfig
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.settings import Settings
@@ -94,7 +95,7 @@ def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Cal
         library = Library()
         library.workloads = {"made": workload}
         library.suites = {"made": Suite("made", "", ("made",))}
-        settings = Kubernetes(NAMESPACE and kubeconfig(tmp_path, cluster.url), namespace=NAMESPACE)
+        settings = Kubernetes(kubeconfig(tmp_path, cluster.url), namespace=NAMESPACE)
         host = Host("k8s", executor="kubernetes", gpu=GPU, slots=8, health="none",
                     kubernetes=settings)  # fmt: skip
         return Bed(gate, host, library)
@@ -226,7 +227,7 @@ def test_a_cluster_that_stumbles_all_the_way_changes_nothing(
     assert [body["kind"] for body in cluster.created] == ["ConfigMap", "Job"]
 
 
-def test_what_a_worker_that_died_left_is_removed_before_the_next_attempt(
+def test_what_earlier_attempts_left_is_gone_once_the_run_has_ended(
     bed: Callable[..., Bed], cluster: Cluster
 ) -> None:
     here = bed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from compatgate.canary.executors.kubernetes import library
 from compatgate.canary.executors.kubernetes.errors import Busy, pause_after, translated
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.errors import BadInput
@@ -17,7 +17,7 @@ from compatgate.errors import BadInput
 TIMEOUT_S = (10, 30)
 """For a connection and for an answer."""
 _SILENT_S = 900
-"""That a stream may be silent, before a connection that nobody is at the other end of is noticed."""
+"""That a stream may be silent: its other end may be gone without a word."""
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Between tries of a request that the server could not answer just then."""
 
@@ -110,24 +110,24 @@ class Cluster:
     def _api(self, name: str) -> Any:
         with self._lock:
             if name not in self._apis:
-                client = _client_module()
-                self._client = self._client or self._connect(client)
-                make = {"batch": client.BatchV1Api, "core": client.CoreV1Api}[name]
+                module = library.client()
+                self._client = self._client or self._connect(module)
+                make = {"batch": module.BatchV1Api, "core": module.CoreV1Api}[name]
                 self._apis[name] = make(self._client)
             return self._apis[name]
 
-    def _connect(self, client: Any) -> Any:
+    def _connect(self, module: Any) -> Any:
         from kubernetes import config
         from urllib3.util.retry import Retry
 
         settings = self.settings
-        configuration = client.Configuration()
+        configuration = module.Configuration()
         try:
             if settings.in_cluster:
                 config.load_incluster_config(client_configuration=configuration)
             else:
                 config.load_kube_config(
-                    config_file=settings.kubeconfig and os.path.expanduser(settings.kubeconfig),
+                    config_file=settings.kubeconfig,
                     context=settings.context,
                     client_configuration=configuration,
                     persist_config=False,
@@ -143,18 +143,4 @@ class Cluster:
         # What is tried again, and for how long, is decided in `ask`.
         configuration.retries = Retry(total=0, respect_retry_after_header=False)
         configuration.connection_pool_maxsize = 4 * self.host.slots + 4
-        return client.ApiClient(configuration)
-
-
-def _client_module() -> Any:
-    # It takes half a second to import; only workers with such a host need it.
-    try:
-        from kubernetes import client
-    except ImportError:
-        raise BadInput(
-            "Kubernetes hosts need a library that is not installed: kubernetes",
-            field="executor",
-            value="kubernetes",
-            hint="pip install 'compatgate[kubernetes]'",
-        ) from None
-    return client
+        return module.ApiClient(configuration)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from compatgate.canary.executors.kubernetes import library
 from compatgate.errors import (
     BadInput,
     CompatgateError,
@@ -52,12 +53,12 @@ def translated(cluster: Cluster) -> Iterator[None]:
         Missing, Taken, CompatgateError: the server refuses.
         Infrastructure: it cannot be reached, went away or failed within.
     """
-    from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
 
+    refused = library.client().ApiException
     try:
         yield
-    except ApiException as error:
+    except refused as error:
         raise _refusal(error, cluster) from error
     except (HTTPError, OSError, EOFError, msgspec.DecodeError) as error:
         raise Busy(
@@ -109,7 +110,7 @@ def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
             return Taken(f"{at} refuses: {what}")
         case 401:
             cluster.close()  # a token may have been renewed where it came from
-            return Infrastructure(f"{at} does not know the worker: {what}", hint="log in again")
+            return Busy(f"{at} does not know the worker: {what}", hint="log in again")
         case 403:
             return _forbidden(at, what)
         case 400 | 413 | 422:

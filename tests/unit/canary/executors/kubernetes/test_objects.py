@@ -103,7 +103,7 @@ def test_a_pod_may_do_as_little_as_a_container_of_the_docker_executor(job: Make)
     }
     assert spec["automountServiceAccountToken"] is False
     assert spec["enableServiceLinks"] is False
-    assert not (spec["hostNetwork"] or spec["hostPID"] or spec["hostIPC"])
+    assert [spec[field] for field in ("hostNetwork", "hostPID", "hostIPC")] == [False] * 3
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert set(volumes) == {"tmp", "shm", "files"}
     assert volumes["tmp"]["emptyDir"] == {"sizeLimit": str(1 << 27)}
@@ -186,13 +186,10 @@ def test_files_that_no_config_map_holds_are_refused(job: Make, tmp_path: Path) -
 
 
 def test_names_are_a_jobs_own_and_always_the_same(job: Make) -> None:
-    names = [
-        name_of(job(run=run, step=step))
-        for run, step in [
-            ("run_1", "made-0"), ("run_2", "made-0"), ("RUN_1", "made-0"), ("run_1", "made-0-again1"),
-            ("run_1", "x" * 48 + "-4294967295-again2"), ("run_1", "x" * 48 + "-4294967295-again1"),
-        ]
-    ]  # fmt: skip
+    long = "x" * 48 + "-4294967295-again"
+    pairs = [("run_1", "made-0"), ("run_2", "made-0"), ("RUN_1", "made-0")]
+    pairs += [("run_1", "made-0-again1"), ("run_1", f"{long}1"), ("run_1", f"{long}2")]
+    names = [name_of(job(run=run, step=step)) for run, step in pairs]
     assert len(set(names)) == len(names)
     assert names[0] == name_of(job())
     for name in names:
