@@ -13,7 +13,7 @@ from cluster_fake import NAMESPACE, Cluster
 from cluster_server import kubeconfig, serving
 
 from compatgate.canary.executors.interface import Handle, Job, Status
-from compatgate.canary.executors.kubernetes import KubernetesExecutor, connect, view
+from compatgate.canary.executors.kubernetes import KubernetesExecutor, connect, logs, sweep, view
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 
@@ -33,6 +33,10 @@ def cluster() -> Iterator[Cluster]:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_PAUSES", (0.05, 0.1, 0.1))
     monkeypatch.setattr(view, "_JOB_EVERY_S", 0.2)
+    monkeypatch.setattr(view, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(logs, "_TICK_S", 0.1)
+    monkeypatch.setattr(logs, "_SLOW_S", 0.5)
+    monkeypatch.setattr(sweep, "_POLL_S", 0.05)
 
 
 @pytest.fixture

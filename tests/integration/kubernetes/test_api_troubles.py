@@ -29,7 +29,7 @@ def two_parts(cluster: Cluster, made: Object) -> None:
     pod = cluster.place(made)
     cluster.run(pod)
     cluster.say(pod, "one", "two", "three")
-    time.sleep(1.5)
+    time.sleep(0.5)
     cluster.say(pod, "four", "five")
     cluster.end(pod)
 

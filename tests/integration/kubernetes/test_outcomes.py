@@ -105,10 +105,8 @@ def test_a_deadline_that_the_pull_used_up_says_nothing_of_the_program(
 
 
 def test_a_job_of_several_nodes_runs_once_all_do_and_fails_when_one_does(
-    executor: KubernetesExecutor, cluster: Cluster, job: Make, monkeypatch: pytest.MonkeyPatch
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
 ) -> None:
-    monkeypatch.setattr("compatgate.canary.executors.kubernetes.logs._SLOW_S", 0.5)
-
     def play(cluster: Cluster, made: Object) -> None:
         pods = [cluster.place(made, index) for index in range(2)]
         for pod in pods:
