@@ -62,11 +62,50 @@ class Slurm(Struct, frozen=True):
     poll: float = 5.0
 
 
+class Toleration(Struct, frozen=True):
+    """A taint that pods tolerate, as Kubernetes writes it."""
+
+    key: str | None = None
+    operator: Literal["Equal", "Exists"] | None = None
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+
+class Kubernetes(Struct, frozen=True):
+    """A part of a Kubernetes cluster that one kind of node makes a staging host.
+
+    Attributes:
+        kubeconfig: file with credentials; None: ``KUBECONFIG``, else the user's.
+        context: of that file; None: its current one.
+        in_cluster: the worker is a pod of the cluster and has its service account.
+        namespace: where everything is made.
+        resource: that gives a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
+        node_selector: labels that the nodes have, such as GPU feature discovery's.
+        queue: Kueue's local queue.
+        images: workload to the image that was built of its folder.
+        wait_s: seconds that a job may wait to be placed.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    in_cluster: bool = False
+    namespace: str = "default"
+    resource: str = "nvidia.com/gpu"
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    queue: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+    service_account: str | None = None
+    runtime_class: str | None = None
+    images: dict[str, str] = {}
+    wait_s: int = 86400
+
+
 class Host(Struct, frozen=True):
     """A staging host.
 
     Attributes:
-        executor: ``docker``, ``process`` or ``slurm``.
+        executor: ``docker``, ``process``, ``slurm`` or ``kubernetes``.
         endpoint: of the engine, ``unix:///var/run/docker.sock``, ``tcp://host:2376``,
             ``ssh://user@host``; None: the executor's default.
         gpu: SKU as written, None for a host without GPUs.
@@ -76,11 +115,11 @@ class Host(Struct, frozen=True):
         devices: how GPUs are asked for: Docker's device request, or CDI names.
         health: where GPU health and the kernel log are read: ``local``, on the worker's machine;
             ``none``, nowhere, which the evidence says.
-        slurm: of a ``slurm`` host.
+        slurm, kubernetes: of a ``slurm`` or ``kubernetes`` host.
     """
 
     name: str
-    executor: Literal["docker", "process", "slurm"] = "docker"
+    executor: Literal["docker", "process", "slurm", "kubernetes"] = "docker"
     endpoint: str | None = None
     tls: Tls | None = None
     gpu: str | None = None
@@ -90,3 +129,4 @@ class Host(Struct, frozen=True):
     health: Literal["local", "none"] = "local"
     quiet: tuple[Quiet, ...] = ()
     slurm: Slurm | None = None
+    kubernetes: Kubernetes | None = None

@@ -12,7 +12,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.canary.hosts import Host, Quiet, Slurm, Tls
-from compatgate.canary.hosts_slurm import SlurmTable, mistakes
+from compatgate.canary.hosts_kubernetes import KubernetesTable, settings_of
+from compatgate.canary.hosts_kubernetes import mistakes as kubernetes_mistakes
+from compatgate.canary.hosts_slurm import SlurmTable
+from compatgate.canary.hosts_slurm import mistakes as slurm_mistakes
 from compatgate.canary.toml import read_toml, refused
 from compatgate.documents.nodes import RawDocument
 from compatgate.documents.problems import DocumentProblem
@@ -28,6 +31,11 @@ _Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
 _Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 _Time = Annotated[str, Meta(pattern=TIME_PATTERN)]
 _Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_CLUSTERS = {
+    "slurm": '[host.slurm] work = "/shared/compatgate"',
+    "kubernetes": '[host.kubernetes] namespace = "compatgate-canary"',
+}
+"""Executors whose GPUs are other machines', each with the least that is to be said of it."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -56,7 +64,7 @@ class HostTable(_Table, frozen=True):
     """``[[host]]``."""
 
     name: _Name
-    executor: Literal["docker", "process", "slurm"] = "docker"
+    executor: Literal["docker", "process", "slurm", "kubernetes"] = "docker"
     endpoint: Annotated[str, Meta(pattern=ENDPOINT_PATTERN)] | None = None
     tls: TlsTable | None = None
     gpu: _Line | None = None
@@ -66,6 +74,7 @@ class HostTable(_Table, frozen=True):
     health: Literal["local", "none"] | None = None
     quiet: Annotated[tuple[QuietTable, ...], Meta(max_length=64)] = ()
     slurm: SlurmTable | None = None
+    kubernetes: KubernetesTable | None = None
 
 
 class HostsFile(_Table, frozen=True):
@@ -104,7 +113,9 @@ def _host(table: HostTable, folder: Path) -> Host:
         )
     if slurm := table.slurm:
         fields["slurm"] = Slurm(**msgspec.structs.asdict(slurm))
-    fields["health"] = table.health or ("none" if table.executor == "slurm" else "local")
+    if kubernetes := table.kubernetes:
+        fields["kubernetes"] = settings_of(kubernetes, folder)
+    fields["health"] = table.health or ("none" if table.executor in _CLUSTERS else "local")
     fields["quiet"] = tuple(Quiet(**msgspec.structs.asdict(quiet)) for quiet in table.quiet)
     return Host(**fields)
 
@@ -139,7 +150,7 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
         _check_tcp(table, problem)
     elif table.tls is not None:
         problem("tls", "is for an endpoint on TCP", "tcp://host:2376")
-    found += _about_slurm(table, raw, index)
+    found += _about_clusters(table, raw, index)
     if table.driver and not table.gpu:
         problem("driver", "is stated without a gpu", "name the GPU as well")
     for number, quiet in enumerate(table.quiet):
@@ -153,23 +164,26 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
     return found
 
 
-def _about_slurm(table: HostTable, raw: RawDocument, index: int) -> Iterator[DocumentProblem]:
+def _about_clusters(table: HostTable, raw: RawDocument, index: int) -> Iterator[DocumentProblem]:
     here: Place = ("host", index)
-    if table.executor != "slurm":
-        if table.slurm:
-            hint = 'executor = "slurm"'
-            yield raw.problem((*here, "slurm"), f"is not for {table.executor}", hint=hint)
-        return
-    if table.health == "local":
+    for kind, least in _CLUSTERS.items():
+        given = getattr(table, kind)
+        if table.executor != kind and given:
+            what = f"is not for {table.executor}"
+            yield raw.problem((*here, kind), what, hint=f'executor = "{kind}"')
+        elif table.executor == kind and given is None:
+            yield raw.problem((*here, kind), "is missing", hint=f"at least {least}")
+    if table.executor in _CLUSTERS and table.health == "local":
         what = "the GPUs are the nodes', not this machine's"
         yield raw.problem((*here, "health"), what, value="local", hint='health = "none"')
-    if table.slurm is None:
-        hint = 'at least [host.slurm] work = "/shared/compatgate"'
-        yield raw.problem((*here, "slurm"), "is missing", hint=hint)
-        return
-    for wrong in mistakes(table.slurm, table.gpu):
-        place: Place = (*here, "slurm", wrong.field)
-        yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
+    if table.executor == "slurm" and table.slurm:
+        for wrong in slurm_mistakes(table.slurm, table.gpu):
+            place: Place = (*here, "slurm", wrong.field)
+            yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
+    if table.executor == "kubernetes" and table.kubernetes:
+        for fault in kubernetes_mistakes(table.kubernetes):
+            place = (*here, "kubernetes", *fault.place)
+            yield raw.problem(place, fault.problem, value=fault.value, hint=fault.hint)
 
 
 def _check_tcp(table: HostTable, problem: Callable[[str, str, str], None]) -> None:

@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts, and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
+    "k8s": ("compatgate.cli.k8s", "print what a Kubernetes cluster is to be told"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hosts",
         required=True,
         metavar="FILE",
-        help="hosts.toml: where runs may go (Docker engines, Slurm)",
+        help="hosts.toml: where runs may go (Docker engines, Slurm, Kubernetes)",
     )
     add_database(parser)
     add(

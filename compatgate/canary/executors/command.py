@@ -43,5 +43,5 @@ def on_one_machine(job: Job, host: str) -> None:
             f"{job.workload.name} runs on {job.workload.nodes} nodes, and {host} is one",
             field="nodes",
             value=job.workload.nodes,
-            hint="run it on a slurm host",
+            hint="run it on a slurm or kubernetes host",
         )

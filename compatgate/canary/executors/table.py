@@ -9,6 +9,7 @@ from compatgate.canary.executors.interface import Executor
 from compatgate.canary.hosts import Host
 
 EXECUTORS: dict[str, tuple[str, str]] = {
+    "kubernetes": ("compatgate.canary.executors.kubernetes", "KubernetesExecutor"),
     "docker": ("compatgate.canary.executors.docker", "DockerExecutor"),
     "process": ("compatgate.canary.executors.process", "ProcessExecutor"),
     "slurm": ("compatgate.canary.executors.slurm", "SlurmExecutor"),

@@ -62,7 +62,7 @@ timezone = "Europe/Berlin"
         ('endpoint = "tcp://stage:99999"', "names no host and port"),
         ('tls = {ca = "a", cert = "b", key = "c"}', "is for an endpoint on TCP"),
         ('endpoint = "tcp://s:1"\ntls = {ca = "a", cert = "b", key = "c"}', "there is no file"),
-        ('executor = "lsf"', "'lsf' is not known (one of docker, process, slurm)"),
+        ('executor = "lsf"', "'lsf' is not known (one of docker, kubernetes, process, slurm)"),
         ('executor = "process"\nendpoint = "unix:///x"', "the process executor has no engine"),
         ('executor = "process"\ndevices = "cdi"', "asks no engine for GPUs"),
         ('driver = "535.183.01"', "is stated without a gpu"),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from compatgate.canary.executors.docker.connect import Engine
+from compatgate.canary.executors.starting import cannot_start
 from compatgate.errors import BadInput, CompatgateError, Conflict, Infrastructure, NotFound
 
 NO_TOOLKIT_HINT = (
@@ -17,10 +18,6 @@ NO_TOOLKIT_HINT = (
 NO_CDI_HINT = (
     "install the NVIDIA Container Toolkit on it and run 'nvidia-ctk cdi generate "
     "--output=/etc/cdi/nvidia.yaml'"
-)
-_NOT_IN_IMAGE = re.compile(
-    r"executable file not found|exec format error|"
-    r"(?:exec|stat) \S+: (?:no such file or directory|permission denied)"
 )
 _NO_ACCESS = re.compile(
     r"pull access denied|manifest (?:for .* )?(?:unknown|not found)|not found|"
@@ -91,14 +88,7 @@ def _cannot_start(what: str, program: str, host: str) -> CompatgateError | None:
     if "CDI" in what or '"cdi"' in what:
         problem = f"the engine of {host} does not know the GPU by its CDI name: {what}"
         return CompatgateError(problem, field="host", value=host, hint=NO_CDI_HINT)
-    if match := re.search(r"requirement error: (.*)", what):
-        problem = f"NVIDIA's container runtime refuses the image on {host}: {match[1]}"
-        hint = "the image asks for a newer driver or another GPU; see 'compatgate require'"
-        return CompatgateError(problem, field="image", hint=hint)
-    if _NOT_IN_IMAGE.search(what):
-        problem = f"the image cannot run {program!r}, which the workload's command calls: {what}"
-        return NotFound(problem, field="command", value=program)
-    return None
+    return cannot_start(what, program, host)
 
 
 def no_image(reference: str, what: str) -> CompatgateError | None:

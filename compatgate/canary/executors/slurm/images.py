@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from compatgate.canary.executors.interface import Job, Progress
+from compatgate.canary.executors.pinned import by_digest
 from compatgate.canary.hosts import Slurm
-from compatgate.discovery.image.reference import parse_reference
-from compatgate.errors import BadInput, Infrastructure, Unavailable
+from compatgate.errors import BadInput
 
 BARE = "node"
 """Stands for an image where the program runs on the node itself."""
-_DEADLINE_S = 60.0
 
 
 def pinned(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
@@ -44,24 +43,4 @@ def pinned(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
             "nothing is built on a cluster",
         )
     progress(f"looking up {reference}", None)
-    try:
-        return _by_digest(reference)
-    except Unavailable as error:
-        raise Infrastructure(error.problem, field="image", value=reference) from error
-
-
-def _by_digest(reference: str) -> str:
-    named = parse_reference(reference)
-    if named.digest:
-        return str(named)
-    # The client for registries takes a tenth of a second to import.
-    from compatgate.discovery.image.deadline import Deadline
-    from compatgate.discovery.image.options import ImageOptions
-    from compatgate.discovery.image.registry import places
-    from compatgate.discovery.image.transport import Transport
-
-    options = ImageOptions()
-    with Deadline(_DEADLINE_S) as deadline, Transport(options, deadline) as transport:
-        registry = places(named, transport, options)[-1]
-        digest = registry.digest_of(named.locator) or registry.manifest(named.locator).digest
-    return f"{named.registry}/{named.repository}@{digest}"
+    return by_digest(reference)

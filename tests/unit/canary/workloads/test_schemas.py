@@ -68,6 +68,21 @@ GOOD: dict[str, dict[str, Any]] = {
                     "commands": "/opt/slurm/bin",
                     "poll": 2.5,
                 },
+                "kubernetes": {
+                    "namespace": "canary",
+                    "kubeconfig": "k",
+                    "context": "stage",
+                    "in_cluster": False,
+                    "resource": "nvidia.com/mig-1g.10gb",
+                    "node_selector": {"nvidia.com/gpu.product": "NVIDIA-L4"},
+                    "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                    "queue": "canary",
+                    "image_pull_secrets": ["registry"],
+                    "service_account": "canary",
+                    "runtime_class": "nvidia",
+                    "images": {"gemm": "registry.example/gemm:1"},
+                    "wait": "2h",
+                },
             }
         ]
     },

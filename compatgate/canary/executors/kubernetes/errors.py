@@ -1,0 +1,145 @@
+"""Errors of the API server in our words: what another attempt may mend, and what it will not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.canary.executors.kubernetes import library
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    Conflict,
+    Forbidden,
+    Infrastructure,
+    NotFound,
+)
+
+if TYPE_CHECKING:
+    from compatgate.canary.executors.kubernetes.connect import Cluster
+
+MANIFESTS = "'compatgate k8s manifests' prints what the worker must be allowed"
+_LONGEST_PAUSE_S = 30.0
+_TRY_AGAIN = (429, 500, 502, 503, 504)
+
+
+class Busy(Infrastructure):
+    """The server cannot answer now; it may have said for how long."""
+
+    retry_after: float | None = None
+
+
+class Missing(NotFound):
+    """There is no such thing in the namespace."""
+
+
+class Taken(Conflict):
+    """There is a thing of that name."""
+
+
+class Gone(Infrastructure):
+    """The server has forgotten the version that a watch began at: list again."""
+
+
+@contextmanager
+def translated(cluster: Cluster) -> Iterator[None]:
+    """Around a request.
+
+    Raises:
+        Gone: see there.
+        Missing, Taken, CompatgateError: the server refuses.
+        Infrastructure: it cannot be reached, went away or failed within.
+    """
+    from urllib3.exceptions import HTTPError
+
+    refused = library.client().ApiException
+    try:
+        yield
+    except refused as error:
+        raise _refusal(error, cluster) from error
+    except (HTTPError, OSError, EOFError, msgspec.DecodeError) as error:
+        raise Busy(
+            f"the cluster of {cluster.where} does not answer: {_last_words(error)}",
+            field="host",
+            value=cluster.host.name,
+            hint="see that its API server runs and that the worker may reach it",
+        ) from error
+
+
+def pause_after(error: Busy, pause: float | None) -> float | None:
+    """How long to wait before the request is made again; None: it is not.
+
+    Args:
+        error: that ended it.
+        pause: the next one of ours; None: there is none left.
+    """
+    if pause is None:
+        return None
+    asked = error.retry_after
+    if asked is not None and asked > _LONGEST_PAUSE_S:
+        return None
+    return max(pause, asked or 0.0)
+
+
+def said(body: Any) -> str:
+    """The message of a ``Status`` object, in one line."""
+    try:
+        status = msgspec.json.decode(body or b"")
+        message = status.get("message") if isinstance(status, dict) else None
+    except (msgspec.DecodeError, TypeError):
+        message = body.decode(errors="replace") if isinstance(body, bytes) else body
+    return " ".join(str(message or "").split())[:1000]
+
+
+def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
+    what = said(error.body) or error.reason or "no reason given"
+    at = f"the cluster of {cluster.where}"
+    match error.status:
+        case 410:
+            return Gone(what)
+        case 404 if what.startswith("namespaces "):
+            hint = "create it, or name another in [host.kubernetes]"
+            problem = f"{at} has not the namespace"
+            return NotFound(problem, field="namespace", value=cluster.namespace, hint=hint)
+        case 404:
+            return Missing(f"{at}: {what}")
+        case 409:
+            return Taken(f"{at} refuses: {what}")
+        case 401:
+            cluster.close()  # a token may have been renewed where it came from
+            return Busy(f"{at} does not know the worker: {what}", hint="log in again")
+        case 403:
+            return _forbidden(at, what)
+        case 400 | 413 | 422:
+            return BadInput(f"{at} refuses: {what}", field="host.kubernetes")
+        case 0:
+            return CompatgateError(f"{at} cannot be trusted: {error.reason}", field="host")
+        case status if status in _TRY_AGAIN:
+            busy = Busy(f"{at} failed: {what}")
+            busy.retry_after = _seconds((error.headers or {}).get("Retry-After"))
+            return busy
+    return Infrastructure(f"{at} failed: {error.status} {what}")
+
+
+def _forbidden(at: str, what: str) -> CompatgateError:
+    if "exceeded quota" in what:
+        return Infrastructure(f"{at} has no room: {what}")
+    if "admission webhook" in what or "violates PodSecurity" in what:
+        return Forbidden(f"{at} does not admit the job: {what}")
+    return Forbidden(f"{at} does not allow it: {what}", hint=MANIFESTS)
+
+
+def _seconds(header: str | None) -> float | None:
+    return float(header) if header and header.isdecimal() else None
+
+
+def _last_words(error: BaseException) -> str:
+    """The innermost cause, which says more than what wraps it."""
+    seen = {id(error)}
+    while (inner := error.__cause__ or error.__context__) and id(inner) not in seen:
+        seen.add(id(inner))
+        error = inner
+    return " ".join(str(error).split()) or type(error).__name__

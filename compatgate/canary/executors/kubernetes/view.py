@@ -1,0 +1,215 @@
+"""What a cluster shows of one job: listed once, then kept up to date by a watch."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from compatgate.canary.executors.interface import Handle, Status
+from compatgate.canary.executors.kubernetes.connect import Cluster
+from compatgate.canary.executors.kubernetes.errors import Gone, Missing, translated
+from compatgate.canary.executors.kubernetes.names import of_job
+from compatgate.canary.executors.kubernetes.obstacles import Obstacle
+from compatgate.canary.executors.kubernetes.pod import PULL_S
+from compatgate.canary.executors.kubernetes.standing import Seen, standing
+from compatgate.canary.executors.kubernetes.stream import Lines
+from compatgate.errors import CompatgateError, Infrastructure
+
+_log = logging.getLogger(__name__)
+
+PATIENCE_S = 120.0
+"""How long a job goes on while nothing is heard of the cluster."""
+_WATCH_S = 240
+"""After which the server ends a watch; it is begun again where it was."""
+_JOB_EVERY_S = 5.0
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
+
+
+class View:
+    """A job as the cluster shows it.
+
+    Args:
+        cluster: that it is in.
+        handle: of the job.
+
+    Raises:
+        Infrastructure, CompatgateError: as `Cluster.ask`.
+    """
+
+    def __init__(self, cluster: Cluster, handle: Handle) -> None:
+        self._cluster = cluster
+        self._handle = handle
+        self._selector = of_job(handle.run, handle.attempt, handle.step)
+        self._lock = threading.RLock()
+        self._pods: dict[str, dict[str, Any]] = {}
+        self._job: dict[str, Any] | None = None
+        self._opened = time.monotonic()
+        self._job_read = self._heard = 0.0
+        self._begun = False
+        self._obstacle: tuple[Obstacle, float] | None = None
+        self._lines: Lines | None = None
+        self._closed = threading.Event()
+        self._read_job()
+        self._version = self._list()
+        threading.Thread(target=self._follow, name=f"watch {handle.id}", daemon=True).start()
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Pods as last seen."""
+        with self._lock:
+            return list(self._pods.values())
+
+    def status(self) -> Status:
+        """How the job stands.
+
+        Raises:
+            CompatgateError: it will never start.
+            Infrastructure: the cluster has been silent for too long.
+        """
+        if time.monotonic() - self._heard > PATIENCE_S:
+            self._version = self._list()
+        seen = self._standing()
+        if seen.status.state == "waiting":
+            if self._begun:
+                return Status("lost", reason="its pod was removed")
+            self._refuse_what_lasts(seen)
+        else:
+            self._begun = True
+            if seen.obstacle:
+                raise seen.obstacle.error
+        return seen.status
+
+    def known(self) -> str:
+        """The state as it was last seen, whatever keeps it from going on."""
+        return self._standing().status.state
+
+    def close(self) -> None:
+        """Have the watch end."""
+        self._closed.set()
+        if lines := self._lines:
+            lines.close()
+
+    def _standing(self) -> Seen:
+        with self._lock:
+            pods = list(self._pods.values())
+            wanted = int((self._job or {}).get("spec", {}).get("completions") or 1)
+            stale = time.monotonic() - self._job_read > _JOB_EVERY_S
+        if len(pods) < wanted and (stale or self._begun):
+            self._read_job()
+            pods = self.pods()
+        return standing(self._job, pods, self._timeout())
+
+    def _timeout(self) -> int:
+        """Of the program, by what its pod may take."""
+        pod = (self._job or {}).get("spec", {}).get("template", {}).get("spec", {})
+        return int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S
+
+    def _refuse_what_lasts(self, seen: Seen) -> None:
+        found, now = seen.obstacle, time.monotonic()
+        if found is None:
+            self._obstacle = None
+            self._refuse_to_wait_for_ever(seen.status)
+            return
+        known, since = self._obstacle or (found, now)
+        self._obstacle = (found if found.telling or not known.telling else known, since)
+        if now - since >= found.grace_s:
+            raise self._obstacle[0].error
+
+    def _refuse_to_wait_for_ever(self, status: Status) -> None:
+        # The Job's own deadline does not count while a queue holds it.
+        if time.monotonic() - self._opened < self._cluster.settings.wait_s:
+            return
+        hours = self._cluster.settings.wait_s / 3600
+        raise CompatgateError(
+            f"the cluster of {self._cluster.where} did not start the job within {hours:g} h: "
+            f"{status.reason}",
+            field="host.kubernetes.wait",
+            hint="wait longer, or see that node_selector, tolerations and resource fit its nodes",
+        )
+
+    def _read_job(self) -> None:
+        handle, now = self._handle, time.monotonic()
+        try:
+            job = self._cluster.ask("batch", "read_namespaced_job", handle.id)
+        except Missing:
+            job = None
+        except Infrastructure:
+            if not self._job_read or now - self._heard > PATIENCE_S:
+                raise
+            return
+        self._job, self._job_read, self._heard = job, now, now
+
+    def _list(self) -> str:
+        found = self._cluster.ask("core", "list_namespaced_pod", label_selector=self._selector)
+        with self._lock:
+            self._pods = {pod["metadata"]["uid"]: pod for pod in found["items"]}
+            self._heard = time.monotonic()
+        return str(found["metadata"]["resourceVersion"])
+
+    def _follow(self) -> None:
+        pause = _PAUSE_S
+        while not self._closed.is_set():
+            try:
+                with translated(self._cluster):
+                    self._watch()
+                pause = _PAUSE_S
+                continue
+            except Gone:
+                _log.debug("watch of %s: listing anew", self._handle.id)
+            except CompatgateError as error:
+                _log.info("watch of %s: %s", self._handle.id, error.detail)
+                self._closed.wait(pause)
+            except Exception:
+                _log.exception("a defect in the watch of %s", self._handle.id)
+                self._closed.wait(pause)
+            pause = self._list_anew(pause)
+
+    def _list_anew(self, pause: float) -> float:
+        """What the watch has missed; where there can be no watch, this is instead of one."""
+        try:
+            self._version = self._list()
+        except CompatgateError:
+            self._closed.wait(pause)
+        return min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _watch(self) -> None:
+        response = self._cluster.open(
+            "core",
+            "list_namespaced_pod",
+            label_selector=self._selector,
+            resource_version=self._version,
+            watch=True,
+            allow_watch_bookmarks=True,
+            timeout_seconds=_WATCH_S,
+        )
+        self._lines = lines = Lines(response)
+        try:
+            while not self._closed.is_set():
+                try:
+                    line = lines.get(timeout=1.0)
+                except queue.Empty:
+                    continue
+                if line is None:
+                    self._closed.wait(0.2)
+                    return
+                self._take(msgspec.json.decode(line))
+        finally:
+            lines.close()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        thing = event["object"]
+        if event["type"] == "ERROR":
+            if thing.get("code") == 410:
+                raise Gone(thing.get("message", ""))
+            raise Infrastructure(f"the watch ended: {thing.get('message')}")
+        with self._lock:
+            self._heard = time.monotonic()
+            self._version = str(thing["metadata"]["resourceVersion"])
+            if event["type"] == "DELETED":
+                self._pods.pop(thing["metadata"]["uid"], None)
+            elif event["type"] in ("ADDED", "MODIFIED"):
+                self._pods[thing["metadata"]["uid"]] = thing

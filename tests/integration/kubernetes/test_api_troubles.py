@@ -1,0 +1,302 @@
+"""An API server that is busy, breaks off, forgets or refuses: nothing is lost, nothing is twice."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cluster_fake import Cluster, Fault, Object
+from cluster_server import kubeconfig
+
+from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.kubernetes import KubernetesExecutor
+from compatgate.canary.executors.kubernetes.files import config_map, packed
+from compatgate.canary.executors.kubernetes.objects import job_object, service_object
+from compatgate.canary.hosts import Host, Kubernetes, Toleration
+from compatgate.canary.protocol.lost import LOST
+from compatgate.errors import BadInput, Conflict, Forbidden, Infrastructure, NotFound
+
+from .conftest import go
+
+Make = Callable[..., Job]
+
+
+def two_parts(cluster: Cluster, made: Object) -> None:
+    """A pod that prints, is silent for a while, prints and ends."""
+    pod = cluster.place(made)
+    cluster.run(pod)
+    cluster.say(pod, "one", "two", "three")
+    time.sleep(0.5)
+    cluster.say(pod, "four", "five")
+    cluster.end(pod)
+
+
+WHOLE = b"one\ntwo\nthree\nfour\nfive\n"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/configmaps"), ("POST", "/jobs"), ("GET", "/jobs/"), ("GET", "/pods")],
+)
+def test_a_server_that_is_busy_is_asked_again(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make, status: int, method: str, path: str
+) -> None:
+    cluster.faults = [Fault(method, path, status), Fault(method, path, status)]
+    cluster.on_job = two_parts
+    ran = go(executor, job())
+    assert cluster.faults == []
+    assert (ran.status.exit_code, ran.output) == (0, WHOLE)
+
+
+def test_it_is_asked_again_when_it_said_and_not_before(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("POST", "/jobs", 429, headers={"Retry-After": "2"})]
+    cluster.on_job = two_parts
+    began = time.monotonic()
+    executor.start(executor.prepare(job(), lambda doing, share: None))
+    assert 2 <= time.monotonic() - began < 6
+
+
+def test_a_server_that_wants_minutes_is_left_to_another_attempt(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("POST", "/jobs", 429, headers={"Retry-After": "600"})]
+    began = time.monotonic()
+    with pytest.raises(Infrastructure):
+        executor.start(executor.prepare(job(), lambda doing, share: None))
+    assert time.monotonic() - began < 5
+
+
+def test_a_server_that_stays_broken_is_left_to_another_attempt(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("POST", "/jobs", 500, "etcdserver: request timed out")] * 9
+    with pytest.raises(Infrastructure, match="etcdserver: request timed out"):
+        executor.start(executor.prepare(job(), lambda doing, share: None))
+
+
+def test_a_start_whose_answer_was_lost_is_not_made_twice(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("POST", "/jobs", drop=True), Fault("POST", "/configmaps", drop=True)]
+    cluster.on_job = two_parts
+    ran = go(executor, job())
+    assert [body["kind"] for body in cluster.created] == ["ConfigMap", "Job"]
+    assert (ran.status.exit_code, ran.output) == (0, WHOLE)
+
+
+def test_the_client_sends_what_was_built_and_nothing_else(
+    on: Callable[..., KubernetesExecutor], cluster: Cluster, job: Make
+) -> None:
+    selector = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+    taint = Toleration("nvidia.com/gpu", "Exists", effect="NoSchedule")
+    executor = on(node_selector=selector, tolerations=(taint,), queue="q", runtime_class="nvidia")
+    prepared = executor.prepare(job(nodes=2, gpu_slots=(0, 1)), lambda doing, share: None)
+    executor.start(prepared)
+    files, service, sent = cluster.created
+    start = sent["metadata"]["annotations"]["dev.compatgate.start"]
+    made = prepared.job
+    packed_files = packed(made)
+    settings = executor._cluster.settings
+    assert sent == job_object(made, prepared.image, settings, packed_files, start)
+    assert files == config_map(made, packed_files)
+    assert service == service_object(made)
+
+
+def test_a_second_start_of_a_job_is_a_conflict(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    prepared = executor.prepare(job(), lambda doing, share: None)
+    executor.start(prepared)
+    with pytest.raises(Conflict, match="was started before"):
+        executor.start(prepared)
+    assert len(cluster.names("jobs")) == 1
+
+
+def test_watches_that_break_miss_nothing(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("GET", "/pods", cut=0, query="watch=true") for _ in range(2)]
+    cluster.on_job = two_parts
+    ran = go(executor, job())
+    assert cluster.faults == []
+    assert (ran.status.exit_code, ran.output) == (0, WHOLE)
+
+
+@pytest.mark.parametrize("status", [410, 429, 500])
+def test_a_watch_that_is_refused_is_begun_anew(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make, status: int
+) -> None:
+    cluster.faults = [Fault("GET", "/pods", status, query="watch=true")] * 2
+    cluster.on_job = two_parts
+    ran = go(executor, job())
+    assert (ran.status.exit_code, ran.output) == (0, WHOLE)
+
+
+def test_a_worker_that_may_not_watch_looks_again_and_again(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("GET", "/pods", 403, query="watch=true")] * 50
+    cluster.on_job = two_parts
+    assert go(executor, job()).status.exit_code == 0
+
+
+def test_a_version_that_the_server_forgot_is_listed_anew(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    def play(cluster: Cluster, made: Object) -> None:
+        pod = cluster.place(made)
+        time.sleep(0.5)
+        with cluster.changed:  # what happens here no watch is told
+            cluster.run(pod)
+            cluster.say(pod, "one")
+            cluster.end(pod, 4)
+            cluster.compact()
+
+    cluster.on_job = play
+    ran = go(executor, job())
+    assert (ran.status.exit_code, ran.output) == (4, b"one\n")
+
+
+def test_a_log_that_breaks_is_taken_up_where_it_was(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("GET", "/log", cut=number) for number in (1, 2, 0, 3)]
+    cluster.on_job = two_parts
+    ran = go(executor, job())
+    assert cluster.faults == []
+    assert ran.output == WHOLE
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+def test_a_log_that_cannot_be_had_yet_is_asked_for_again(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make, status: int
+) -> None:
+    cluster.faults = [Fault("GET", "/log", status)] * 2
+    cluster.on_job = two_parts
+    assert go(executor, job()).output == WHOLE
+
+
+def test_lines_that_the_node_has_thrown_away_are_said_to_be_lost(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    def play(cluster: Cluster, made: Object) -> None:
+        pod = cluster.place(made)
+        cluster.run(pod)
+        cluster.say(pod, "one", "two")
+        time.sleep(1.0)
+        with cluster.changed:  # the log is rotated: the node shows its newest file alone
+            cluster.say(pod, "three", "four")
+            cluster.logs[pod] = cluster.logs[pod][3:]
+        time.sleep(0.5)
+        cluster.end(pod)
+
+    cluster.faults = [Fault("GET", "/log", cut=2)]
+    cluster.on_job = play
+    assert go(executor, job()).output == b"one\ntwo\n" + LOST + b"four\n"
+
+
+def test_a_long_line_and_bytes_that_are_no_text_come_as_they_are(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    def play(cluster: Cluster, made: Object) -> None:
+        pod = cluster.place(made)
+        cluster.run(pod)
+        cluster.say(pod, "x" * 300_000)
+        with cluster.changed:
+            cluster.logs[pod].append(b"2099-01-01T00:00:00.000000001Z \xff\xfe no end")
+        cluster.end(pod)
+
+    cluster.on_job = play
+    assert go(executor, job()).output == b"x" * 300_000 + b"\n\xff\xfe no end"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error", "said"),
+    [
+        (403, 'jobs.batch is forbidden: User "w" cannot create', Forbidden, "k8s manifests"),
+        (403, 'admission webhook "x" denied the request: no', Forbidden, "does not admit the job"),
+        (403, "exceeded quota: gpus, requested: 1, used: 8", Infrastructure, "has no room"),
+        (422, "spec.template: Invalid value", BadInput, "Invalid value"),
+    ],
+)
+def test_a_server_that_refuses_says_why(
+    executor: KubernetesExecutor,
+    cluster: Cluster,
+    job: Make,
+    status: int,
+    message: str,
+    error: type[Exception],
+    said: str,
+) -> None:
+    cluster.faults = [Fault("POST", "/jobs", status, message)]
+    with pytest.raises(error) as caught:
+        executor.start(executor.prepare(job(), lambda doing, share: None))
+    assert said in str(caught.value)
+    assert len([r for r in cluster.requests if r.startswith("POST") and "jobs" in r]) == 1
+
+
+def test_credentials_that_expired_are_read_anew(
+    executor: KubernetesExecutor, cluster: Cluster, job: Make
+) -> None:
+    cluster.faults = [Fault("POST", "/jobs", 401, "Unauthorized")]
+    executor.start(executor.prepare(job(), lambda doing, share: None))
+    cluster.faults = [Fault("GET", "/jobs", 401, "Unauthorized")] * 9
+    with pytest.raises(Infrastructure, match="does not know the worker"):
+        executor.left()
+
+
+def test_a_namespace_that_is_not_there_is_named(
+    on: Callable[..., KubernetesExecutor], job: Make
+) -> None:
+    executor = on(namespace="elsewhere")
+    with pytest.raises(NotFound, match="has not the namespace"):
+        executor.start(executor.prepare(job(), lambda doing, share: None))
+
+
+def test_a_cluster_that_nobody_answers_for_is_worth_another_attempt(
+    on: Callable[..., KubernetesExecutor], tmp_path: Path, job: Make
+) -> None:
+    (tmp_path / "other").mkdir()
+    executor = on(kubeconfig=kubeconfig(tmp_path / "other", "http://127.0.0.1:9"))
+    with pytest.raises(Infrastructure, match="does not answer"):
+        executor.start(executor.prepare(job(), lambda doing, share: None))
+    with pytest.raises(Infrastructure):
+        executor.clean("run_1")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Kubernetes(kubeconfig="/nowhere/kubeconfig"),
+        Kubernetes(in_cluster=True),
+    ],
+)
+def test_a_way_to_the_cluster_that_is_none_is_a_mistake_of_the_file(
+    settings: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    executor = KubernetesExecutor(Host("stage", executor="kubernetes", kubernetes=settings))
+    with pytest.raises(BadInput, match="no way to the cluster of stage"):
+        executor.left()
+
+
+def test_a_context_that_the_file_has_not_is_a_mistake(
+    on: Callable[..., KubernetesExecutor],
+) -> None:
+    with pytest.raises(BadInput, match="no way to the cluster of stage"):
+        on(context="production").left()
+
+
+def test_a_worker_without_the_client_says_what_to_install(
+    executor: KubernetesExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with pytest.raises(BadInput, match="not installed") as caught:
+        executor.left()
+    assert caught.value.hint == "pip install 'compatgate[kubernetes]'"

@@ -1,0 +1,239 @@
+"""Whole runs: the engine and the real queue on a served cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_fake import NAMESPACE, Cluster, Fault, Object
+from cluster_server import kubeconfig
+
+from compatgate.canary.engine.drive import drive
+from compatgate.canary.engine.settings import Settings
+from compatgate.canary.executors.interface import Job
+from compatgate.canary.hosts import Host, Kubernetes
+from compatgate.canary.worker.bench import open_bench
+from compatgate.canary.workload import Suite
+from compatgate.canary.workloads.library import Library
+from compatgate.gate.matrix import By
+from compatgate.gate.runs.service import RunDetail
+from compatgate.gate.runs.submission import Submission
+from compatgate.gate.service import Gate
+
+from .conftest import DIGEST
+
+GPU = "A100-SXM4-80GB"
+DRIVER = "535.104.05"
+SETTINGS = Settings(heartbeat=0.3, poll=0.1, repeats=0)
+GOOD = (
+    json.dumps(
+        {
+            "type": "env",
+            "driver": DRIVER,
+            "gpus": [{"name": f"NVIDIA {GPU}"}],
+            "versions": {"cuda": "12.4"},
+        }
+    ),
+    json.dumps({"type": "check", "name": "right", "ok": True}),
+)
+Make = Callable[..., Job]
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """The queue is tried on PostgreSQL elsewhere."""
+    return f"sqlite:///{tmp_path}/gate.db"
+
+
+@pytest.fixture
+def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate:
+    """A gate with a target of one A100 pool."""
+    pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
+    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
+    return gate
+
+
+class Bed:
+    """A gate, a worker with one host, and a suite of one workload."""
+
+    def __init__(self, gate: Gate, host: Host, library: Library) -> None:
+        self.gate, self.host, self.library = gate, host, library
+        gate.runs.catalogue = lambda: library
+        gate.runs.queue.register("w1", [host])
+        asked = Submission("made", target="prod", stack={"cuda": "12.4"}, image=DIGEST)
+        (run,) = gate.runs.submit(asked, by="tester")
+        self.run = run.id
+
+    def work(self) -> None:
+        """Carry the run to its end, or back to the queue."""
+        queue = self.gate.runs.queue
+        lease = queue.lease("w1", [self.host])
+        assert lease is not None
+        facts, baselines = self.gate.facts, self.gate.baselines
+        bench = open_bench(self.host, queue, baselines, self.library, facts, SETTINGS)
+        try:
+            drive(lease, bench)
+        finally:
+            bench.executor.close()
+
+    def show(self) -> RunDetail:
+        return self.gate.runs.show(self.run)
+
+
+@pytest.fixture
+def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Callable[..., Bed]]:
+    """A bed; ``fields`` are of the workload. Whatever happens, nothing is left in the cluster."""
+
+    def make(**fields: Any) -> Bed:
+        checked = {"metrics": {}, "checks": {"right": "it is right"}}
+        workload = job(**{**checked, **fields}).workload
+        library = Library()
+        library.workloads = {"made": workload}
+        library.suites = {"made": Suite("made", "", ("made",))}
+        settings = Kubernetes(kubeconfig(tmp_path, cluster.url), namespace=NAMESPACE)
+        host = Host("k8s", executor="kubernetes", gpu=GPU, slots=8, health="none",
+                    kubernetes=settings)  # fmt: skip
+        return Bed(gate, host, library)
+
+    yield make
+    assert cluster.objects == {}
+
+
+def says(*lines: str, code: int = 0, reason: str | None = None) -> Callable[..., None]:
+    """A pod that runs, prints and ends."""
+
+    def play(cluster: Cluster, made: Object) -> None:
+        pod = cluster.place(made)
+        cluster.run(pod)
+        cluster.say(pod, *lines)
+        cluster.end(pod, code, reason)
+
+    return play
+
+
+def test_a_run_that_passes_is_evidence(bed: Callable[..., Bed], cluster: Cluster) -> None:
+    cluster.on_job = says(*GOOD)
+    here = bed(seeds=(1, 2))
+    here.work()
+    shown = here.show()
+    assert (shown.run.state, shown.run.reason) == ("passed", "")
+    assert [step.name for step in shown.steps] == ["made-1", "made-2"]
+    (evidence,) = here.gate.runs.evidence().items
+    assert (evidence.sku, evidence.driver, evidence.run) == (GPU, DRIVER, here.run)
+
+
+@pytest.mark.parametrize(
+    ("play", "state", "reason"),
+    [
+        (says(*GOOD, code=3), "failed", "ended with status 3"),
+        (says(*GOOD, code=137, reason="OOMKilled"), "failed", "was killed for using more than"),
+        (says(), "inconclusive", "printed no env line"),
+        (says(GOOD[0].replace("A100", "H100"), GOOD[1]), "inconclusive", "H100"),
+    ],
+)
+def test_what_the_program_did_is_the_runs_outcome(
+    bed: Callable[..., Bed], cluster: Cluster, play: Any, state: str, reason: str
+) -> None:
+    cluster.on_job = play
+    here = bed()
+    here.work()
+    assert here.show().run.state == state
+    assert reason in here.show().run.reason
+
+
+def test_a_program_that_hangs_is_stopped_at_its_timeout(
+    bed: Callable[..., Bed], cluster: Cluster
+) -> None:
+    cluster.on_job = lambda cluster, made: cluster.run(cluster.place(made))
+    here = bed(timeout_s=1)
+    here.work()
+    assert here.show().run.state == "timeout"
+
+
+def test_time_without_a_node_does_not_count(bed: Callable[..., Bed], cluster: Cluster) -> None:
+    def play(cluster: Cluster, made: Object) -> None:
+        held = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        pod = cluster.place(made, conditions=[held])
+        time.sleep(2.5)
+        cluster.run(pod)
+        cluster.say(pod, *GOOD)
+        cluster.end(pod)
+
+    cluster.on_job = play
+    here = bed(timeout_s=2)
+    here.work()
+    assert here.show().run.state == "passed"
+
+
+def test_a_run_that_lost_its_node_is_tried_again(bed: Callable[..., Bed], cluster: Cluster) -> None:
+    def evicted(cluster: Cluster, made: Object) -> None:
+        pod = cluster.place(made)
+        cluster.run(pod)
+        cluster.change(pod, phase="Failed", reason="Evicted", message="low on resource: memory")
+
+    cluster.on_job = evicted
+    here = bed()
+    here.work()
+    assert here.show().run.state == "queued"
+    assert "low on resource: memory" in here.show().run.reason
+
+
+def test_an_image_that_is_not_there_ends_the_run(
+    bed: Callable[..., Bed], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compatgate.canary.executors.kubernetes.obstacles.PULL_GRACE_S", 0.2)
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    cluster.on_job = lambda cluster, made: cluster.change(cluster.place(made), container=waiting)
+    here = bed()
+    here.work()
+    assert here.show().run.state == "error"
+    assert "cannot pull the image" in here.show().run.reason
+
+
+def test_a_run_that_is_cancelled_leaves_nothing(bed: Callable[..., Bed], cluster: Cluster) -> None:
+    cluster.on_job = lambda cluster, made: cluster.run(cluster.place(made))
+    here = bed()
+    working = threading.Thread(target=here.work)
+    working.start()
+    while not cluster.names("pods"):
+        time.sleep(0.05)
+    here.gate.runs.cancel(here.run, by="tester")
+    working.join(30)
+    assert here.show().run.state == "cancelled"
+
+
+def test_a_cluster_that_stumbles_all_the_way_changes_nothing(
+    bed: Callable[..., Bed], cluster: Cluster
+) -> None:
+    cluster.on_job = says(*GOOD)
+    cluster.faults = [
+        Fault("POST", "/configmaps", 429, headers={"Retry-After": "1"}),
+        Fault("POST", "/jobs", drop=True),
+        Fault("GET", "/jobs/", 500),
+        Fault("GET", "/pods", 410, query="watch=true"),
+        Fault("GET", "/log", 500),
+        Fault("GET", "/log", cut=1),
+        Fault("DELETE", "/jobs", 503),
+        Fault("DELETE", "/configmaps", drop=True),
+    ]
+    here = bed()
+    here.work()
+    assert (here.show().run.state, here.show().run.reason) == ("passed", "")
+    assert [body["kind"] for body in cluster.created] == ["ConfigMap", "Job"]
+
+
+def test_what_earlier_attempts_left_is_gone_once_the_run_has_ended(
+    bed: Callable[..., Bed], cluster: Cluster
+) -> None:
+    here = bed()
+    labels = {"dev.compatgate.run": here.run, "dev.compatgate.attempt": "1"}
+    left = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "labels": labels}}
+    cluster.create("configmaps", left)
+    cluster.on_job = says(*GOOD)
+    here.work()
+    assert here.show().run.state == "passed"

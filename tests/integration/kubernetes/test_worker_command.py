@@ -1,0 +1,88 @@
+"""The worker's command with a Kubernetes host in its ``hosts.toml``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_fake import Cluster
+from cluster_script import ends, prints, runs, script
+from cluster_server import kubeconfig
+
+from compatgate.canary.hosts_file import read_hosts
+from compatgate.canary.workloads.library import Library
+from compatgate.gate.matrix import By
+from compatgate.gate.runs.submission import Submission
+from compatgate.gate.service import Gate
+
+from .conftest import DIGEST
+
+GPU = "A100-SXM4-80GB"
+MANIFEST = """
+name = "look"
+description = "Looks"
+command = ["python3", "program.py"]
+gpus = 1
+[image]
+inside = true
+[checks]
+right = "it is right"
+"""
+HOSTS = """
+[[host]]
+name = "cluster"
+executor = "kubernetes"
+gpu = "A100-SXM4-80GB"
+[host.kubernetes]
+kubeconfig = "kubeconfig"
+namespace = "canary"
+"""
+ENV = {"driver": "535.104.05", "gpus": [{"name": f"NVIDIA {GPU}"}], "versions": {"cuda": "12.4"}}
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """The queue is tried on PostgreSQL elsewhere."""
+    return f"sqlite:///{tmp_path}/gate.db"
+
+
+def test_the_worker_command_serves_a_kubernetes_host_of_its_hosts_file(
+    gate: Gate,
+    cluster: Cluster,
+    tmp_path: Path,
+    by: By,
+    target_body: Callable[..., dict[str, Any]],
+) -> None:
+    lines = ({"type": "env", **ENV}, {"type": "check", "name": "right", "ok": True})
+    cluster.on_job = script(runs, prints(*map(json.dumps, lines)), ends())
+    pool = {"name": "a100", "gpu": GPU, "driver": "535.104.05"}
+    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
+    folder = tmp_path / "ours/look"
+    folder.mkdir(parents=True)
+    (folder / "workload.toml").write_text(MANIFEST)
+    (folder / "program.py").write_text("")
+    (tmp_path / "ours/suites.toml").write_text(
+        '[made]\ndescription = "one"\nworkloads = ["look"]\n'
+    )
+    kubeconfig(tmp_path, cluster.url)
+    hosts = tmp_path / "hosts.toml"
+    hosts.write_text(HOSTS)
+    gate.runs.catalogue = lambda: Library.open([tmp_path / "ours"])
+    gate.runs.queue.register("w1", read_hosts(hosts))
+    (run,) = gate.runs.submit(
+        Submission("made", target="prod", stack={"cuda": "12.4"}, image=DIGEST), by="tester"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "compatgate", "worker", "--once", "--name", "w1",
+         "--hosts", hosts, "--workloads", tmp_path / "ours",
+         "--database", f"sqlite:///{tmp_path}/gate.db"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    shown = gate.runs.show(run.id)
+    assert (shown.run.state, shown.run.reason) == ("passed", ""), done.stderr
+    assert cluster.objects == {}
