@@ -9,7 +9,7 @@ _DEADLINE_S = 60.0
 
 
 def by_digest(reference: str) -> str:
-    """``name@sha256:...``; a reference with a digest is not asked for.
+    """``name@sha256:...``; a reference with a digest is left as it is, and not asked for.
 
     Raises:
         BadInput: it is no reference.
@@ -18,7 +18,7 @@ def by_digest(reference: str) -> str:
     """
     named = parse_reference(reference)
     if named.digest:
-        return f"{named.registry}/{named.repository}@{named.digest}"
+        return str(named)
     # The client for registries takes a tenth of a second to import.
     from compatgate.discovery.image.deadline import Deadline
     from compatgate.discovery.image.options import options_from_environment
