@@ -1,7 +1,8 @@
-"""A small transformer and a small convnet of PyTorch, with weights and data that are always the same.
+"""A small transformer and a small convnet of PyTorch, with weights and data always the same.
 
 Nothing comes from a framework's random numbers: those differ between CPU and GPU, and may differ
-between releases. Import it after `canary_env.torch`, which prints the env line. Python 3.8 or newer.
+between releases. Import it after `canary_env.torch`, which prints the env line. Python 3.8 or
+newer, PyTorch 1.13 or newer.
 """
 
 import hashlib
@@ -176,8 +177,7 @@ def plain_arithmetic():
 
     ``CUBLAS_WORKSPACE_CONFIG`` must have been set before CUDA began.
     """
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    tf32(False)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
     torch.use_deterministic_algorithms(True)
@@ -188,5 +188,10 @@ def usual_arithmetic():
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.deterministic = False
     torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
+    tf32(True)
+
+
+def tf32(allowed):
+    """Whether fp32 products may be computed in TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed

@@ -21,7 +21,9 @@ ON_GPU = {
     "convnet": Size(64, 64, lambda: models.Convnet(64, 4), (models.images, 128)),
 }
 ON_CPU = {
-    "transformer": Size(2, 2 * 16, lambda: models.Transformer(32, 1, 2, 16), (models.sequences, 16)),
+    "transformer": Size(
+        2, 2 * 16, lambda: models.Transformer(32, 1, 2, 16), (models.sequences, 16)
+    ),
     "convnet": Size(2, 2, lambda: models.Convnet(8, 2), (models.images, 16)),
 }
 
@@ -41,7 +43,8 @@ def measure(name, options, device):
     several = timing.repeat(step, clock, options, calls=AT_A_TIME)
     unit = "tokens/s" if name == "transformer" else "images/s"
     timing.report(f"{name}-throughput", unit, several, timing.per_second(size.amount))
-    single = [clock.seconds(step) * 1e3 for _ in range(STEP_TIMES if on_gpu else options.repetitions)]
+    times = STEP_TIMES if on_gpu else options.repetitions
+    single = [clock.seconds(step) * 1e3 for _ in range(times)]
     say.metric(f"{name}-step", "ms", single)
     peaks = [_peak(step, device) for _ in range(options.repetitions)]
     say.metric(f"{name}-memory", "MiB", peaks)

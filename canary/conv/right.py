@@ -1,0 +1,103 @@
+"""Results against fp64 on the CPU, in each precision, autotuned and deterministic."""
+
+import canary_models as models
+import canary_numerics as numerics
+import torch
+from shapes import SHAPES, channels_last, gradients, smaller, smallest
+
+PRECISIONS = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+PARTS = ("output", "input gradient", "weight gradient")
+TRANSFORMS = {"fp32": 8, "fp16": 8}
+"""Factor for Winograd's and Fourier's ways, which lose more than a plain sum.
+
+F(4x4, 3x3) written out in fp32 is 27 times as far from fp64 as the plain sum for the shape
+``square``: 1.2 times the plain bound. A result in TF32 is beyond eight times the bound of fp32 in
+every shape. Source of the way: Lavin and Gray, arXiv 1509.09308.
+"""
+RUNS = 4
+
+
+def check(seed, device, steps):
+    """Report for each precision the worst result, and for deterministic runs their bits."""
+    precisions = _possible(device)
+    worst = {name: (0.0, 1.0, "no result") for name in precisions}
+    unequal = []
+    for shape in SHAPES:
+        shape = smaller(shape) if device.type == "cuda" else smallest(shape)
+        for name in precisions:
+            found, differs = _compare(shape, name, seed, device)
+            # The one that uses up most of what it is allowed.
+            worst[name] = max([worst[name], *found], key=lambda each: each[0] / each[1])
+            unequal += [f"{shape.name} in {name}"] if differs else []
+        steps.done()
+    for name, (error, bound, what) in worst.items():
+        numerics.check_error(name, error, bound, what)
+    runs = f"in {RUNS} runs each"
+    said = f"{', '.join(unequal)} differ {runs}" if unequal else f"all results are equal {runs}"
+    numerics.say.check("same-bits", not unequal, said)
+
+
+def _possible(device):
+    """Every precision on a GPU; CPUs of older PyTorch have no fp16."""
+    if device.type == "cuda":
+        return list(PRECISIONS)
+    here = torch.ones(1, 1, 3, 3)
+    possible = []
+    for name, dtype in PRECISIONS.items():
+        try:
+            torch.nn.functional.conv2d(here.to(dtype), here.to(dtype))
+        except RuntimeError as error:
+            print(f"conv: no {name} on this CPU: {error}")
+        else:
+            possible.append(name)
+    return possible
+
+
+def _compare(shape, name, seed, device):
+    """Errors, each with its bound and where it is; and whether deterministic runs differ."""
+    dtype = PRECISIONS[name]
+    # The reference starts from what is given to the device, so that only its work is judged.
+    given, weights = (t.to(dtype) for t in shape.tensors(seed))
+    back = _gradient_of_seed(seed)
+    wanted = gradients(shape, given.double(), weights.double(), lambda o: back(o, dtype).double())
+    there = [channels_last(t.to(device)) for t in (given, weights)]
+
+    def once():
+        return gradients(shape, *there, lambda o: channels_last(back(o, dtype)))
+
+    models.usual_arithmetic()
+    models.tf32(name == "tf32")
+    tuned = once()
+    models.plain_arithmetic()
+    models.tf32(name == "tf32")
+    runs = [once() for _ in range(RUNS)]
+    found = []
+    for how, results in (("autotuned", tuned), ("deterministic", runs[0])):
+        for part, result, right, terms in zip(PARTS, results, wanted, shape.terms()):
+            error = numerics.error(result.cpu().double(), right)
+            found.append((error, _bound(name, terms), f"{shape.name}, {part}, {how}"))
+    return found, len({tuple(map(numerics.bits, run)) for run in runs}) > 1
+
+
+def _bound(name, terms):
+    inputs = "tf32" if name == "tf32" else None
+    output = "fp32" if name == "tf32" else name
+    return TRANSFORMS.get(name, 1) * numerics.product_bound(inputs, terms, output=output)
+
+
+def _gradient_of_seed(seed):
+    """Makes the output's gradient, of one precision and one seed wherever it is asked for."""
+    made = {}
+
+    def back(output, dtype):
+        key = tuple(output.shape)
+        if key not in made:
+            made[key] = models.numbers(seed, "gradient", key)
+        return made[key].to(dtype).to(output.device)
+
+    return back
