@@ -1,5 +1,6 @@
 """Results against fp64 on the CPU, in each precision, autotuned and deterministic."""
 
+import canary_lines as say
 import canary_models as models
 import canary_numerics as numerics
 import torch
@@ -25,7 +26,7 @@ RUNS = 4
 def check(seed, device, steps):
     """Report for each precision the worst result, and for deterministic runs their bits."""
     precisions = _possible(device)
-    worst = {name: (0.0, 1.0, "no result") for name in precisions}
+    worst = dict.fromkeys(precisions, (0.0, 1.0, "no result"))
     unequal = []
     for shape in SHAPES:
         shape = smaller(shape) if device.type == "cuda" else smallest(shape)
@@ -37,15 +38,18 @@ def check(seed, device, steps):
         steps.done()
     for name, (error, bound, what) in worst.items():
         numerics.check_error(name, error, bound, what)
+    if device.type == "cuda" and "bf16" not in precisions:
+        say.check("bf16", True, "this GPU has none")
     runs = f"in {RUNS} runs each"
     said = f"{', '.join(unequal)} differ {runs}" if unequal else f"all results are equal {runs}"
-    numerics.say.check("same-bits", not unequal, said)
+    say.check("same-bits", not unequal, said)
 
 
 def _possible(device):
-    """Every precision on a GPU; CPUs of older PyTorch have no fp16."""
+    """Every precision that is there: GPUs have bf16 from 8.0 on, CPUs fp16 with newer PyTorch."""
     if device.type == "cuda":
-        return list(PRECISIONS)
+        old = models.reduced_precision(device) == torch.float16
+        return [name for name in PRECISIONS if not (old and name == "bf16")]
     here = torch.ones(1, 1, 3, 3)
     possible = []
     for name, dtype in PRECISIONS.items():

@@ -1,0 +1,31 @@
+"""Scaled dot product attention: each backend against fp64, and how fast the default one is."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
+
+import canary_env  # noqa: E402
+import canary_program as program  # noqa: E402
+
+
+def main():
+    """Check every backend on every case, then measure what a caller gets."""
+    options = program.options(__doc__)
+    torch, device = canary_env.torch(options)
+    if not hasattr(torch.nn.functional, "scaled_dot_product_attention"):
+        raise program.NothingToTest(f"PyTorch {torch.__version__} has no fused attention")
+    import backends
+    import right
+    import speed
+
+    steps = program.Steps(len(backends.NAMES) + len(speed.CASES))
+    right.check(options.seed, device, options.repetitions, steps)
+    for case in speed.CASES:
+        speed.measure(case, options, device)
+        steps.done()
+
+
+if __name__ == "__main__":
+    program.start(main)
