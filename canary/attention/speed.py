@@ -3,7 +3,7 @@
 import canary_models as models
 import canary_timing as timing
 import torch
-from cases import Case, framework, gradients, inputs
+from cases import Case, framework, inputs
 
 CASES = (
     Case("causal-64", 4, 16, 2048, 2048, 64, True),

@@ -1,0 +1,63 @@
+"""The model that answers, and what it should answer."""
+
+import canary_models as models
+import canary_numerics as numerics
+import torch
+
+TIME, QUESTIONS = 128, 4
+BOUND = 0.1
+"""How far an answer may be from fp64, as a share of its largest value; README.md has what was seen.
+
+It is for answers that got mixed up, not for rounding.
+"""
+
+
+class Model:
+    """A transformer in half precision on a device; several threads may ask it at once.
+
+    Args:
+        seed: of weights and questions.
+        device: to compute on.
+    """
+
+    def __init__(self, seed, device):
+        models.usual_arithmetic()
+        self.device = device
+        layers, width = (8, 512) if device.type == "cuda" else (2, 64)
+        exact = models.filled(models.Transformer(width, layers, 8, TIME), seed).eval().double()
+        questions = [models.sequences(seed, 1, TIME, number)[0] for number in range(QUESTIONS)]
+        with torch.no_grad():
+            self._right = [exact(question) for question in questions]
+        self._model = exact.to(device, models.reduced_precision(device))
+        # Page-locked, as servers keep them, so that copies do not wait for each other.
+        on_gpu = device.type == "cuda"
+        self._questions = [q.pin_memory() if on_gpu else q for q in questions]
+        self._answers = {}
+        if on_gpu:
+            # Clients' streams do not wait for the one that the weights are copied on.
+            torch.cuda.synchronize(device)
+
+    def answer(self, number):
+        """From a question on the host to the answer on the host.
+
+        Returns:
+            The answer, which `keep` wants to see.
+        """
+        with torch.no_grad():
+            question = self._questions[number % QUESTIONS].to(self.device, non_blocking=True)
+            return self._model(question).cpu()
+
+    def keep(self, number, answer):
+        """Remember an answer, once for all that are equal to it."""
+        key = number % QUESTIONS, numerics.bits(answer)
+        _, count = self._answers.get(key, (answer, 0))
+        self._answers[key] = answer, count + 1
+
+    def worst(self):
+        """The largest error of any answer, and how many answers were beyond `BOUND`."""
+        largest, wrong = 0.0, 0
+        for (number, _), (answer, count) in self._answers.items():
+            error = numerics.error(answer.double(), self._right[number])
+            largest = max(largest, error)
+            wrong += count if error > BOUND else 0
+        return largest, wrong

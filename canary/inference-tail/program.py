@@ -1,0 +1,41 @@
+"""Latency of a transformer for one client and for several at once: median, tail and rate."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
+# Read when cuBLAS begins; without it products on several streams may differ from run to run.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import canary_env  # noqa: E402
+import canary_lines as say  # noqa: E402
+import canary_program as program  # noqa: E402
+
+CLIENTS = {"alone": 1, "crowded": 8}
+
+
+def main():
+    """Load the model, then answer clients."""
+    options = program.options(__doc__)
+    _, device = canary_env.torch(options)
+    import answers
+    import clients
+
+    requests = clients.REQUESTS if device.type == "cuda" else 20
+    windows = options.warmup + options.repetitions
+    steps = program.Steps(len(CLIENTS) * windows)
+    model = answers.Model(options.seed, device)
+    for name, count in CLIENTS.items():
+        found = clients.Windows()
+        for _ in range(windows):
+            found.add(clients.window(model, count, requests))
+            steps.done()
+        found.report(name, options.warmup)
+    error, wrong = model.worst()
+    message = f"error {error:.3g}, allowed {answers.BOUND}; {wrong} answers beyond it"
+    say.check("answers", not wrong, message)
+
+
+if __name__ == "__main__":
+    program.start(main)
