@@ -1,0 +1,42 @@
+"""A checkpoint that the stack saves and loads itself: every bit again, and how long it takes."""
+
+import os
+import tempfile
+
+import another
+import canary_lines as say
+import canary_models as models
+import canary_timing as timing
+import torch
+
+MANY, FEW = 64 << 20, 1 << 20
+"""Weights of the checkpoint that is timed: 256 MiB, and 4 MiB on the CPU."""
+PARTS = 16
+
+
+def check(seed, device):
+    """Report whether every kind of number comes back as it was."""
+    # Where it is on, older PyTorch wants to fill memory of kinds that it cannot fill.
+    torch.use_deterministic_algorithms(False)
+    names = another.KINDS + another.NEWER_KINDS
+    kept = {name: tensor.to(device) for name, tensor in another.kinds(seed, names).items()}
+    before = another.digests(kept)
+    after = another.digests(another.loaded(another.dumped(kept), device))
+    differ = sorted(name for name in before if before[name] != after.get(name))
+    said = f"{', '.join(differ)} differ" if differ else f"{len(before)} kinds of numbers"
+    say.check("round-trip", not differ, said)
+
+
+def measure(options, device):
+    """Report how long a larger checkpoint takes to save to and to load from memory."""
+    on_gpu = device.type == "cuda"
+    size = (MANY if on_gpu else FEW) // PARTS
+    one = models.numbers(options.seed, "weights", (size // 64,)).repeat(64).to(device)
+    kept = {f"layer.{number}": one + number for number in range(PARTS)}
+    clock = timing.WallClock(torch.cuda.synchronize if on_gpu else None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "checkpoint.pt")
+        saving = timing.repeat(lambda: torch.save(kept, path), clock, options, calls=1)
+        loading = timing.repeat(lambda: another.loaded(path, device), clock, options, calls=1)
+    timing.report("save", "ms", saving, timing.milliseconds)
+    timing.report("load", "ms", loading, timing.milliseconds)
