@@ -19,12 +19,21 @@ def check(seed, device):
     # Where it is on, older PyTorch wants to fill memory of kinds that it cannot fill.
     torch.use_deterministic_algorithms(False)
     names = another.KINDS + another.NEWER_KINDS
-    kept = {name: tensor.to(device) for name, tensor in another.kinds(seed, names).items()}
-    before = another.digests(kept)
-    after = another.digests(another.loaded(another.dumped(kept), device))
-    differ = sorted(name for name in before if before[name] != after.get(name))
-    said = f"{', '.join(differ)} differ" if differ else f"{len(before)} kinds of numbers"
-    say.check("round-trip", not differ, said)
+    differ, refused = [], []
+    for name, tensor in another.kinds(seed, names).items():
+        try:
+            there = another.loaded(another.dumped({name: tensor.to(device)}), device)[name]
+        except Exception:
+            # PyTorch 2.1 has fp8 and saves none. It says so, which loses nobody's numbers.
+            if name not in another.NEWER_KINDS:
+                raise
+            refused.append(name)
+            continue
+        if another.digests({name: there}) != another.digests({name: tensor}):
+            differ.append(name)
+    said = f"{', '.join(differ)} differ" if differ else "equal bits"
+    also = f"; cannot be saved: {', '.join(refused)}" if refused else ""
+    say.check("round-trip", not differ, said + also)
 
 
 def measure(options, device):

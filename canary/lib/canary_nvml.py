@@ -11,6 +11,9 @@ LIBRARY = "libnvidia-ml.so.1"
 _TEXT = 96
 _P2P = {0: "internal", 10: "single", 20: "multiple", 30: "hostbridge", 40: "node", 50: "system"}
 _VOLATILE, _UNCORRECTED = 0, 1
+_GPU_SENSOR = 0
+_SLOWDOWNS = {0x8: "hardware", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+_XID = 0x8
 _NVLINKS = 18
 
 
@@ -39,6 +42,16 @@ class _Pci(ctypes.Structure):
         ("device_id", ctypes.c_uint),
         ("subsystem_id", ctypes.c_uint),
         ("bus_id", ctypes.c_char * 32),
+    ]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [
+        ("device", ctypes.c_void_p),
+        ("kind", ctypes.c_ulonglong),
+        ("data", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
     ]
 
 
@@ -123,6 +136,40 @@ class Nvml:
         which = ctypes.c_uint(_UNCORRECTED), ctypes.c_uint(_VOLATILE)
         done = self._call("nvmlDeviceGetTotalEccErrors", device, *which, ctypes.byref(count))
         return count.value if done else None
+
+    def temperature(self, device):
+        """Degrees Celsius."""
+        return self._int("nvmlDeviceGetTemperature", device, _GPU_SENSOR)
+
+    def slowdowns(self, device):
+        """What slows the clocks down that should not, as words; a power limit at work is normal."""
+        mask = ctypes.c_ulonglong()
+        if not any(
+            self._call(f"nvmlDeviceGetCurrentClocks{word}Reasons", device, ctypes.byref(mask))
+            for word in ("Event", "Throttle")
+        ):
+            return None
+        return [word for bit, word in _SLOWDOWNS.items() if mask.value & bit]
+
+    def watch_xids(self):
+        """Begin to take note of critical Xid events of every GPU.
+
+        Returns:
+            What `xids` wants, or None where a GPU does not tell.
+        """
+        events = ctypes.c_void_p()
+        if not self._call("nvmlEventSetCreate", ctypes.byref(events)):
+            return None
+        kinds = ctypes.c_ulonglong(_XID)
+        told = [self._call("nvmlDeviceRegisterEvents", d, kinds, events) for d in self.devices()]
+        return events if told and all(told) else None
+
+    def xids(self, events):
+        """Numbers of the Xid events since the last question."""
+        found, event = [], _Event()
+        while self._call("nvmlEventSetWait_v2", events, ctypes.byref(event), ctypes.c_uint(0)):
+            found.append(event.data)
+        return found
 
     def nvlinks(self, device):
         """How many NVLinks are up."""

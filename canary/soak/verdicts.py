@@ -1,0 +1,70 @@
+"""What came of the watching, as checks. What could not be looked at is not reported."""
+
+import canary_lines as say
+import canary_numerics as numerics
+
+DRIFT = 0.05
+"""By how much the last quarter may be slower than the first one."""
+WARM = 0.1
+"""Share of windows in which memory may still grow."""
+MIB = 2**20
+TENSORS, GPU, HOST = 1 * MIB, 256 * MIB, 64 * MIB
+"""By how much each may grow afterwards: tensors of PyTorch, the whole GPU, the process."""
+
+
+def report(times, watching):
+    """Print all checks.
+
+    Args:
+        times: load to milliseconds of each window.
+        watching: of `watch`.
+    """
+    _drift(times)
+    _leak("host-memory", [("the process", watching.resident, HOST)])
+    if watching.used:
+        parts = [("tensors", watching.allocated, TENSORS), ("the GPU", watching.used, GPU)]
+        _leak("device-memory", parts)
+    numerics.check_same("same-bits", watching.fingerprints, "windows")
+    if watching.xids is not None:
+        numbers = ", ".join(map(str, sorted(set(watching.xids))))
+        say.check("xid", not watching.xids, f"Xid {numbers}" if numbers else "none")
+    errors = watching.new_errors()
+    if errors is not None:
+        said = f"{sum(errors.values())} uncorrected errors" if errors else "this GPU has no ECC"
+        say.check("ecc", not any(errors.values()), said)
+    if watching.looks:
+        seen = ", ".join(f"{word} {count} times" for word, count in watching.slowed.items())
+        heat = "" if watching.hottest is None else f", at most {watching.hottest} C"
+        said = f"{seen or 'never slowed down'} in {watching.looks} looks{heat}"
+        say.check("throttling", not watching.slowed, said)
+
+
+def growth(values):
+    """By how much a value grew from when it was warm to the end, by medians of quarters of that."""
+    warm = values[int(len(values) * WARM) :]
+    quarter = max(len(warm) // 4, 1)
+    return median(warm[-quarter:]) - median(warm[:quarter])
+
+
+def median(values):
+    """The middle one, the upper of two."""
+    return sorted(values)[len(values) // 2]
+
+
+def _drift(times):
+    slower = []
+    for name, values in times.items():
+        quarter = max(len(values) // 4, 1)
+        change = median(values[-quarter:]) / median(values[:quarter]) - 1
+        slower.append((change, name))
+    change, name = max(slower)
+    said = f"{name}: last quarter {100 * change:+.1f} % to the first, allowed {100 * DRIFT:.0f} %"
+    say.check("steady", change <= DRIFT, said)
+
+
+def _leak(name, parts):
+    grown = [(what, growth(values), allowed) for what, values, allowed in parts]
+    said = "; ".join(
+        f"{what} {by / MIB:+.1f} MiB, allowed {most // MIB}" for what, by, most in grown
+    )
+    say.check(name, all(by <= allowed for _, by, allowed in grown), said)
