@@ -25,7 +25,16 @@ from canary_programs import (
 from compatgate.resources import canary_dir
 
 NAMES = Path(__file__).parent / "stand_ins" / "torch-names.txt"
-PROGRAMS = ("gemm", "gemm-fp8", "cuda-graph")
+PROGRAMS = (
+    "gemm",
+    "gemm-fp8",
+    "cuda-graph",
+    "conv",
+    "attention",
+    "train-step",
+    "inference-tail",
+    "checkpoint",
+)
 FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "0")
 QUIET = {"OMP_NUM_THREADS": "1"}
 
