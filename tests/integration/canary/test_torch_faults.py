@@ -1,4 +1,4 @@
-"""A fault in the framework is found by the program that is there for it; with PyTorch on the CPU."""
+"""A fault in PyTorch is found by the program that is there for it; PyTorch runs on the CPU."""
 
 from __future__ import annotations
 
