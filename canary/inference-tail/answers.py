@@ -1,5 +1,7 @@
 """The model that answers, and what it should answer."""
 
+import contextlib
+
 import canary_models as models
 import canary_numerics as numerics
 import torch
@@ -36,6 +38,12 @@ class Model:
         if on_gpu:
             # Clients' streams do not wait for the one that the weights are copied on.
             torch.cuda.synchronize(device)
+
+    def client(self):
+        """A stream of its own for each client."""
+        if self.device.type != "cuda":
+            return contextlib.nullcontext()
+        return torch.cuda.stream(torch.cuda.Stream(self.device))
 
     def answer(self, number):
         """From a question on the host to the answer on the host.

@@ -8,6 +8,7 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
 # Read when cuBLAS begins; without it products on several streams may differ from run to run.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
+import canary_clients as clients  # noqa: E402
 import canary_env  # noqa: E402
 import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
@@ -20,7 +21,6 @@ def main():
     options = program.options(__doc__)
     _, device = canary_env.torch(options)
     import answers
-    import clients
 
     requests = clients.REQUESTS if device.type == "cuda" else 20
     windows = options.warmup + options.repetitions

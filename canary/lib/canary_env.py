@@ -37,6 +37,24 @@ def bare(options, **other):
     _say(_gpus(options), {}, {}, other)
 
 
+def server(options, start):
+    """Start a server that does the work in a process of its own, and print the env line.
+
+    Args:
+        options: of `canary_program`.
+        start: called where there is a GPU to use; returns the server's process id, and component to
+            version as it states them. Of libraries, those in their files' names are reported.
+
+    Raises:
+        NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
+    """
+    gpus = _gpus(options)
+    pid, versions = start()
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+        libraries = loaded.libraries_of(loaded.mapped_files(file.read(loaded.LARGEST_MAPS)))
+    _say(gpus, versions, {}, {}, loaded.in_order(libraries))
+
+
 def torch(options, **other):
     """Import PyTorch, print the env line, and say where to compute.
 
@@ -78,8 +96,9 @@ def _gpus(options):
     return found
 
 
-def _say(gpus, versions, paths, other):
-    libraries = [lib for lib in loaded.loaded_libraries() if lib.component != loaded.DRIVER_CUDA]
+def _say(gpus, versions, paths, other, every=None):
+    every = loaded.loaded_libraries() if every is None else every
+    libraries = [lib for lib in every if lib.component != loaded.DRIVER_CUDA]
     everything = {**versions, **loaded.versions(libraries), "python": platform.python_version()}
     files = {**loaded.paths(libraries), **paths, "python": sys.executable}
     say.env(driver=_driver(), gpus=gpus, versions=everything, paths=files, **other)

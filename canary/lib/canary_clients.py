@@ -1,4 +1,4 @@
-"""Clients that ask one question after the other, each on a stream of its own."""
+"""Clients that ask one question after the other, several at once. Python 3.8 or newer."""
 
 import contextlib
 import math
@@ -7,7 +7,6 @@ import time
 from collections import namedtuple
 
 import canary_lines as say
-import torch
 
 REQUESTS = 512
 """Of all clients in a window: the 99th percentile is the sixth largest time."""
@@ -18,6 +17,12 @@ Window = namedtuple("Window", "p50 p99 rate")
 
 def window(model, clients, requests):
     """Have a number of clients ask until all requests are answered.
+
+    Args:
+        model: has ``client()``, a context that each client is in; ``answer(number)``; and
+            ``keep(number, answer)``, which is called when nobody is timed any more.
+        clients: how many.
+        requests: of all of them.
 
     Returns:
         `Window`.
@@ -84,7 +89,7 @@ class _Client(threading.Thread):
     def run(self):
         """Wait for the others, then ask."""
         try:
-            with _stream(self._model.device):
+            with self._model.client():
                 self._barrier.wait()
                 for number in self._questions:
                     begin = time.perf_counter()
@@ -96,9 +101,3 @@ class _Client(threading.Thread):
         except Exception as error:
             self.failure = error
             self._barrier.abort()
-
-
-def _stream(device):
-    if device.type != "cuda":
-        return contextlib.nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))

@@ -1,0 +1,60 @@
+"""A network of which every answer is known exactly, in whatever precision it is computed.
+
+Weights are -1 and 1, what goes in and what each layer hands on are whole numbers from -8 to 8:
+TF32, fp16 and bf16 hold them exactly, and sums stay far below 2^24, so the order of adding does not
+matter either. An answer is right or wrong; there is nothing in between. Python 3.8, nothing else.
+"""
+
+import hashlib
+import struct
+
+import onnx_file
+
+LAYERS, QUESTIONS = 4, 4
+MOST = 8
+
+
+class Network:
+    """Layers of a square product and a clip, the last without its clip.
+
+    Args:
+        seed: of weights and questions.
+        width: of all layers.
+    """
+
+    def __init__(self, seed, width):
+        self.width = width
+        self._layers = [_signs(f"{seed}:{layer}", width) for layer in range(LAYERS)]
+        self.questions = [_digits(f"{seed}:question {n}", width) for n in range(QUESTIONS)]
+        self.answers = [self._answer(question) for question in self.questions]
+
+    def onnx(self):
+        """The network as an ONNX file, with a free batch."""
+        weights = [[float(sign) for row in layer for sign in row] for layer in self._layers]
+        return onnx_file.clipped_products(weights, self.width, MOST)
+
+    def _answer(self, values):
+        for number, layer in enumerate(self._layers):
+            sums = [0] * self.width
+            for value, row in zip(values, layer):
+                if value:
+                    sums = [total + value * sign for total, sign in zip(sums, row)]
+            last = number == LAYERS - 1
+            values = sums if last else [min(max(total, -MOST), MOST) for total in sums]
+        return [float(value) for value in values]
+
+
+def packed(values):
+    """Numbers as the server takes and gives them: fp32, little-endian."""
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def _signs(name, width):
+    raw = hashlib.shake_128(name.encode()).digest(width * width)
+    signs = [1 if byte & 1 else -1 for byte in raw]
+    return [signs[row * width : (row + 1) * width] for row in range(width)]
+
+
+def _digits(name, width):
+    raw = hashlib.shake_128(name.encode()).digest(width)
+    return [byte % (2 * MOST + 1) - MOST for byte in raw]

@@ -1,0 +1,152 @@
+"""Triton Inference Server as a child process, asked over HTTP on the loopback address.
+
+Source: KServe's "Open Inference Protocol" (v2) with Triton's extension for binary tensors.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+
+from network import QUESTIONS, packed
+
+NAME = "canary"
+PATIENCE = 240
+"""Seconds until it must be ready: the first start loads every library of its backends."""
+_LENGTH = "Inference-Header-Content-Length"
+_CONFIG = """name: "{name}"
+backend: "onnxruntime"
+max_batch_size: 0
+input [{{ name: "x", data_type: TYPE_FP32, dims: [ -1, {width} ] }}]
+output [{{ name: "y", data_type: TYPE_FP32, dims: [ -1, {width} ] }}]
+instance_group [{{ count: 2, kind: {kind} }}]
+"""
+
+
+class Server(contextlib.ExitStack):
+    """The server, while the block lasts.
+
+    Args:
+        folder: for its models; to be written to.
+    """
+
+    def __init__(self, folder):
+        super().__init__()
+        self._folder = folder
+        self.port = 0
+
+    def offer(self, network, on_gpu):
+        """Write a model to the folder."""
+        version = os.path.join(self._folder, NAME, "1")
+        os.makedirs(version)
+        with open(os.path.join(version, "model.onnx"), "wb") as file:
+            file.write(network.onnx())
+        kind = "KIND_GPU" if on_gpu else "KIND_CPU"
+        with open(os.path.join(self._folder, NAME, "config.pbtxt"), "w", encoding="ascii") as file:
+            file.write(_CONFIG.format(name=NAME, width=network.width, kind=kind))
+
+    def start(self):
+        """Start it and wait until it is ready.
+
+        Returns:
+            Its process id, and its version as it states it.
+
+        Raises:
+            RuntimeError: it ended, or is not ready in time.
+        """
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = ["tritonserver", f"--model-repository={self._folder}"]
+        command += ["--http-address=127.0.0.1", f"--http-port={self.port}"]
+        command += ["--allow-grpc=false", "--allow-metrics=false"]
+        # Its log goes where log belongs; standard output is for lines of the protocol.
+        process = subprocess.Popen(command, stdout=2)  # noqa: S603
+        self.callback(_end, process)
+        end = time.monotonic() + PATIENCE
+        while not self._ready():
+            if process.poll() is not None:
+                raise RuntimeError(f"tritonserver ended with status {process.returncode}")
+            if time.monotonic() > end:
+                raise RuntimeError(f"tritonserver is not ready after {PATIENCE} s")
+            time.sleep(0.2)
+        status, _, content = exchange(self.connection(), "GET", "/v2")
+        stated = json.loads(content).get("version") if status == 200 else None
+        return process.pid, {"tritonserver": stated} if stated else {}
+
+    def connection(self):
+        """A connection of its own for each client."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def _ready(self):
+        try:
+            return exchange(self.connection(), "GET", f"/v2/models/{NAME}/ready")[0] == 200
+        except OSError:
+            return False
+
+
+class Asked:
+    """The model as clients ask it.
+
+    Attributes:
+        all, wrong: answers so far, and how many were not the right one.
+    """
+
+    def __init__(self, server, network):
+        self._server, self._here = server, threading.local()
+        self._bodies = [_request(question) for question in network.questions]
+        self._right = [packed(answer) for answer in network.answers]
+        self.all = self.wrong = 0
+
+    @contextlib.contextmanager
+    def client(self):
+        """A connection that is kept open."""
+        with contextlib.closing(self._server.connection()) as self._here.connection:
+            yield
+
+    def answer(self, number):
+        """Ask a question; the answer's bytes.
+
+        Raises:
+            RuntimeError: the server answers with an error.
+        """
+        head, body = self._bodies[number % QUESTIONS]
+        path, headers = f"/v2/models/{NAME}/infer", {_LENGTH: str(len(head))}
+        found = exchange(self._here.connection, "POST", path, head + body, headers)
+        status, length, content = found
+        if status != 200:
+            raise RuntimeError(f"tritonserver answers {status}: {content[:300]!r}")
+        return content[length:]
+
+    def keep(self, number, answer):
+        """Hold an answer against the right one."""
+        self.all += 1
+        self.wrong += answer != self._right[number % QUESTIONS]
+
+
+def exchange(connection, method, path, body=None, headers=None):
+    """Status, length of the answer's header among its bytes, and the bytes."""
+    connection.request(method, path, body, headers or {})
+    response = connection.getresponse()
+    return response.status, int(response.getheader(_LENGTH) or 0), response.read()
+
+
+def _request(question):
+    body = packed(question)
+    given = {"name": "x", "shape": [1, len(question)], "datatype": "FP32"}
+    given["parameters"] = {"binary_data_size": len(body)}
+    wanted = {"name": "y", "parameters": {"binary_data": True}}
+    return json.dumps({"inputs": [given], "outputs": [wanted]}).encode(), body
+
+
+def _end(process):
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
