@@ -65,7 +65,7 @@ class Server(contextlib.ExitStack):
         command += ["--http-address=127.0.0.1", f"--http-port={self.port}"]
         command += ["--allow-grpc=false", "--allow-metrics=false"]
         # Its log goes where log belongs; standard output is for lines of the protocol.
-        process = subprocess.Popen(command, stdout=2)  # noqa: S603
+        process = subprocess.Popen(command, stdout=2)  # noqa: S603 - fixed arguments
         self.callback(_end, process)
         end = time.monotonic() + PATIENCE
         while not self._ready():
