@@ -23,14 +23,14 @@ def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str
         link: to the verdict; empty: it is not kept.
         why_not: why no waiver exempts it.
     """
-    finding = verdict.failing[0] if verdict.failing else None
+    finding = leading(verdict)
     does = "may not run" if verdict.verdict == "fail" else "cannot be decided and is stopped"
     parts = [f"{about(question)} {does} on {verdict.target}"]
     if finding:
         parts[0] += f": {_short(finding)}"
         if finding.fixes:
             parts.append(f"fix: {finding.fixes[0].message}")
-        more = sorted({f.rule for f in verdict.failing[1:]} - {finding.rule})
+        more = sorted({f.rule for f in verdict.failing} - {finding.rule})
         if more:
             parts.append(f"also {', '.join(more)}")
     if question.possible:
@@ -61,7 +61,7 @@ def warnings(question: Question, verdict: Verdict) -> list[str]:
 
 def exempted(question: Question, waiver: Waiver, verdict: Verdict | None) -> str:
     """That a waiver lets in what would be denied."""
-    finding = verdict.failing[0] if verdict and verdict.failing else None
+    finding = leading(verdict) if verdict else None
     what = f"denied by {finding.rule}" if finding else "without a target"
     return (
         f"compatgate: container {_names(question.containers)} is {what}, "
@@ -73,6 +73,13 @@ def joined(denials: Sequence[str]) -> str:
     """Several denials on one line: the first, and how many more there are."""
     more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
     return f"{denials[0]}{more}"
+
+
+def leading(verdict: Verdict) -> Finding | None:
+    """The finding to name: of what is unknown, what a pod or its image left open comes first."""
+    left = verdict.stack.get("open", ())
+    found = (f for f in verdict.failing if any(said in f.message for said in left))
+    return next(found, verdict.failing[0] if verdict.failing else None)
 
 
 def about(question: Question) -> str:
