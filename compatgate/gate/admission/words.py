@@ -76,9 +76,10 @@ def joined(denials: Sequence[str]) -> str:
 
 
 def leading(verdict: Verdict) -> Finding | None:
-    """The finding to name: of what is unknown, what a pod or its image left open comes first."""
+    """The finding to name: what was left open comes first, for the others rest on it."""
     left = verdict.stack.get("open", ())
-    found = (f for f in verdict.failing if any(said in f.message for said in left))
+    weighing = (f for f in verdict.findings if f.outcome in ("fail", "unknown"))
+    found = (f for f in weighing if any(said in f.message for said in left))
     return next(found, verdict.failing[0] if verdict.failing else None)
 
 
