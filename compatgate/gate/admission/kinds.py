@@ -17,10 +17,10 @@ from compatgate.errors import BadInput
 from compatgate.resources import matrix_dir
 
 _LARGEST = 1024 * 1024
-_PATH = r"^[A-Za-z][A-Za-z0-9-]*(\.([A-Za-z][A-Za-z0-9-]*|\*))*$"
+_PATH = r"^[A-Za-z][A-Za-z0-9-]*(\.([A-Za-z][A-Za-z0-9-]*|\*))*$(?!\n)"
 PodPath = Annotated[str, Meta(pattern=_PATH, max_length=512)]
-Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*$", max_length=128)]
-Group = Annotated[str, Meta(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$", max_length=253)]
+Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*$(?!\n)", max_length=128)]
+Group = Annotated[str, Meta(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$(?!\n)", max_length=253)]
 
 
 class PodKind(Struct, frozen=True, forbid_unknown_fields=True):

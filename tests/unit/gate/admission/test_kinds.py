@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 
 from compatgate.errors import BadInput
 from compatgate.gate.admission.exemptions import Exemption, parse_exemptions
 from compatgate.gate.admission.kinds import load_kinds, parse_kinds
 from compatgate.gate.admission.pods import gpu_containers, pods_of
+from compatgate.resources import matrix_dir
+
+SCHEMA = json.loads((matrix_dir() / "schema" / "kinds.schema.json").read_text())
 
 OWN = """
 resources: [example.com/gpu]
@@ -55,3 +61,29 @@ def test_an_exemption_names_a_namespace_and_a_waiver() -> None:
     for wrong in ("a", "=w", "a="):
         with pytest.raises(BadInput):
             parse_exemptions([wrong], "--exempt")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (matrix_dir() / "kubernetes" / "kinds.yaml").read_text(),
+        OWN,
+        "{}",
+        "kinds: 7",
+        "other: 1",
+        "resources: ['']",
+        "kinds: [{kind: A}]",
+        "kinds: [{kind: A, resource: a, pod: 1}]",
+        "kinds: [{kind: A, resource: a, group: Big}]",
+        'kinds: [{kind: "A\\n", resource: a}]',
+        "kinds: [{kind: A, resource: a, specs: ['spec..x']}]",
+        "kinds: [{kind: A, resource: a, containers: [model]}]",
+    ],
+)
+def test_the_schema_accepts_exactly_what_is_read(text: str) -> None:
+    try:
+        parse_kinds(text.encode(), "own.yaml")
+        read = True
+    except BadInput:
+        read = False
+    assert Draft202012Validator(SCHEMA).is_valid(yaml.safe_load(text)) == read
