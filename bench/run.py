@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import admission
 import decide
 import http_gate
 import judge
@@ -46,6 +47,10 @@ under 8 x.
 ## The gate over HTTP
 
 {http}
+
+## Kubernetes admission
+
+{admission}
 
 ## Reading layers
 
@@ -86,6 +91,7 @@ def main() -> None:
         decide="\n".join(decide.main()),
         startup="\n".join(startup.main()),
         http=http_gate.main(),
+        admission=admission.main(),
         layers="\n".join(layers.main()),
         queue=run_queue.main(),
         judge=judge.main(),

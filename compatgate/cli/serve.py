@@ -10,6 +10,7 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
+from compatgate.cli import serve_hooks
 from compatgate.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest body of a request, like 512k or 8m (1m)",
     )
     _images(parser.add_argument_group("images that questions name"))
+    serve_hooks.add_tls(parser.add_argument_group("TLS and links"))
+    serve_hooks.add_admission(parser.add_argument_group("Kubernetes admission"))
     add("--facts", action="append", metavar="DIR", help="fact files to lay over the shipped ones")
     add("--log-level", choices=_LEVELS, default="warning", help="what is logged (warning)")
 
@@ -116,6 +119,8 @@ def _serve(args: argparse.Namespace) -> int:
     from compatgate.web.start import is_loopback, listen, prepare, url_of
 
     given = _scopes(args.anonymous)
+    tls, admission = serve_hooks.tls_pair(args), serve_hooks.admission_options(args)
+    public_url = serve_hooks.public_url(args)
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
@@ -125,8 +130,10 @@ def _serve(args: argparse.Namespace) -> int:
         args.max_request_size,
         overlays=overlays,
         max_listeners=args.threads // 2,
+        admission=admission,
+        public_url=public_url,
     )
-    url = url_of(listener, args.host)
+    url = url_of(listener, args.host, secure=tls is not None)
     prepared = prepare(args.database, args.matrix, overlays)
     _report(prepared, args.matrix)
     _warn(settings.anonymous, url, local=is_loopback(listener))
@@ -138,7 +145,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
-    options = ServerOptions(listener, args.workers, args.threads, args.log_level)
+    options = ServerOptions(listener, args.workers, args.threads, args.log_level, tls)
     status = serve(
         options,
         lambda: prepared.open_gate(images),

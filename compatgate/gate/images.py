@@ -67,12 +67,13 @@ class Images:
             options, overlays, settings.deadline_s, settings.at_once, settings.waiting
         )
 
-    def shown(self, body: Any, snapshot: Snapshot) -> tuple[Any, bool]:
+    def shown(self, body: Any, snapshot: Snapshot, wait_s: float | None = None) -> tuple[Any, bool]:
         """A question with what its image shows, and whether an image was read for it.
 
         Args:
             body: of the question, as `compatgate.gate.deciding.decide` takes it.
             snapshot: knows the target, whose processor chooses from an index.
+            wait_s: seconds to wait for the image, at most the operator's; None: those.
 
         Returns:
             The question as it was asked where it names no image; where the image is not to be
@@ -102,7 +103,7 @@ class Images:
         )
         cpus: set[str] = {pool.cpu for pool in asked_target(request, snapshot).pools}
         cpu = "aarch64" if cpus == {"aarch64"} else "x86_64"
-        reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts.arch)
+        reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts.arch, wait_s)
         shown = _of_platform(reading, cpus)
         return {
             **body,

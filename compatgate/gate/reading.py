@@ -66,7 +66,9 @@ class Readings:
         self._flights: dict[Key, _Flight] = {}
         self._known: OrderedDict[Key, ImageReading] = OrderedDict()
 
-    def read(self, name: Reference, platform: str, facts: CudaArch) -> ImageReading:
+    def read(
+        self, name: Reference, platform: str, facts: CudaArch, wait_s: float | None = None
+    ) -> ImageReading:
         """What an image holds.
 
         A tag is resolved each time; a digest that was read before is known, here or on disk.
@@ -75,11 +77,13 @@ class Readings:
             name: of the image; its registry may be asked.
             platform: which image of an index is meant.
             facts: where code runs.
+            wait_s: seconds to wait, where that is less than the deadline.
 
         Raises:
             CompatgateError: as `read_image`; TimedOut while it is still being read.
         """
         key = (str(name), platform)
+        wait_s = self._deadline_s if wait_s is None else min(wait_s, self._deadline_s)
         with self._changed:
             if name.digest and key in self._known:
                 self._known.move_to_end(key)
@@ -89,7 +93,7 @@ class Readings:
                 raise Unavailable(what, field="image", hint="ask again, or state the stack")
             self._waiting += 1
             try:
-                flight = self._wait(key, name, facts)
+                flight = self._wait(key, name, facts, wait_s)
             finally:
                 self._waiting -= 1
         if flight.error is not None:
@@ -97,9 +101,9 @@ class Readings:
         assert flight.reading is not None  # noqa: S101 - it is over, and was no error
         return flight.reading
 
-    def _wait(self, key: Key, name: Reference, facts: CudaArch) -> _Flight:
+    def _wait(self, key: Key, name: Reference, facts: CudaArch, wait_s: float) -> _Flight:
         """The reading when it is over; begun here, as soon as few enough are under way."""
-        end = time.monotonic() + self._deadline_s
+        end = time.monotonic() + wait_s
         flight: _Flight | None = None
         while flight is None or not flight.over:
             flight = flight or self._flights.get(key)
@@ -107,7 +111,7 @@ class Readings:
                 flight = self._begin(key, name, facts)
             left = end - time.monotonic()
             if left <= 0:
-                raise self._late(name, begun=flight is not None)
+                raise self._late(name, wait_s, begun=flight is not None)
             self._changed.wait(left)
         return flight
 
@@ -151,10 +155,10 @@ class Readings:
     def _signals(self) -> dict[str, Any]:
         return read_source("image_signals", self._overlays)
 
-    def _late(self, name: Reference, *, begun: bool) -> TimedOut:
+    def _late(self, name: Reference, wait_s: float, *, begun: bool) -> TimedOut:
         what = "reading" if begun else f"{self._at_once} others are being read; reading"
         return TimedOut(
-            f"{what} {name} took longer than the {self._deadline_s:g} seconds that were allowed",
+            f"{what} {name} took longer than the {wait_s:.3g} seconds that were allowed",
             field="image",
             hint="it goes on being read: ask again; or serve with a longer --image-deadline",
         )

@@ -99,13 +99,16 @@ class Gate:
         """What answers rest on now."""
         return self.snapshots.current()
 
-    def answer(self, question: bytes, *, asked_by: str, source: str) -> Answer:
+    def answer(
+        self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
+    ) -> Answer:
         """Decide and log; what ``POST /gate`` does.
 
         Args:
             question: JSON of the request body.
             asked_by: name of the token, or ``anonymous``.
             source: ``rest``, ``cli``, ``hook:kubernetes``, ...
+            image_s: seconds to wait for the image; 0: it is a label; None: as the operator set.
 
         Raises:
             BadInput: names the field.
@@ -119,7 +122,7 @@ class Gate:
         snapshot = self.snapshots.current()
         found = self._answers.get(question, snapshot)
         if found is None:
-            body, read = self._shown(_decode(question), snapshot)
+            body, read = self._shown(_decode(question), snapshot, image_s)
             if read:  # that may have taken seconds
                 now, snapshot = clock.now(), self.snapshots.current()
             answer = Answer.of(self._decider.decide(body, snapshot, now))
@@ -150,10 +153,10 @@ class Gate:
         """Decide and log, as `answer`, for a body that was parsed already."""
         return self.answer(_question(body), asked_by=asked_by, source=source).verdict
 
-    def preview(self, body: Mapping[str, Any]) -> Verdict:
-        """The verdict that `decide` would give, without logging it."""
+    def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
+        """The verdict that `answer` would give, without logging it."""
         snapshot = self.snapshots.current()
-        return decide(self._shown(body, snapshot)[0], snapshot, clock.now())
+        return decide(self._shown(body, snapshot, image_s)[0], snapshot, clock.now())
 
     def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
         """What the gate would have said of the matrix as it was, with today's facts.
@@ -220,9 +223,13 @@ class Gate:
         self._answers.clear()
         self._decider.clear()
 
-    def _shown(self, body: Any, snapshot: Snapshot) -> tuple[Any, bool]:
+    def _shown(
+        self, body: Any, snapshot: Snapshot, image_s: float | None = None
+    ) -> tuple[Any, bool]:
         """A question with what its image shows, and whether an image was read."""
-        return self._images.shown(body, snapshot) if self._images else (body, False)
+        if self._images is None or image_s == 0:
+            return body, False
+        return self._images.shown(body, snapshot, image_s)
 
     def close(self) -> None:
         """Let go of the database."""

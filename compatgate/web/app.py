@@ -16,6 +16,7 @@ from compatgate.web.api import ROUTES, TAGS
 from compatgate.web.call import Reply, Service
 from compatgate.web.express import Express
 from compatgate.web.headers import Envelope
+from compatgate.web.hooks import HOOKS, views
 from compatgate.web.lane import EXTENSION, GateLane
 from compatgate.web.metrics import Metrics
 from compatgate.web.openapi.document import describe
@@ -51,13 +52,15 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         Metrics(),
         anonymous(settings.anonymous),
         _fact_files(settings),
-        msgspec.json.encode(describe(ROUTES, TAGS)),
+        msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS)),
         streams.Listeners(settings.max_listeners),
     )
     problems.install(app)
     health.install(app, service)
     for route in ROUTES:
         _add(app, route.method, PREFIX + route.flask_rule, route.name, make_view(route, service))
+    for hook, view in views(service):
+        _add(app, hook.method, hook.prefix + hook.flask_rule, hook.name, view)
     _add(app, "GET", "/", "index", _index)
     app.after_request(_counting(service.metrics))
     app.extensions[streams.EXTENSION] = service.listeners

@@ -16,6 +16,7 @@ Method = Literal["GET", "POST", "PUT", "DELETE"]
 Q = TypeVar("Q", bound=Struct)
 
 PREFIX = "/api/v1"
+HOOKS = "/hooks"
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)(?::(int|big))?\}")
 LARGEST = {"int": 2**31 - 1, "big": 2**63 - 1}
@@ -60,15 +61,16 @@ class Returns(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """A route of ``/api/v1``.
+    """A route of ``/api/v1``, or a hook.
 
     Attributes:
-        path: below ``/api/v1``, ``/revisions/{number:int}``, ``/decisions/{id:big}``.
+        path: below ``prefix``, ``/revisions/{number:int}``, ``/decisions/{id:big}``.
         scope: what the caller must be allowed to do; None: anybody may.
         reason: where a change takes its reason from besides the header: a member of the body or a
             query parameter; None: not a change.
         matches: a change that honours ``If-Match``.
         errors: statuses of problems that this route may answer, besides those of every route.
+        refusal: type of the body of errors, where that is not a problem.
     """
 
     method: Method
@@ -85,6 +87,8 @@ class Route(Struct, frozen=True):
     reason: Literal["body", "query"] | None = None
     matches: bool = False
     errors: tuple[int, ...] = ()
+    prefix: str = PREFIX
+    refusal: Any = None
 
     @property
     def flask_rule(self) -> str:
@@ -118,6 +122,8 @@ def route(
     errors: tuple[int, ...] = (),
     name: str | None = None,
     what: str = "",
+    prefix: str = PREFIX,
+    refusal: Any = None,
 ) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
     """Make a handler a route; its docstring is the description.
 
@@ -143,6 +149,8 @@ def route(
             reason=reason,
             matches=matches,
             errors=errors,
+            prefix=prefix,
+            refusal=refusal,
         )
 
     return make

@@ -9,7 +9,8 @@ import signal
 import time
 from collections.abc import Callable
 from functools import partial
-from socket import SHUT_RD, SHUT_RDWR
+from socket import SHUT_RD, SHUT_RDWR, socket
+from ssl import SSLSocket
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
@@ -20,10 +21,9 @@ from msgspec import Struct
 from compatgate.web import streams
 from compatgate.web.express import End
 from compatgate.web.lane import EXTENSION
+from compatgate.web.tls import Pair, Reloading
 
 if TYPE_CHECKING:
-    from socket import socket
-
     from _typeshed.wsgi import WSGIApplication
 
     from compatgate.gate.service import Gate
@@ -45,12 +45,14 @@ class ServerOptions(Struct, frozen=True):
         workers: processes.
         threads: of each process; so many requests are answered at once.
         log_level: as gunicorn names it.
+        tls: None: plain HTTP.
     """
 
     listener: socket
     workers: int
     threads: int
     log_level: str
+    tls: Pair | None = None
 
 
 def serve(
@@ -121,6 +123,9 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "child_exit": _forget_figures,
             "control_socket_disable": True,
         }
+        if tls := options.tls:
+            settings |= {"certfile": tls.certificate, "keyfile": tls.key}
+            settings["ssl_context"] = _context_of(Reloading(tls))
         for name, value in settings.items():
             if name in self.cfg.settings:
                 self.cfg.set(name, value)
@@ -201,6 +206,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._busy.pop(conn, None)
         if self.tpool._work_queue.qsize() or not self.alive:
             return False
+        if isinstance(conn.sock, SSLSocket) and conn.sock.pending():  # poll does not see it
+            self._busy[conn] = time.monotonic()
+            return True
         poll = select.poll()
         poll.register(conn.sock, select.POLLIN)
         if not poll.poll(_LINGER_MILLISECONDS):
@@ -216,7 +224,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             if now - began > RECEIVE_SECONDS:
                 try:
                     late = now - began > ANSWER_SECONDS
-                    conn.sock.shutdown(SHUT_RDWR if late else SHUT_RD)
+                    # Not TLS's own shutdown, which would go on in plain text.
+                    socket.shutdown(conn.sock, SHUT_RDWR if late else SHUT_RD)
                 except OSError:
                     continue
 
@@ -231,6 +240,11 @@ class _Once:
 
     def is_first(self) -> bool:
         return os.read(self._read, 1) == b"!"
+
+
+def _context_of(reloading: Reloading) -> Callable[[Any, Any], Any]:
+    """As gunicorn takes it: a function of two arguments."""
+    return lambda config, factory: reloading()
 
 
 def _forget_figures(arbiter: object, worker: Any) -> None:

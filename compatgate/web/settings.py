@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from compatgate.gate.admission.admit import AdmissionOptions
+from compatgate.gate.admission.kinds import load_kinds
 
 MAX_REQUEST_SIZE = 1024 * 1024
 MAX_DEPTH = 32
@@ -17,6 +20,8 @@ class Settings(Struct, frozen=True):
         max_depth: how deep a JSON body may be nested.
         max_listeners: who may follow a log at once, each on a thread of the server.
         overlays: the operator's fact files, as the gate was opened with.
+        admission: of the Kubernetes hook.
+        public_url: where people reach this service, for links; empty: where it was asked.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -24,3 +29,5 @@ class Settings(Struct, frozen=True):
     max_depth: int = MAX_DEPTH
     max_listeners: int = 8
     overlays: tuple[str, ...] | None = None
+    admission: AdmissionOptions = field(default_factory=lambda: AdmissionOptions(load_kinds()))
+    public_url: str = ""

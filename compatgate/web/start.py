@@ -96,10 +96,11 @@ def _cannot_listen(host: str, port: int, error: Exception) -> BadInput:
     return BadInput(f"cannot listen on {host}, port {port}: {reason}", field="--host")
 
 
-def url_of(listener: socket.socket, host: str) -> str:
+def url_of(listener: socket.socket, host: str, *, secure: bool = False) -> str:
     """Where a listener is reached, by the host as it was given."""
     port = listener.getsockname()[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if secure else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def is_loopback(listener: socket.socket) -> bool:

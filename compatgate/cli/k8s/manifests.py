@@ -6,37 +6,51 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from compatgate.cli.k8s import webhook
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
 
 NAMESPACE = "compatgate-canary"
+WEBHOOK_NAMESPACE = "compatgate"
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.epilog = "example: compatgate k8s manifests --namespace gpu-staging | kubectl apply -f -"
+    parser.epilog = (
+        "examples:\n"
+        "  compatgate k8s manifests --namespace gpu-staging | kubectl apply -f -\n"
+        "  compatgate k8s manifests --webhook | kubectl apply -f -"
+    )
     parser.add_argument(
         "--namespace",
         metavar="NAME",
-        default=NAMESPACE,
-        help=f"where the worker runs its canaries (default {NAMESPACE}); it must exist",
+        help=f"where the worker runs its canaries (default {NAMESPACE}), or with --webhook where"
+        f" the gate runs ({WEBHOOK_NAMESPACE}); it must exist",
     )
+    webhook.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the role of the worker and the network policies of its jobs, as YAML."""
+    """Print, as YAML, what the worker needs in its namespace; or what the webhook needs.
+
+    Raises:
+        BadInput: an option cannot be.
+    """
     import yaml
 
-    from compatgate.canary.executors.kubernetes.access import worker_objects
-
-    if not _LABEL.fullmatch(args.namespace):
+    namespace = args.namespace or (WEBHOOK_NAMESPACE if args.webhook else NAMESPACE)
+    if not _LABEL.fullmatch(namespace):
         hint = "lower-case letters, digits and '-', at most 63"
-        what = f"{args.namespace!r} is not a namespace"
-        raise BadInput(what, field="--namespace", value=args.namespace, hint=hint)
-    yaml.safe_dump_all(
-        worker_objects(args.namespace), sys.stdout, sort_keys=False, explicit_start=True
-    )
+        what = f"{namespace!r} is not a namespace"
+        raise BadInput(what, field="--namespace", value=namespace, hint=hint)
+    if args.webhook:
+        found = webhook.objects(args, namespace)
+    else:
+        from compatgate.canary.executors.kubernetes.access import worker_objects
+
+        found = worker_objects(namespace)
+    yaml.safe_dump_all(found, sys.stdout, sort_keys=False, explicit_start=True)
     return 0

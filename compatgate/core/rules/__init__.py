@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     canary.canary_stale,
     canary.canary_failed,
     waived.waived,
+    waived.exempted,
     incomplete.incomplete,
     incomplete.witness_conflict,
 )

@@ -1,4 +1,4 @@
-"""CG821: the record of a waiver that was used."""
+"""CG821 and CG822: the record of a waiver that was used."""
 
 from __future__ import annotations
 
@@ -18,4 +18,23 @@ def waived(case: Case) -> Answer:
     Source: the matrix, at the revision that the verdict names.
     """
     del case  # made by the evaluation, when it applies a waiver
+    return NOT_APPLICABLE
+
+
+@rule("CG822", "exempted", about_facts=False, reads_driver=False)
+def exempted(case: Case) -> Answer:
+    """A workload was let in by the Kubernetes hook although its verdict denies it.
+
+    The verdict stays what it is; only the hook's answer is another. It takes a waiver that names
+    CG822, is in force, and covers the target and the image, and an object that names that waiver
+    (annotation ``compatgate.dev/waiver``) or lies in a namespace that the operator exempts by it.
+
+    Example: a job must start tonight while its registry is down; the waiver ``night-run`` with
+    ``rules: [CG822]`` lets it in, with a warning that names the waiver.
+
+    Fix: mend what the verdict says before the waiver ends.
+
+    Source: the matrix, at the revision that the verdict names.
+    """
+    del case  # the hook says so; a verdict never does
     return NOT_APPLICABLE

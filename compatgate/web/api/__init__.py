@@ -80,4 +80,5 @@ TAGS: dict[str, str] = {
     "decisions": "What the gate answered, to whom and when.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",
+    "hooks": "Webhooks: questions in the forms of other systems.",
 }

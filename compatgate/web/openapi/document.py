@@ -8,7 +8,7 @@ from typing import Any
 from compatgate import __version__
 from compatgate.web.openapi import operations
 from compatgate.web.openapi.schemas import Schemas
-from compatgate.web.route import PREFIX, Route
+from compatgate.web.route import Route
 
 _ABOUT = """\
 Decides whether a GPU stack (driver, CUDA, cuDNN, NCCL, framework, GPU code) may run on a target.
@@ -29,7 +29,7 @@ def describe(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]
     schemas = Schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        path = paths.setdefault(PREFIX + route.template, {})
+        path = paths.setdefault(route.prefix + route.template, {})
         path[route.method.lower()] = operations.describe(route, schemas)
     return {
         "openapi": "3.1.0",

@@ -10,7 +10,7 @@ from compatgate.web.openapi.schemas import Schemas, answer_type, parameter_schem
 from compatgate.web.problems import MEDIA as PROBLEM
 from compatgate.web.query import parameters
 from compatgate.web.reasons import HEADER, LONGEST
-from compatgate.web.route import Route
+from compatgate.web.route import JSON, Route
 
 TOKEN = "token"  # noqa: S105 - the name of the security scheme
 _PATH = {
@@ -131,7 +131,7 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
     if returns.etag and route.method == "GET":
         responses["304"] = {"description": "What the client has is still right"}
     for status in _problems(route):
-        responses[str(status)] = _problem(status, schemas)
+        responses[str(status)] = _problem(status, schemas, route.refusal)
     return dict(sorted(responses.items()))
 
 
@@ -160,10 +160,11 @@ def _problems(route: Route) -> set[int]:
     return statuses
 
 
-def _problem(status: int, schemas: Schemas) -> dict[str, Any]:
+def _problem(status: int, schemas: Schemas, refusal: Any) -> dict[str, Any]:
+    content = {JSON: refusal} if refusal else {PROBLEM: Problem}
     answer: dict[str, Any] = {
         "description": HTTPStatus(status).phrase,
-        "content": {PROBLEM: {"schema": schemas.of(Problem)}},
+        "content": {media: {"schema": schemas.of(kind)} for media, kind in content.items()},
     }
     if status in (401, 403):
         answer["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}

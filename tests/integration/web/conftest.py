@@ -21,7 +21,7 @@ import pytest
 
 from compatgate.resources import matrix_dir
 
-URL_LINE = re.compile(r"^compatgate is serving on http://(\[?[\w.:]+?\]?):(\d+)$")
+URL_LINE = re.compile(r"^compatgate is serving on https?://(\[?[\w.:]+?\]?):(\d+)$")
 _PATIENCE = 30.0
 _IMPATIENT = (
     "import sys, compatgate.web.server as server; server.RECEIVE_SECONDS = 1.0;"

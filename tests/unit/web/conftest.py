@@ -20,6 +20,7 @@ from compatgate.store import schema
 from compatgate.store.database import Database
 from compatgate.web.api import ROUTES, TAGS
 from compatgate.web.app import create_app
+from compatgate.web.hooks import HOOKS
 from compatgate.web.models.examples import ENTRY, TARGET, WAIVER
 from compatgate.web.openapi.document import describe
 from compatgate.web.settings import Settings
@@ -56,7 +57,7 @@ def gate(tmp_path: Path, empty_database: Path, facts: Facts) -> Iterator[Gate]:
 @pytest.fixture(scope="session")
 def description() -> dict[str, Any]:
     """The OpenAPI document."""
-    return describe(ROUTES, TAGS)
+    return describe((*ROUTES, *HOOKS), TAGS)
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ from openapi_spec_validator import validate
 from compatgate.gate.service import Gate
 from compatgate.web.api import ROUTES, TAGS
 from compatgate.web.app import create_app
+from compatgate.web.hooks import HOOKS
 from compatgate.web.route import Route
 from compatgate.web.settings import Settings
 
 WITH_EXAMPLES = [
     pytest.param(route, name, id=f"{route.name}-{name}")
-    for route in ROUTES
+    for route in (*ROUTES, *HOOKS)
     if route.body
     for name in route.body.examples
 ]
@@ -36,7 +37,7 @@ def test_every_route_is_described_and_nothing_else(gate: Gate, description: dict
     served = {
         (method, re.sub(r"<(?:[^:<>]+:)?(\w+)>", r"{\1}", rule.rule))
         for rule in app.url_map.iter_rules()
-        if rule.rule.startswith("/api/")
+        if rule.rule.startswith(("/api/", "/hooks/"))
         for method in (rule.methods or set()) - {"HEAD"}
     }
     described = {
@@ -46,7 +47,7 @@ def test_every_route_is_described_and_nothing_else(gate: Gate, description: dict
 
 
 def test_operation_ids_are_unique() -> None:
-    names = [route.name for route in ROUTES]
+    names = [route.name for route in (*ROUTES, *HOOKS)]
     assert len(names) == len(set(names))
 
 
@@ -75,7 +76,7 @@ def test_nothing_refers_to_a_component_that_does_not_exist(description: dict[str
 @pytest.mark.parametrize(("route", "name"), WITH_EXAMPLES)
 def test_every_example_is_accepted(client: FlaskClient, route: Route, name: str) -> None:
     assert route.body
-    path = f"/api/v1{route.template}"
+    path = f"{route.prefix}{route.template}"
     body = route.body.examples[name]
     if route.method == "POST" and route.tag in ("targets", "entries", "waivers"):
         for kind in ("waivers/legacy-ocr", "entries/torch24-cu124", "targets/prod-a100"):

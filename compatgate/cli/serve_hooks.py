@@ -1,0 +1,105 @@
+"""Options of ``compatgate serve`` for TLS and for the Kubernetes hook."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.gate.admission.admit import AdmissionOptions
+    from compatgate.web.tls import Pair
+
+
+def add_tls(group: argparse._ArgumentGroup) -> None:
+    """Describe the options for TLS."""
+    group.add_argument(
+        "--tls-cert",
+        metavar="FILE",
+        help="serve https with this certificate and its chain (PEM); read again when it changes",
+    )
+    group.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
+    group.add_argument(
+        "--public-url",
+        metavar="URL",
+        help="where people reach this service, for links in messages (where it was asked)",
+    )
+
+
+def add_admission(group: argparse._ArgumentGroup) -> None:
+    """Describe the options for Kubernetes admission."""
+    group.add_argument(
+        "--unmatched",
+        choices=("allow", "warn", "deny"),
+        default="warn",
+        help="what becomes of a GPU workload that is bound for no target (warn)",
+    )
+    group.add_argument(
+        "--on-failure",
+        choices=("allow", "deny"),
+        default="deny",
+        help="what becomes of a GPU workload when nothing can be decided (deny)",
+    )
+    group.add_argument(
+        "--exempt",
+        action="append",
+        default=[],
+        metavar="NAMESPACE=WAIVER",
+        help="let in what is denied in these namespaces (glob), as long as the waiver holds and"
+        " names CG822; may be repeated",
+    )
+    group.add_argument(
+        "--kinds",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="further kinds that carry pods, and GPU resources; may be repeated",
+    )
+
+
+def admission_options(args: argparse.Namespace) -> AdmissionOptions:
+    """The hook's settings.
+
+    Raises:
+        BadInput: an exemption or a file of kinds is malformed.
+    """
+    from compatgate.gate.admission.admit import AdmissionOptions
+    from compatgate.gate.admission.exemptions import parse_exemptions
+    from compatgate.gate.admission.kinds import load_kinds
+
+    exemptions = parse_exemptions(args.exempt, "--exempt")
+    return AdmissionOptions(load_kinds(args.kinds), args.unmatched, args.on_failure, exemptions)
+
+
+def tls_pair(args: argparse.Namespace) -> Pair | None:
+    """The certificate and its key, loaded once to see that they are usable.
+
+    Raises:
+        BadInput: they are not, or one of them is missing.
+    """
+    from compatgate.web.tls import Pair, load
+
+    if not args.tls_cert and not args.tls_key:
+        return None
+    if not args.tls_cert or not args.tls_key:
+        missing = "--tls-key" if args.tls_cert else "--tls-cert"
+        raise BadInput("a certificate and its key go together", field=missing)
+    pair = Pair(args.tls_cert, args.tls_key)
+    load(pair)
+    return pair
+
+
+def public_url(args: argparse.Namespace) -> str:
+    """Where people reach the service, empty where nothing was said.
+
+    Raises:
+        BadInput: it is not an address.
+    """
+    url: str = args.public_url or ""
+    if url and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", url):
+        hint = "like https://gate.example"
+        raise BadInput("is not an address", field="--public-url", value=url, hint=hint)
+    return url

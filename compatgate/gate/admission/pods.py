@@ -1,0 +1,116 @@
+"""Pods of an object, and their containers that ask for GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.gate.admission.kinds import Kinds, PodKind
+from compatgate.gate.admission.loose import at, items, mapping, text, texts
+from compatgate.gate.admission.variables import VISIBLE, Changes, read_variables
+
+GPU = "compatgate.dev/gpu"
+"""Annotation: ``true``, every container uses GPUs; ``false``, a resource claim is none."""
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_YES, _NO = "true", "false"
+
+
+class Pod(Struct, frozen=True):
+    """A pod, or the template of one.
+
+    Attributes:
+        path: where in the object; empty: the object is the pod.
+        annotations: of the object, overlaid with those of the template.
+    """
+
+    path: str
+    annotations: Mapping[str, str]
+    spec: Mapping[str, Any]
+    more: tuple[str, ...] = ()
+    """Fields of the spec that hold one container each."""
+
+
+class Container(Struct, frozen=True):
+    """A container that asks for GPUs.
+
+    Attributes:
+        path: where in the object.
+        image: empty where none is named.
+        why: what says that it uses GPUs.
+        sure: that these are GPUs; False: a claim that may be something else.
+    """
+
+    name: str
+    path: str
+    image: str
+    why: str
+    changes: Changes
+    sure: bool = True
+
+
+def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
+    """The pods that an object is, or makes."""
+    own = texts(mapping(document.get("metadata")).get("annotations"))
+    if kind.pod:
+        yield Pod("", own, mapping(document.get("spec")))
+    for path in kind.templates:
+        for where, found in at(document, path):
+            template = mapping(found)
+            theirs = texts(mapping(template.get("metadata")).get("annotations"))
+            yield Pod(where, {**own, **theirs}, mapping(template.get("spec")))
+    for path in kind.specs:
+        for where, found in at(document, path):
+            spec = mapping(found)
+            theirs = texts(spec.get("annotations"))
+            yield Pod(where, {**own, **theirs}, spec, kind.containers)
+
+
+def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
+    """The containers of a pod that ask for GPUs: by resource, claim, variable or annotation."""
+    said = pod.annotations.get(GPU, "").strip().lower()
+    claims = {text(mapping(claim).get("name")) for claim in items(pod.spec.get("resourceClaims"))}
+    for path, raw in _containers(pod):
+        changes = read_variables(raw)
+        why, sure = _why(raw, kinds, set() if said == _NO else claims, changes)
+        if not why and said == _YES:
+            why = f"the annotation {GPU}"
+        if why:
+            name, image = text(raw.get("name")), text(raw.get("image")).strip()
+            yield Container(name or path.rpartition(".")[2], path, image, why, changes, sure)
+
+
+def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    base = f"{pod.path}." if pod.path else "spec."
+    if pod.path and not pod.more:
+        base += "spec."
+    for name in _LISTS:
+        for number, item in enumerate(items(pod.spec.get(name))):
+            yield f"{base}{name}[{number}]", mapping(item)
+    for name in pod.more:
+        if isinstance(pod.spec.get(name), dict):
+            yield f"{base}{name}", pod.spec[name]
+
+
+def _why(
+    raw: Mapping[str, Any], kinds: Kinds, claims: set[str], changes: Changes
+) -> tuple[str, bool]:
+    resources = mapping(raw.get("resources"))
+    for part in ("limits", "requests"):
+        for name, count in mapping(resources.get(part)).items():
+            if kinds.is_gpu(name) and _some(count):
+                return name, True
+    if changes.asks:
+        return VISIBLE, True
+    for item in items(resources.get("claims")):
+        if (name := text(mapping(item).get("name"))) in claims:
+            return f"the resource claim {name}", False
+    return "", True
+
+
+def _some(count: Any) -> bool:
+    """Whether a quantity is more than none; what is no quantity counts as some."""
+    if isinstance(count, str):
+        return count.strip().lstrip("+").rstrip("kMGTPEinum") not in ("0", "00", "0.0", "-0")
+    return count is not None and count is not False and count != 0

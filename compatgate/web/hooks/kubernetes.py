@@ -1,0 +1,188 @@
+"""``POST /hooks/kubernetes/validate``: the validating admission webhook.
+
+Whatever is sent is answered with an AdmissionReview that carries its ``uid``: the API server takes
+anything else for a failed webhook, and a failed webhook for what ``failurePolicy`` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from flask import Response, request
+from msgspec import Meta, Struct
+
+from compatgate.core.verdict import Verdict
+from compatgate.errors import CompatgateError, TooLarge
+from compatgate.gate.admission.admit import SOURCE, Admission, Asked
+from compatgate.gate.admission.review import Answer, find_uid, parse_review
+from compatgate.web import body as bodies
+from compatgate.web import problems
+from compatgate.web.auth import authenticate, authorize
+from compatgate.web.call import Call, Reply, Service
+from compatgate.web.errors import UnsupportedMedia
+from compatgate.web.models.admission import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
+from compatgate.web.route import HOOKS, JSON, PREFIX, Body, Returns, route
+
+LARGEST = 8 * 1024 * 1024
+"""Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
+WAIT_S = 10.0
+_LONGEST_WAIT = 30.0
+_MARGIN = 0.9
+"""Share of the API server's patience that is used: the answer has a way to go."""
+_BEGINNING = 64 * 1024
+_DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
+
+
+class Timeout(Struct, frozen=True):
+    """What the API server adds to a webhook's address."""
+
+    timeout: Annotated[
+        str | None, Meta(description="how long the API server waits", examples=["10s"])
+    ] = None
+
+
+@route(
+    "POST",
+    "/kubernetes/validate",
+    prefix=HOOKS,
+    scope="gate",
+    tag="hooks",
+    name="validate_kubernetes",
+    query=Timeout,
+    body=Body(AdmissionReview, examples=EXAMPLES),
+    returns=Returns(AdmissionReviewAnswer, "The decision; a denial is answered 200 as well"),
+    refusal=AdmissionReviewAnswer,
+)
+def validate(call: Call[Timeout]) -> Reply:
+    """Decide about a Kubernetes object, as a validating admission webhook.
+
+    Reads AdmissionReview v1. Each container that asks for GPUs becomes a question about its image
+    and the target that the pod is bound for; the decisions are logged, except in a dry run. What
+    cannot be read is refused in the same form, with the request's uid where it has one.
+    """
+    raise NotImplementedError  # `make_view` answers: also what never becomes a call
+
+
+def make_view(service: Service) -> Callable[[], Response]:
+    """The view; authentication, limits and errors are those of the API, in this hook's form."""
+    admission = Admission(service.gate, service.settings.admission)
+
+    def view() -> Response:
+        try:
+            raw = _read(max(LARGEST, service.settings.max_request_size))
+        except CompatgateError as error:
+            return _refused(error, getattr(error, "uid", ""))
+        uid, review = parse_review(raw)
+        try:
+            principal = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+            authorize(principal, "gate")
+        except CompatgateError as error:
+            return _refused(error, uid)
+        if isinstance(review, CompatgateError):
+            return _refused(review, uid, status=200 if uid else 400)
+        asked = Asked(
+            principal.name,
+            wait_s(request.args.get("timeout", "")),
+            partial(_link, _base(service)),
+            partial(_decided, service),
+        )
+        return _sent(admission.answer(review, asked), uid)
+
+    return view
+
+
+def wait_s(text: str) -> float:
+    """Seconds for an answer, from the API server's ``timeout``: ``10s``, ``1m30s``, ``500ms``."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = 0.0
+    if found and text.strip():
+        seconds = 60 * int(found[1] or 0)
+        seconds += float(found[2] or 0) / (1000 if found[3] == "ms" else 1)
+    return min(seconds or WAIT_S, _LONGEST_WAIT) * _MARGIN
+
+
+class _Unread(TooLarge):
+    """A body that was not read to its end; its uid stands at the beginning."""
+
+    uid = ""
+
+
+def _read(most: int) -> bytes:
+    """The body.
+
+    Raises:
+        TooLarge: it is; carries the uid.
+        BadInput: it is not complete; or not JSON in one piece.
+    """
+    environ = request.environ
+    length = request.content_length
+    try:
+        if length is not None and length > most:
+            raise _too_large(environ["wsgi.input"].read(_BEGINNING), most)
+        raw: bytes = environ["wsgi.input"].read(most + 1 if length is None else length)
+    except CompatgateError:
+        raise
+    except Exception:  # of the socket, or of the server's parser
+        raise bodies.incomplete() from None
+    if len(raw) > most:
+        raise _too_large(raw, most)
+    error: Any = None
+    if length is not None and len(raw) < length:
+        error = bodies.incomplete()
+    elif environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
+        what = environ["HTTP_CONTENT_ENCODING"]
+        error = UnsupportedMedia("send the body as it is", field="Content-Encoding", value=what)
+    elif request.mimetype != JSON:
+        hint = f"send {JSON}"
+        error = UnsupportedMedia("not JSON by its content type", field="Content-Type", hint=hint)
+    if error is not None:
+        error.uid = find_uid(raw)
+        raise error
+    return raw
+
+
+def _too_large(raw: bytes, most: int) -> CompatgateError:
+    error = _Unread("the body is too large", field="body", hint=f"at most {most} bytes")
+    error.uid = find_uid(raw[:_BEGINNING])
+    return error
+
+
+def _refused(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
+    """A refusal in the form of an answer; never a 5xx."""
+    if error.status >= 500:
+        problems.answer(error, request.environ)  # logs it
+        return _sent(Answer(False, f"compatgate: {error.detail}", 503), uid)
+    answer = Answer(False, f"compatgate: {error.detail}", error.status)
+    response = _sent(answer, uid, status or error.status)
+    if error.status in (401, 403):
+        sent = dict(problems.answer(error, request.environ).headers)
+        response.headers["WWW-Authenticate"] = sent["WWW-Authenticate"]
+    return response
+
+
+def _sent(answer: Answer, uid: str, status: int = 200) -> Response:
+    body = msgspec.json.encode(answer.to_json(uid))
+    response = Response(body, status=status, content_type=JSON)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _base(service: Service) -> str:
+    """Where people reach this service: as the operator says, else where it was asked."""
+    if service.settings.public_url:
+        return service.settings.public_url.rstrip("/")
+    host = request.environ.get("HTTP_HOST", "")
+    return f"{request.scheme}://{host}" if _HOST.fullmatch(host) else ""
+
+
+def _link(base: str, verdict_id: str) -> str:
+    return f"{base}{PREFIX}/verdicts/{verdict_id}"
+
+
+def _decided(service: Service, verdict: Verdict, seconds: float) -> None:
+    service.metrics.decided(verdict, SOURCE, seconds)

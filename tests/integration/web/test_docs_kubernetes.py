@@ -1,0 +1,69 @@
+"""The examples of docs/kubernetes.md, run on a service of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from compatgate.documents.sources import read_paths
+from compatgate.gate.admission.kinds import parse_kinds
+
+PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+BLOCK = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HOST = "http://127.0.0.1:8080"
+_HERE = re.compile(r"<<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(kind: str) -> list[str]:
+    return [text for found, text in BLOCK.findall(PAGE.read_text()) if found == kind]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Commands with their here-documents, and what each prints."""
+    found = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            here = _HERE.search(part)
+            end = here.end() if here else part.index("\n")
+            found.append((part[:end], part[end:].strip("\n")))
+    return found
+
+
+def test_the_examples_print_what_the_page_says(server: Any, tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl")
+    address = f"http://127.0.0.1:{server.port}"
+    for command, expected in commands():
+        program = f"{sys.executable} -m compatgate"
+        text = command.replace(HOST, address)
+        done = subprocess.run(
+            ["sh", "-c", re.sub(r"^compatgate ", f"{program} ", text)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
+        )
+        pattern = ".*".join(re.escape(part) for part in expected.split("..."))
+        printed = done.stdout.rstrip("\n")
+        assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_there_are_examples() -> None:
+    assert len(commands()) == 3
+
+
+def test_the_files_of_the_page_are_what_the_program_reads(tmp_path: Path) -> None:
+    waiver, kinds = blocks("yaml")
+    (tmp_path / "waiver.yaml").write_text(waiver)
+    assert read_paths([str(tmp_path / "waiver.yaml")])
+    assert yaml.safe_load(waiver)["spec"]["rules"] == ["CG822"]
+    assert parse_kinds(kinds.encode(), "page").kinds[0].kind == "Training"

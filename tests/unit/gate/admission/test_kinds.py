@@ -1,0 +1,89 @@
+"""The table of kinds, and an operator's own laid over it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from compatgate.errors import BadInput
+from compatgate.gate.admission.exemptions import Exemption, parse_exemptions
+from compatgate.gate.admission.kinds import load_kinds, parse_kinds
+from compatgate.gate.admission.pods import gpu_containers, pods_of
+from compatgate.resources import matrix_dir
+
+SCHEMA = json.loads((matrix_dir() / "schema" / "kinds.schema.json").read_text())
+
+OWN = """
+resources: [example.com/gpu]
+kinds:
+  - {kind: Training, group: ml.example, resource: trainings, templates: [spec.roles.*.pod]}
+"""
+
+
+def test_an_operators_kind_and_resource_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(OWN)
+    kinds = load_kinds([str(tmp_path / "own.yaml")])
+    kind = kinds.of("ml.example", "Training")
+    assert kind
+    container = {"name": "a", "image": "x", "resources": {"limits": {"example.com/gpu": 1}}}
+    document = {"spec": {"roles": [{"pod": {"spec": {"containers": [container]}}}]}}
+    (pod,) = pods_of(document, kind)
+    (found,) = gpu_containers(pod, kinds)
+    assert found.path == "spec.roles[0].pod.spec.containers[0]"
+    assert kinds.of("apps", "Deployment")
+    assert kinds.is_gpu("nvidia.com/gpu")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[",
+        "kinds: 7",
+        "kinds: [{kind: A}]",
+        "kinds: [{kind: A, resource: a, template: [spec]}]",
+        "kinds: [{kind: A, resource: a, templates: ['spec..x']}]",
+        "kinds: [{kind: A, resource: a, templates: ['$.spec']}]",
+        "\x00",
+    ],
+)
+def test_what_is_no_table_is_refused(text: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        parse_kinds(text.encode(), "own.yaml")
+    assert raised.value.field == "--kinds"
+
+
+def test_an_exemption_names_a_namespace_and_a_waiver() -> None:
+    assert parse_exemptions(["a-*=w"], "--exempt") == (Exemption("a-*", "w"),)
+    for wrong in ("a", "=w", "a="):
+        with pytest.raises(BadInput):
+            parse_exemptions([wrong], "--exempt")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (matrix_dir() / "kubernetes" / "kinds.yaml").read_text(),
+        OWN,
+        "{}",
+        "kinds: 7",
+        "other: 1",
+        "resources: ['']",
+        "kinds: [{kind: A}]",
+        "kinds: [{kind: A, resource: a, pod: 1}]",
+        "kinds: [{kind: A, resource: a, group: Big}]",
+        'kinds: [{kind: "A\\n", resource: a}]',
+        "kinds: [{kind: A, resource: a, specs: ['spec..x']}]",
+        "kinds: [{kind: A, resource: a, containers: [model]}]",
+    ],
+)
+def test_the_schema_accepts_exactly_what_is_read(text: str) -> None:
+    try:
+        parse_kinds(text.encode(), "own.yaml")
+        read = True
+    except BadInput:
+        read = False
+    assert Draft202012Validator(SCHEMA).is_valid(yaml.safe_load(text)) == read

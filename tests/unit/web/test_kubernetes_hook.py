@@ -1,0 +1,208 @@
+"""The admission endpoint around the decision: who may ask, failures, deadlines, links."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compatgate.errors import Unavailable
+from compatgate.gate.admission.admit import AdmissionOptions
+from compatgate.gate.admission.kinds import load_kinds
+from compatgate.gate.service import Gate
+from compatgate.web.hooks.kubernetes import wait_s
+from compatgate.web.models.admission import EXAMPLES
+
+PATH = "/hooks/kubernetes/validate"
+REVIEW: dict[str, Any] = EXAMPLES["pod"]
+UID = REVIEW["request"]["uid"]
+
+
+def answer(client: FlaskClient, review: Any = REVIEW, **options: Any) -> dict[str, Any]:
+    body = client.post(PATH, json=review, **options).get_json()
+    assert body["response"]["uid"] == UID
+    response: dict[str, Any] = body["response"]
+    return response
+
+
+def without_gpus() -> dict[str, Any]:
+    review = copy.deepcopy(REVIEW)
+    del review["request"]["object"]["spec"]["containers"][0]["resources"]
+    return review
+
+
+def test_a_token_is_needed_where_nobody_may_ask_and_the_uid_is_answered_all_the_same(
+    make_client: Callable[..., FlaskClient], gate: Gate
+) -> None:
+    client = make_client(anonymous=frozenset())
+    refused = client.post(PATH, json=REVIEW)
+    assert refused.status_code == 401
+    assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+    assert refused.get_json()["response"]["uid"] == UID
+    assert refused.get_json()["response"]["status"]["reason"] == "Unauthorized"
+    secret = gate.tokens.create("cluster", ["gate"], by="tester").secret
+    bearer = {"Authorization": f"Bearer {secret}"}
+    assert client.post(PATH, json=REVIEW, headers=bearer).status_code == 200
+    reader = gate.tokens.create("reader", ["read"], by="tester").secret
+    forbidden = client.post(PATH, json=REVIEW, headers={"Authorization": f"Bearer {reader}"})
+    assert forbidden.status_code == 403
+    assert forbidden.get_json()["response"]["uid"] == UID
+
+
+def test_the_decision_is_in_the_log_with_its_source(client: FlaskClient) -> None:
+    response = answer(client)
+    (entry,) = client.get("/api/v1/decisions?limit=1").get_json()["items"]
+    assert entry["source"] == "hook:kubernetes"
+    assert entry["verdict_id"] in response["auditAnnotations"]["verdicts"]
+
+
+def test_the_link_leads_to_the_verdict(client: FlaskClient) -> None:
+    review = copy.deepcopy(REVIEW)
+    annotations = review["request"]["object"]["metadata"]["annotations"]
+    annotations["compatgate.dev/stack"] = "cuda=12.1,arch=sm_90"
+    response = answer(client, review, headers={"Host": "gate.example:8443"})
+    message = response["status"]["message"]
+    link = next(word for word in message.split() if word.startswith("http://gate.example:8443/"))
+    path = link.removeprefix("http://gate.example:8443")
+    assert client.get(path).get_json()["allowed"] is False
+    hostile = answer(client, review, headers={"Host": "evil.example/<script>"})
+    assert "evil" not in hostile["status"]["message"]
+
+
+@pytest.mark.parametrize("on_failure", ["allow", "deny"])
+def test_without_a_database_the_operators_choice_counts_and_pods_without_gpus_go_on(
+    on_failure: Any,
+    make_client: Callable[..., FlaskClient],
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("the database does not answer")
+
+    client = make_client(admission=AdmissionOptions(load_kinds(), on_failure=on_failure))
+    monkeypatch.setattr(gate, "answer", away)
+    response = answer(client)
+    assert response["allowed"] is (on_failure == "allow")
+    if on_failure == "deny":
+        assert response["status"]["code"] == 503
+        assert "the database does not answer" in response["status"]["message"]
+    else:
+        assert "nothing was checked" in response["warnings"][0]
+    monkeypatch.setattr(gate.snapshots, "current", away)
+    assert answer(client, without_gpus()) == {"uid": UID, "allowed": True}
+
+
+def test_a_defect_is_a_failure_and_no_500(
+    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "answer", lambda *_, **__: 1 / 0)
+    sent = client.post(PATH, json=REVIEW)
+    assert sent.status_code == 200
+    assert sent.get_json()["response"]["status"]["code"] == 503
+    assert "division" not in sent.text
+
+
+def test_an_answer_comes_within_the_time_that_the_api_server_waits(
+    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import time
+
+    def slow(*_: Any, **__: Any) -> Any:
+        time.sleep(1.0)
+        raise Unavailable("too late anyway")
+
+    monkeypatch.setattr(gate, "answer", slow)
+    began = time.monotonic()
+    sent = client.post(f"{PATH}?timeout=200ms", json=REVIEW)
+    assert time.monotonic() - began < 0.9
+    assert "within 0.18 seconds" in sent.get_json()["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("10s", 9.0),
+        ("500ms", 0.45),
+        ("1m", 27.0),
+        ("1m30s", 27.0),
+        ("0s", 9.0),
+        ("", 9.0),
+        ("soon", 9.0),
+        ("-5s", 9.0),
+    ],
+)
+def test_the_timeout_is_read_as_the_api_server_writes_it(text: str, seconds: float) -> None:
+    assert wait_s(text) == pytest.approx(seconds)
+
+
+_KEYS = st.sampled_from(
+    [
+        "metadata",
+        "annotations",
+        "namespace",
+        "spec",
+        "template",
+        "containers",
+        "initContainers",
+        "resources",
+        "limits",
+        "requests",
+        "nvidia.com/gpu",
+        "claims",
+        "resourceClaims",
+        "name",
+        "image",
+        "env",
+        "value",
+        "valueFrom",
+        "envFrom",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms",
+        "nodeSelector",
+        "matchExpressions",
+        "key",
+        "operator",
+        "values",
+        "nvidia.com/gpu.product",
+        "compatgate.dev/target",
+        "compatgate.dev/stack",
+        "compatgate.dev/waiver",
+        "compatgate.dev/gpu",
+        "deletionTimestamp",
+    ]
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=6),
+    max_leaves=25,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    document=st.fixed_dictionaries({"metadata": _JSON, "spec": _JSON}),
+    kind=st.sampled_from(["Pod", "Deployment", "RayCluster", "InferenceService"]),
+    operation=st.sampled_from(["CREATE", "UPDATE"]),
+)
+def test_any_object_is_answered_with_the_uid(
+    client: FlaskClient, document: Any, kind: str, operation: str
+) -> None:
+    groups = {"Pod": "", "Deployment": "apps", "RayCluster": "ray.io"}
+    review = copy.deepcopy(REVIEW)
+    review["request"] |= {
+        "object": document,
+        "oldObject": document.get("spec"),
+        "kind": {"group": groups.get(kind, "serving.kserve.io"), "kind": kind},
+        "operation": operation,
+        "dryRun": True,
+    }
+    sent = client.post(PATH, json=review)
+    assert sent.status_code == 200
+    assert sent.get_json()["response"]["uid"] == UID
