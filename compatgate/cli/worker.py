@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     every = _every(args.verify_every)
     hosts = [with_driver(host) for host in read_hosts(Path(args.hosts))]
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
-    with opened(args) as gate:
+    with opened(args, make=True) as gate:
         _work(args, gate, hosts, every)
     return 0
 
