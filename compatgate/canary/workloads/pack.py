@@ -6,8 +6,8 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
@@ -57,18 +57,33 @@ def files_of(folder: Path) -> list[Packed]:
 
 
 def digest_of(folder: Path) -> str:
-    """``sha256:...`` of the folder's files, but its page; equal content gives the same digest.
+    """``sha256:...`` of what is run: the folder's files, but its page, and the modules they share.
+
+    A shared module counts where a file names it: what is measured changes with how it is timed,
+    and does not change with a module that only others use.
 
     Raises:
         BadInput: as `files_of`.
     """
+    own = [file for file in files_of(folder) if file.path != _PAGE]
     whole = hashlib.sha256()
-    for file in files_of(folder):
-        if file.path == _PAGE:
-            continue
+    for file in [*own, *_shared_by(own)]:
         one = hashlib.sha256(file.content).hexdigest()
         whole.update(f"{file.path}\0{int(file.executable)}\0{one}\n".encode())
     return f"sha256:{whole.hexdigest()}"
+
+
+def _shared_by(own: Sequence[Packed]) -> list[Packed]:
+    """Shared modules that some files name, or that a module which they name does, and so on."""
+    left = {file.path: file for file in shared_modules()}
+    found: list[Packed] = []
+    naming = list(own)
+    while naming:
+        text = naming.pop().content
+        named = [path for path in left if PurePosixPath(path).stem.encode() in text]
+        found += (more := [left.pop(path) for path in named])
+        naming += more
+    return sorted(found, key=lambda file: file.path)
 
 
 def container_files(workload: Workload) -> list[Packed]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec
+from compatgate.canary.workloads import pack
 from compatgate.canary.workloads.read import read_suites, read_workload
 from compatgate.errors import BadInput, ManyProblems, NotFound
 
@@ -128,3 +129,20 @@ def test_suites_keep_their_order_and_name_each_workload_once(tmp_path: Path) -> 
     file.write_text('[a]\ndescription = "A"\nworkloads = ["z", "z"]\n')
     with pytest.raises(ManyProblems, match=r"suites\.toml"):
         read_suites(file)
+
+
+def test_the_digest_follows_the_shared_modules_that_the_program_uses(
+    make_workload: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_workload()
+    (folder / "program.py").write_text("import outer\n")
+    shared = tmp_path / "shipped" / "lib"
+    shared.mkdir(parents=True)
+    for name, text in {"outer": "import inner\n", "inner": "", "others": ""}.items():
+        (shared / f"{name}.py").write_text(text)
+    monkeypatch.setattr(pack, "canary_dir", lambda: shared.parent)
+    first = read_workload(folder).digest
+    (shared / "others.py").write_text("changed = True\n")
+    assert read_workload(folder).digest == first
+    (shared / "inner.py").write_text("changed = True\n")
+    assert read_workload(folder).digest != first
