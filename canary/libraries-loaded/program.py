@@ -7,12 +7,14 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Beside the program in a container; in the repository and in an installation elsewhere.
-sys.path[:0] = [
+OURS = [
+    HERE,
     os.path.join(HERE, "lib"),
     os.path.join(HERE, os.pardir, "lib"),
     os.path.join(HERE, os.pardir, os.pardir, "compatgate", "diagnostics"),
     os.path.join(HERE, os.pardir, os.pardir, os.pardir, "diagnostics"),
 ]
+sys.path[:0] = OURS
 
 import canary_driver  # noqa: E402
 import canary_lines as say  # noqa: E402
@@ -20,6 +22,10 @@ import frameworks  # noqa: E402
 import headers  # noqa: E402
 import loaded  # noqa: E402
 from canary_nvml import NoNvml, Nvml  # noqa: E402
+
+# Ours first for the imports above, last for what the image's frameworks import: a module of theirs
+# may have the name of one of ours.
+sys.path[:] = [path for path in sys.path if path not in OURS] + OURS
 
 SONAMES = {
     "cuda": ("libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"),

@@ -98,15 +98,40 @@ def find_libraries(
     environment = os.environ if environment is None else environment
     searched = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     paths = [path for folder in searched for path in _libraries_in(folder)]
-    paths += parse_ldconfig(_ldconfig())
+    cache = _ldconfig()
+    paths += parse_ldconfig(cache)
     found = [library_observation(os.path.realpath(path)) for path in paths]
     found += [_toolkit(folder) for folder in _toolkits(prefix)]
-    found += [
-        library_observation(os.path.realpath(path))
-        for folder in _toolkits(prefix)
-        for path in _compat_in(os.path.join(folder, "compat"))
-    ]
+    found.append(_loaded_compat(searched, cache))
     return list(dict.fromkeys(filter(None, found)))
+
+
+def _loaded_compat(searched: Iterable[str], cache: str) -> Observation | None:
+    """The forward-compatibility package, if it has the libcuda that the linker finds first."""
+    candidates = [path for folder in searched for path in _compat_in(folder)]
+    candidates += [m["path"] for m in _CACHED.finditer(cache) if m["soname"] == "libcuda.so.1"]
+    if not candidates:
+        return None
+    found = library_observation(os.path.realpath(candidates[0]))
+    return found if found and found.component == "cuda-compat" else None
+
+
+def idle_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> list[str]:
+    """Notes on forward-compatibility packages that are installed and that nothing leads to.
+
+    Args:
+        found: what the linker would load.
+        prefix: where toolkits are installed.
+    """
+    loaded = {o.version for o in found if o.component == "cuda-compat"}
+    paths = [p for folder in _toolkits(prefix) for p in _compat_in(os.path.join(folder, "compat"))]
+    seen = dict.fromkeys(library_observation(os.path.realpath(path)) for path in paths)
+    return [
+        f"cuda-compat {o.version} is installed ({o.origin}) and does not count: the linker does "
+        "not find it"
+        for o in seen
+        if o and o.component == "cuda-compat" and o.version not in loaded
+    ]
 
 
 def _libraries_in(folder: str) -> Iterator[str]:

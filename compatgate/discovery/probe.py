@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver
-from compatgate.discovery.libraries import find_libraries
+from compatgate.discovery.libraries import find_libraries, idle_compat
 from compatgate.discovery.nvidia_smi import Report, parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
 from compatgate.discovery.nvml import read_nvml
@@ -73,10 +73,11 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
     notes: list[str] = []
     report, kernel = look_at_gpus(notes)
     environment = ask_python(python) if python else None
+    libraries = find_libraries()
     observations = [
         *driver_observations(report, kernel),
         *(environment.observations if environment else ()),
-        *find_libraries(),
+        *libraries,
     ]
     stack, conflicts = settle(observations, environment.arch if environment else None)
     pools: tuple[ObservedPool, ...] = ()
@@ -84,6 +85,7 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
         pools = pools_here(report, kernel, facts, notes)
         conflicts += disagreements(report, facts)
     notes += environment.notes if environment else ()
+    notes += idle_compat(libraries)
     host = describe_host(pools, kernel, report, notes)
     return Probe(pools, stack, tuple(observations), conflicts, host)
 

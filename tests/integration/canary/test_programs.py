@@ -213,6 +213,15 @@ def test_a_framework_that_cannot_be_imported_fails_a_check(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.parametrize("name", ["packages", "files", "canary_text"])
+def test_a_framework_gets_its_own_module_where_one_of_ours_has_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    modules = _framework(tmp_path / "modules", f"import {name}\nassert {name}.THEIRS\n")
+    (tmp_path / "modules" / f"{name}.py").write_text("THEIRS = True\n")
+    assert "imports" not in _failed(_run("libraries-loaded", PYTHONPATH=modules))
+
+
 def test_a_framework_that_runs_with_another_major_than_it_was_built_for_fails_a_check(
     cudnn: Callable[..., Path], tmp_path: Path
 ) -> None:

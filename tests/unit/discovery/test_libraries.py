@@ -9,6 +9,7 @@ import pytest
 from compatgate.discovery import libraries
 from compatgate.discovery.libraries import (
     find_libraries,
+    idle_compat,
     library_observation,
     parse_ldconfig,
     parse_version_file,
@@ -73,14 +74,12 @@ def test_a_machine_is_searched_in_the_order_of_the_linker(
 ) -> None:
     first, cached = tmp_path / "first", tmp_path / "cached"
     toolkit = tmp_path / "local" / "cuda-12.4"
-    for folder in (first, cached, toolkit / "compat"):
+    for folder in (first, cached, toolkit):
         folder.mkdir(parents=True)
     (first / "libcudnn.so.9.1.0").touch()
     (cached / "libcudnn.so.8.9.7").touch()
     (cached / "libcudnn.so.8").symlink_to("libcudnn.so.8.9.7")
     (toolkit / "version.json").write_text('{"cuda": {"version": "12.4.1"}}')
-    (toolkit / "compat" / "libcuda.so.550.54.15").touch()
-    (toolkit / "compat" / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
     (tmp_path / "local" / "cuda").symlink_to(toolkit)
     line = f"\tlibcudnn.so.8 (libc6,x86-64) => {cached / 'libcudnn.so.8'}\n"
     monkeypatch.setattr(libraries, "_ldconfig", lambda: line)
@@ -91,6 +90,40 @@ def test_a_machine_is_searched_in_the_order_of_the_linker(
         ("cudnn", "9.1.0"),
         ("cudnn", "8.9.7"),
         ("cuda", "12.4.1"),
-        ("cuda-compat", "12.4"),
     ]
     assert {o.confidence for o in found} == {"metadata"}
+
+
+@pytest.fixture
+def compat(tmp_path: Path) -> Path:
+    """The folder of an installed forward-compatibility package."""
+    folder = tmp_path / "cuda-12.4" / "compat"
+    folder.mkdir(parents=True)
+    (folder / "libcuda.so.550.54.15").touch()
+    (folder / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
+    return folder
+
+
+@pytest.mark.parametrize("by", ["path", "cache"])
+def test_forward_compatibility_counts_where_the_linker_finds_it_first(
+    compat: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    hosts = "\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/libcuda.so.1\n"
+    line = f"\tlibcuda.so.1 (libc6,x86-64) => {compat / 'libcuda.so.1'}\n"
+    monkeypatch.setattr(libraries, "_ldconfig", lambda: line + hosts if by == "cache" else hosts)
+    environment = {"LD_LIBRARY_PATH": str(compat)} if by == "path" else {}
+    found = find_libraries(environment, prefix=str(compat.parents[1]))
+    assert [(o.component, o.version) for o in found] == [("cuda-compat", "12.4")]
+    assert idle_compat(found, prefix=str(compat.parents[1])) == []
+
+
+def test_forward_compatibility_that_nothing_leads_to_is_noted_and_does_not_count(
+    compat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = (
+        f"\tlibcuda.so.1 (libc6) => /usr/lib/libcuda.so.1\n\tlibcuda.so.1 (libc6) => {compat}/x\n"
+    )
+    monkeypatch.setattr(libraries, "_ldconfig", lambda: line)
+    prefix = str(compat.parents[1])
+    assert find_libraries({}, prefix=prefix) == []
+    assert "cuda-compat 12.4 is installed" in idle_compat([], prefix=prefix)[0]
