@@ -53,15 +53,43 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, metavar="N", help="at most N (everything)")
 
 
-@contextmanager
-def opened(args: argparse.Namespace) -> Iterator[Gate]:
-    """The gate on the database that the arguments name.
+def refuse_missing(named: str | None) -> None:
+    """A file that was named to be read is there; only the user's own is made by reading.
+
+    Args:
+        named: the option; None: what the environment says.
 
     Raises:
+        NotFound: it is not: an empty database would answer as if nothing were blessed, or audited.
+    """
+    from pathlib import Path
+
+    from compatgate.errors import NotFound
+    from compatgate.store.urls import ENVIRONMENT, resolve_url
+
+    named = named or os.environ.get(ENVIRONMENT)
+    url = resolve_url(named) if named else None
+    if url and url.drivername == "sqlite" and not Path(str(url.database)).exists():
+        hint = "compatgate db upgrade makes one, and so do serve, matrix import and token create"
+        raise NotFound(f"there is no {url.database}", field="database", value=named, hint=hint)
+
+
+@contextmanager
+def opened(args: argparse.Namespace, *, make: bool = False) -> Iterator[Gate]:
+    """The gate on the database that the arguments name.
+
+    Args:
+        args: of the command.
+        make: an SQLite file that is not there is made.
+
+    Raises:
+        NotFound: there is no such file.
         Unavailable: it does not answer, or has another schema.
     """
     from compatgate.gate.service import Gate
 
+    if not make:
+        refuse_missing(args.database)
     gate = Gate.open(args.database)
     try:
         yield gate
@@ -70,10 +98,19 @@ def opened(args: argparse.Namespace) -> Iterator[Gate]:
 
 
 def perform(
-    args: argparse.Namespace, actions: Mapping[str, Callable[[argparse.Namespace, Gate], int]]
+    args: argparse.Namespace,
+    actions: Mapping[str, Callable[[argparse.Namespace, Gate], int]],
+    *,
+    making: Sequence[str] = (),
 ) -> int:
-    """Do the action that was asked for, on the database that the arguments name."""
-    with opened(args) as gate:
+    """Do the action that was asked for, on the database that the arguments name.
+
+    Args:
+        args: of the command.
+        actions: by name.
+        making: those that make a database where there is none.
+    """
+    with opened(args, make=args.action in making) as gate:
         return actions[args.action](args, gate)
 
 

@@ -103,4 +103,5 @@ def run(args: argparse.Namespace) -> int:
             "show": matrix_views.show,
             "log": matrix_views.log,
         },
+        making=["import"],
     )

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         Conflict: the name is taken.
         NotFound: there is no such token.
     """
-    return perform(args, {"create": _create, "list": _list, "revoke": _revoke})
+    return perform(args, {"create": _create, "list": _list, "revoke": _revoke}, making=["create"])
 
 
 def _create(args: argparse.Namespace, gate: Gate) -> int:

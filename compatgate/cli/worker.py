@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     hosts = [with_driver(host) for host in read_hosts(Path(args.hosts))]
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    with opened(args) as gate:
+    with opened(args, make=True) as gate:
         _work(args, gate, hosts, every)
     return 0
 

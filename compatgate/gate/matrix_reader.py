@@ -108,5 +108,5 @@ def found(session: Session, kind: Kind, name: str) -> Stored:
     stored = documents.get(session, kind, name)
     if stored is None:
         hint = documents.hint(session, kind, name)
-        raise NotFound(f"there is no {kind} {name!r}", field="name", value=name, hint=hint)
+        raise NotFound(f"there is no {kind.lower()} {name!r}", field="name", value=name, hint=hint)
     return stored

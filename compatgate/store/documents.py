@@ -88,9 +88,12 @@ def target_names(session: Session) -> set[str]:
 
 def hint(session: Session, kind: Kind, name: str) -> str:
     """What may have been meant by a name that does not exist."""
+    if not name:
+        return ""
     column = MODELS[kind].name
-    near = session.execute(select(column).where(column.icontains(name[:3], autoescape=True)))
-    return did_you_mean(name, list(near.scalars())) if name else ""
+    near = select(column).where(column.icontains(name[:3], autoescape=True))
+    known = session.execute(near).scalars().all() or session.execute(select(column)).scalars().all()
+    return did_you_mean(name, known)
 
 
 def uses_of(session: Session, target: str, limit: int = 10) -> list[tuple[str, str]]:

@@ -167,6 +167,7 @@ def test_an_error_that_nvidia_smi_printed_is_explained() -> None:
 
 def test_a_target_that_does_not_exist_is_bad_input(tmp_path: Path) -> None:
     database = str(tmp_path / "gate.db")
+    compatgate("db", "upgrade", "--database", database)
     arguments = ("check", "--target", "prod", "--stack", "cuda=12.4", "--database", database)
     result = compatgate(*arguments)
     assert result.returncode == 2

@@ -43,7 +43,7 @@ class FactsDecider(Decider):
     """Decides about described pools from the vendors' facts; targets go to another decider.
 
     Args:
-        overlays: the operator's fact files.
+        overlays: the operator's fact files; a bundle brings its own.
         targets: who knows targets.
     """
 
@@ -55,6 +55,8 @@ class FactsDecider(Decider):
     def _facts(self) -> Facts:
         from compatgate.catalog import load_facts
 
+        if isinstance(self._targets, BundleDecider):
+            return self._targets.facts()
         return load_facts(self._overlays)
 
     def facts(self) -> Facts:
@@ -89,8 +91,10 @@ class DatabaseDecider(Decider):
 
     @cached_property
     def _gate(self) -> Any:
+        from compatgate.cli.database import refuse_missing
         from compatgate.gate.service import Gate
 
+        refuse_missing(self._database)
         return Gate.open(self._database, overlays=self._overlays)
 
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
@@ -148,6 +152,11 @@ class BundleDecider(Decider):
                 file=sys.stderr,
             )
         self._snapshot = bundle.snapshot()
+
+    def facts(self) -> Facts:
+        """This installation's, with the bundle's own laid over them."""
+        facts: Facts = self._snapshot.facts
+        return facts
 
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
         """See `Decider.decide`."""

@@ -192,3 +192,38 @@ def test_a_database_that_is_not_there_is_no_decision(run: Run) -> None:
     assert status == 3
     assert "does not answer" in err
     assert "secret" not in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "verify"),
+        ("matrix", "list"),
+        ("token", "list"),
+        ("target", "list"),
+        ("bundle", "export", "-o", "-"),
+        ("check", "--target", "prod", "--stack", "cuda=12.4"),
+        ("env", "--target", "prod"),
+    ],
+)
+def test_a_database_that_is_named_to_be_read_and_is_not_there_is_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "typo" / "gate.db"
+    assert main([*words, "--database", str(path)]) == 2
+    assert f"there is no {path}" in capsys.readouterr().err
+    assert not path.parent.exists()
+
+
+def test_a_name_that_is_far_from_all_is_answered_with_some_that_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "target.yaml"
+    file.write_text(
+        "apiVersion: compatgate.dev/v1\nkind: Target\nmetadata: {name: prod}\n"
+        "spec: {pools: [{name: a, gpu: L4, driver: 570.124.06}]}\n"
+    )
+    database = ("--database", str(tmp_path / "gate.db"))
+    assert main(["matrix", "import", str(file), *database]) == 0
+    assert main(["target", "show", "zzz", *database]) == 2
+    assert "there is no target 'zzz' (known: prod)" in capsys.readouterr().err

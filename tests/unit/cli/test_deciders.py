@@ -1,0 +1,43 @@
+"""Who decides, by the options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compatgate.catalog import load_facts
+from compatgate.cli.main import main
+from compatgate.gate.bundle import FORMAT, Overlay, Payload, seal
+
+OVERLAY = """\
+schema: facts/driver_branches/v1
+branches:
+  - {branch: 535, eol: "2090-01-31"}
+"""
+
+
+def test_a_described_pool_is_decided_with_the_facts_of_the_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    payload = Payload(
+        format=FORMAT,
+        revision=0,
+        made_at="2026-11-21T12:00:00.000000Z",
+        facts=load_facts([]).digest,
+        overlays=(Overlay("branches.yaml", OVERLAY),),
+        documents=(),
+    )
+    path = tmp_path / "gate.bundle"
+    path.write_bytes(seal(payload))
+    question = ("check", "--pool", "driver=535.183.01,gpu=L4", "--stack", "cuda=12.2,arch=sm_89")
+
+    assert main([*question, "--format", "json"]) == 0
+    ours = json.loads(capsys.readouterr().out)
+    assert main([*question, "--format", "json", "--bundle", str(path)]) == 0
+    theirs = json.loads(capsys.readouterr().out)
+
+    assert [finding["rule"] for finding in ours["findings"]] == ["CG104"]
+    assert theirs["findings"] == []
+    assert theirs["overlays"]
