@@ -26,7 +26,7 @@ format: $(VENV)/.installed  ## rewrite files in the house style
 bench: $(VENV)/.installed  ## figures for bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-docs: $(VENV)/.installed  ## generated pages: rules, REST
+docs: $(VENV)/.installed  ## docs/rules.md, and the answers in README.md
 	$(BIN)/python docs/generate.py
 
 system:  ## what tests need from the system (apt, as root); reported when it cannot be had

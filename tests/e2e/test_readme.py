@@ -23,7 +23,7 @@ ANSWERED = [
 
 def gist(text: str) -> list[str]:
     """The verdict, the rules that object, and the fixes: what does not change with the day."""
-    wanted = ("ALLOWED", "DENIED", "UNDECIDED", "FAIL ", "  fix ", "          --set")
+    wanted = ("ALLOWED", "DENIED", "NO DECISION", "FAIL ", "  fix ", "          --set")
     objecting = text.partition("WARN ")[0]
     return [line.rstrip() for line in objecting.splitlines() if line.startswith(wanted)]
 
@@ -47,3 +47,25 @@ def test_a_command_of_the_readme_gives_the_documented_answer(command, answer, mo
     assert done.returncode == 1, done.stderr
     assert gist(done.stdout) == gist(answer)
     assert gist(answer)
+
+
+def test_the_curl_and_the_target_of_the_readme_give_the_documented_answers(start_server):
+    block = next(block for block in BLOCKS if "curl" in block)
+    curl, result, command, answer = re.fullmatch(
+        r"\$ (curl .*?\)')\n(fail .*?)\n\$ (compatgate .*?)\n(.*)", block, re.DOTALL
+    ).groups()
+    server = start_server("--matrix", "matrix/examples")
+    server.env |= {"COLUMNS": "96", "NO_COLOR": "1"}
+    here = "http://127.0.0.1:8080"
+    done = subprocess.run(
+        ["bash", "-c", curl.replace(here, server.url)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.strip() == result, done.stderr
+    *_, target, _, stack = shlex.split(command)
+    done = server.check("--target", target, "--stack", stack)
+    assert done.returncode == 1
+    assert gist(done.stdout) == gist(answer)
