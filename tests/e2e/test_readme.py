@@ -50,7 +50,7 @@ def test_a_command_of_the_readme_gives_the_documented_answer(command, answer, mo
 
 
 def test_the_curl_and_the_target_of_the_readme_give_the_documented_answers(start_server):
-    block = next(block for block in BLOCKS if "curl" in block)
+    block = next(block for block in BLOCKS if "$ curl" in block)
     curl, result, command, answer = re.fullmatch(
         r"\$ (curl .*?\)')\n(fail .*?)\n\$ (compatgate .*?)\n(.*)", block, re.DOTALL
     ).groups()
