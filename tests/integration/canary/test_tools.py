@@ -129,8 +129,29 @@ def test_a_tool_that_fails_is_not_repeated(libraries: Path) -> None:
 
 
 def test_a_tool_that_is_not_there_is_said_in_one_line(libraries: Path) -> None:
-    output, _ = _run("gpu-burn", libraries, "--", "/no/such/tool", status=127)
-    assert output.startswith(b"cannot run /no/such/tool: No such file or directory\n")
+    output, _ = _run("gpu-burn", libraries, "--", "/no/such/tool")
+    assert output.startswith(
+        b"cannot run /no/such/tool: No such file or directory\nnothing to test"
+    )
+
+
+def test_a_library_that_the_image_lacks_says_nothing_against_the_stack(
+    libraries: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "tool.c"
+    source.write_text("int ncclGetVersion(int *); int main() { int v; return ncclGetVersion(&v); }")
+    tool = tmp_path / "tool"
+    library = libraries / "libnccl.so.2"
+    own = tmp_path / "libgone.so.1"
+    shutil.copy(library, own)
+    subprocess.run(["gcc", "-o", tool, source, own], check=True)
+    own.unlink()
+    output, report = _run("nccl-tests", libraries, "--", str(tool))
+    assert b"nothing to test" in output
+    workload = read_workload(canary_dir() / "nccl-tests")
+    verdict = conclude_step(workload, Ended("exited", 0), report)
+    assert verdict.outcome == "inconclusive"
+    assert verdict.reason == "printed what cannot be read: there is no table of nccl-tests"
 
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="there is a GPU here")

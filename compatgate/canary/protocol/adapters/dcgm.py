@@ -1,4 +1,4 @@
-"""``dcgmi diag --json``: the forms of DCGM 2 and 3, and of DCGM 4.
+"""``dcgmi diag --json``: the form of DCGM 3 and before, and that of DCGM 4.
 
 Source: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html and, for
 version 4, ``testing/python3/dcgm_diag_schema.json`` of https://github.com/NVIDIA/DCGM.

@@ -17,13 +17,11 @@ from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.report import Device
 from compatgate.discovery.nvidia_smi import listing
 
-_PROGRESS = re.compile(
-    r"(?P<share>\d+(?:\.\d+)?)%\s+proc'd: (?P<done>.*?)\s+errors: (?P<errors>.*?)"
-    r"\s+temps: (?P<temps>(?:(?:\d+ C|--)[ -]*)+)(?:power: .*|read\[\d+\] error .*)?\s*"
-)
 _DONE = re.compile(r"(-?\d+) \((\d+) Gflop/s\)")
 _ERRORS = re.compile(r"(-?\d+)\s*(\(DIED!\)|\(WARNING!\))?")
 _TEMPERATURE = re.compile(r"(\d+) C|--")
+_BEHIND = re.compile(r"power: |read\[")
+"""What follows the temperatures: newer versions' power, or a complaint of another stream."""
 _TESTED = re.compile(r"Tested (\d+) GPUs:")
 _VERDICT = re.compile(r"\s*GPU (\d+): (OK|FAULTY)\s*")
 _NOT_BEGUN = re.compile(r"Couldn't init a GPU test: .*")
@@ -53,27 +51,28 @@ class _Burn:
         self._verdicts: dict[int, bool] = {}
 
     def take(self, line: str) -> None:
-        if match := _PROGRESS.fullmatch(line):
-            self._progress(match)
+        if _STARTS.match(line):
+            self._progress(line)
         elif _NOT_BEGUN.match(line):
             self._found.check("alive", False, line)
-        elif _STARTS.match(line):
-            self._found.problem(f"a report is cut off: {line[:200]}")
         elif match := _TESTED.match(line.strip()):
             self._tested = int(match[1])
         elif self._tested is not None and (match := _VERDICT.fullmatch(line)):
             self._verdicts[int(match[1])] = match[2] == "OK"
 
-    def _progress(self, line: re.Match[str]) -> None:
-        self._reports += 1
-        done = _DONE.findall(line["done"])
-        errors = _ERRORS.findall(line["errors"])
-        temps = _TEMPERATURE.findall(line["temps"])
-        if not len(done) == len(errors) == len(temps) or not done:
-            self._found.problem(
-                f"a report names different numbers of GPUs: {line[0].strip()[:200]}"
-            )
+    def _progress(self, line: str) -> None:
+        done_part, _, rest = line.partition("errors: ")
+        errors_part, _, rest = rest.partition("temps: ")
+        temps_part = _BEHIND.split(rest)[0]
+        done, errors = _DONE.findall(done_part), _ERRORS.findall(errors_part)
+        temps = _TEMPERATURE.findall(temps_part)
+        if not temps or _TEMPERATURE.sub("", temps_part).strip(" -"):
+            self._found.problem(f"a report is cut off: {line[:200]}")
             return
+        if not len(done) == len(errors) == len(temps):
+            self._found.problem(f"a report names different numbers of GPUs: {line.strip()[:200]}")
+            return
+        self._reports += 1
         for gpu, (report, error, temp) in enumerate(zip(done, errors, temps, strict=True)):
             self._rate(gpu, int(report[0]), float(report[1]))
             if temp:

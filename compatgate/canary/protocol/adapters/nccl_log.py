@@ -1,7 +1,7 @@
 """What NCCL logs with ``NCCL_DEBUG=INFO``: its version and the transports that it really used.
 
 Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_DEBUG); the lines
-themselves are those of NCCL 2.4 to 2.28.
+themselves are those of NCCL 2.4, 2.7, 2.18 and later, which differ a little.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections import Counter
 
 from msgspec import Struct
 
-_VIA = re.compile(
-    r"NCCL INFO .*->.* via (?P<via>[^\n]+?)(?: comm 0x[0-9a-f]+.*)?\s*$", re.MULTILINE
-)
+_FROM_TO = re.compile(r"NCCL INFO (?:Channel|Ring) [^>]*->")
+_COMM = re.compile(r" comm 0x[0-9a-f]+")
 _NVLS = re.compile(r"NCCL INFO (?:NVLS comm 0x[0-9a-f]+|Connected NVLS tree)")
 _NETWORK = re.compile(r"NCCL INFO Using network (?P<name>[^\n]+?)\s*$", re.MULTILINE)
 _VERSION = re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)(?:\+cuda(?P<cuda>\d+\.\d+))?")
@@ -50,7 +49,7 @@ class Judged(Struct, frozen=True):
 
 def read_nccl_log(text: str) -> NcclLog:
     """Read NCCL's lines among others."""
-    transports = Counter(_transport(match["via"]) for match in _VIA.finditer(text))
+    transports = Counter(_transport(via) for line in text.splitlines() if (via := _via(line)))
     if nvls := len(_NVLS.findall(text)):
         transports["NVLS"] = nvls
     version = _VERSION.search(text)
@@ -96,6 +95,12 @@ def judge_gpudirect(log: NcclLog) -> Judged | None:
         return None
     without = [name for name in networks if not name.endswith("/GDRDMA")]
     return Judged(not without, f"{', '.join(without or networks)}")
+
+
+def _via(line: str) -> str | None:
+    """What a line on a connection says behind ``via``; None of any other line."""
+    before, found, via = line.rpartition(" via ")
+    return _COMM.split(via)[0].strip() if found and _FROM_TO.search(before) else None
 
 
 def _transport(via: str) -> str:

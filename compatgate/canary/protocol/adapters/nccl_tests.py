@@ -1,7 +1,7 @@
 """nccl-tests (``all_reduce_perf`` and its siblings): the text table, and JSON of ``-J``.
 
-Source: https://github.com/NVIDIA/nccl-tests, ``src/common.cu`` and ``src/util.cu`` of 2.0 to 2.18;
-``doc/PERFORMANCE.md`` for what the columns mean.
+Source: https://github.com/NVIDIA/nccl-tests, ``src/common.cu`` and ``src/util.cu`` of several
+releases; ``doc/PERFORMANCE.md`` for what the columns mean.
 
 Metrics: ``time-SIZE`` (us), ``algbw-SIZE`` and ``busbw-SIZE`` (GB/s), out of place; the same with
 ``-inplace``; ``busbw-avg`` (GB/s). Checks: ``right`` (no wrong values), ``transport``,

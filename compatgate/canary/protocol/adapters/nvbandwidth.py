@@ -1,7 +1,7 @@
 """nvbandwidth: its text and its JSON (``-j``).
 
-Source: https://github.com/NVIDIA/nvbandwidth, ``output.cpp``, ``json_output.cpp`` and ``README.md``
-of 0.2 to 0.10.
+Source: https://github.com/NVIDIA/nvbandwidth, ``output.cpp`` and ``json_output.cpp``; and what
+0.5 and 0.10 print.
 
 Metrics of a test case ``T``: ``T-sum``, ``T-min`` (the weakest pair; a sum hides it) and each pair
 ``T-ROW-COLUMN``, in GB/s, latencies in ns. Check: ``completed`` (some case ran, none failed).

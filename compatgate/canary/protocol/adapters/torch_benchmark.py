@@ -24,7 +24,7 @@ _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 _MARK = re.compile(r".*<torch\.utils\.benchmark\.utils\.common\.Measurement object at 0x[^>]*>")
 _VALUE = re.compile(r"\s*(?:Median: )?(\d+(?:\.\d+)?) (ns|us|ms|s)\s*")
 _END = re.compile(r"\s*(\d+) measurements?, \d+ runs\s+(?:per measurement,|,) (\d+) threads?\s*")
-_HEAD = re.compile(r"\[-+ (.*?) -+\]")
+_HEAD = re.compile(r"\[-+ .* -+\]")
 _THREADS = re.compile(r"(\d+) threads: -*")
 _UNIT = re.compile(r"Times are in \w+ \((ns|us|ms|s)\)\.")
 _CELL = re.compile(r"(\d+(?:\.\d+)?)(?: \(! *\d+%\)| \(\+-[\d.]+\))?")
@@ -67,7 +67,7 @@ class _Reader:
             self._block = []
         elif match := _HEAD.fullmatch(line.strip()):
             self.end()
-            self._table = _Table(match[1])
+            self._table = _Table(match[0].strip("[-] "))
         elif self._block is not None:
             self._in_block(self._block, line)
         elif self._table is not None:

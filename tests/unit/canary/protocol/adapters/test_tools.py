@@ -185,3 +185,18 @@ def test_json_that_is_no_json_is_read_in_one_go(parts: list[str]) -> None:
 def test_deep_nesting_is_a_problem() -> None:
     deep = '{"nvbandwidth": ' + "[" * 100_000
     assert _read("nvbandwidth", deep.encode()).problems
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NCCL INFO Channel " + "->" * 100_000,
+        f"20.0%  proc'd: {' ' * 100_000}errors: {' ' * 100_000}temps: {'-- ' * 100_000}X",
+        "[" + "- " * 100_000 + "]",
+        "#  Rank " + "0 " * 100_000,
+    ],
+    ids=["nccl", "gpu-burn", "torch", "rank"],
+)
+@tools
+def test_a_line_made_to_be_slow_is_read_in_one_go(tool: str, line: str) -> None:
+    assert _read(tool, f"{line}\n".encode()).problems
