@@ -41,12 +41,13 @@ def run(args: argparse.Namespace) -> int:
     """
     import yaml
 
-    namespace = args.namespace or (WEBHOOK_NAMESPACE if args.webhook else NAMESPACE)
-    if not _LABEL.fullmatch(namespace):
-        hint = "lower-case letters, digits and '-', at most 63"
-        what = f"{namespace!r} is not a namespace"
-        raise BadInput(what, field="--namespace", value=namespace, hint=hint)
+    namespace = args.namespace
+    if namespace is None:
+        namespace = WEBHOOK_NAMESPACE if args.webhook else NAMESPACE
+    _check(namespace, "--namespace")
     if args.webhook:
+        for excluded in args.exclude_namespace:
+            _check(excluded, "--exclude-namespace")
         found = webhook.objects(args, namespace)
     else:
         from compatgate.canary.executors.kubernetes.access import worker_objects
@@ -54,3 +55,10 @@ def run(args: argparse.Namespace) -> int:
         found = worker_objects(namespace)
     yaml.safe_dump_all(found, sys.stdout, sort_keys=False, explicit_start=True)
     return 0
+
+
+def _check(namespace: str, field: str) -> None:
+    if not _LABEL.fullmatch(namespace):
+        hint = "lower-case letters, digits and '-', at most 63"
+        what = f"{namespace!r} is not a namespace"
+        raise BadInput(what, field=field, value=namespace, hint=hint)

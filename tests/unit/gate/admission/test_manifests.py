@@ -112,6 +112,7 @@ def test_the_command_prints_yaml_that_is_these_objects(
     ("options", "field"),
     [
         (["--webhook", "--namespace", "Not_One"], "--namespace"),
+        (["--webhook", "--exclude-namespace", ""], "--exclude-namespace"),
         (["--webhook", "--timeout", "60"], "--timeout"),
         (["--webhook", "--ca", "/nowhere.pem"], "--ca"),
         (["--webhook", "--kinds", "/nowhere.yaml"], "--kinds"),
