@@ -34,6 +34,7 @@ _LONGEST_WAIT = 30.0
 _MARGIN = 0.9
 """Share of the API server's patience that is used: the answer has a way to go."""
 _BEGINNING = 64 * 1024
+_MOST_DRAINED = 64 * 1024 * 1024
 _DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
 
@@ -122,14 +123,10 @@ def _read(most: int) -> bytes:
     environ = request.environ
     length = request.content_length
     try:
-        if length is not None and length > most:
-            raise _too_large(environ["wsgi.input"].read(_BEGINNING), most)
-        raw: bytes = environ["wsgi.input"].read(most + 1 if length is None else length)
-    except CompatgateError:
-        raise
+        raw, whole = _take(environ["wsgi.input"], length, most)
     except Exception:  # of the socket, or of the server's parser
         raise bodies.incomplete() from None
-    if len(raw) > most:
+    if not whole:
         raise _too_large(raw, most)
     error: Any = None
     if length is not None and len(raw) < length:
@@ -144,6 +141,25 @@ def _read(most: int) -> bytes:
         error.uid = find_uid(raw)
         raise error
     return raw
+
+
+def _take(stream: Any, length: int | None, most: int) -> tuple[bytes, bool]:
+    """The body, or its beginning where it is larger than ``most``.
+
+    The rest of one that is too large is read all the same, within reason: whoever is still sending
+    does not see an answer.
+    """
+    left = _MOST_DRAINED if length is None else min(length, _MOST_DRAINED)
+    kept: list[bytes] = []
+    size = 0
+    while left > 0 and (chunk := stream.read(min(_BEGINNING, left))):
+        left -= len(chunk)
+        size += len(chunk)
+        if size <= most:
+            kept.append(chunk)
+        else:
+            del kept[1:]
+    return b"".join(kept), size <= most
 
 
 def _too_large(raw: bytes, most: int) -> CompatgateError:
