@@ -164,7 +164,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Stop gracefully; who follows a log is not waited for."""
-        listeners = getattr(self.wsgi, "extensions", {}).get(streams.EXTENSION)
+        # A worker that is still starting has no application yet, and nobody who listens.
+        listeners = getattr(getattr(self, "wsgi", None), "extensions", {}).get(streams.EXTENSION)
         if listeners is not None:
             listeners.ending = True
         super().handle_exit(sig, frame)
