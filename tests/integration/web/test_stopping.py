@@ -134,11 +134,3 @@ def test_a_hang_up_restarts_the_workers_and_keeps_serving(serve: Any) -> None:
         time.sleep(0.05)
     assert server.process.poll() is None
     assert server.stop() == 0
-
-
-def test_a_service_that_is_stopped_while_workers_start_ends_in_order(
-    serve: Any, tmp_path: Path
-) -> None:
-    for _ in range(4):  # the first worker announces, the others are still loading
-        server = serve("--database", str(tmp_path / "gate.db"), "--workers", "3")
-        assert server.stop() == 0
