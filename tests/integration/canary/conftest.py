@@ -79,8 +79,12 @@ def process() -> Iterator[ProcessExecutor]:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Callable[..., Job]:
-    """A job whose program is the text given; ``fields`` are of its workload."""
+def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Job]]:
+    """A job whose program is the text given; ``fields`` are of its workload.
+
+    What a test leaves of its jobs on the session's engine is removed.
+    """
+    made: list[str] = []
 
     def make(program: str, *, image: str | None = PYTHON, **fields: Any) -> Job:
         number = next(_numbers)
@@ -101,9 +105,17 @@ def job(tmp_path: Path) -> Callable[..., Job]:
             **fields,
         })  # fmt: skip
         run = f"run_{os.getpid()}_{number}"
+        made.append(run)
         return Job(run, attempt, "made-0", workload, image=image, gpu_slots=slots)
 
-    return make
+    yield make
+    if "gpu_engine" in request.fixturenames:
+        executor = DockerExecutor(
+            Host("stage", endpoint=request.getfixturevalue("gpu_engine").endpoint)
+        )
+        for run in made:
+            executor.clean(run)
+        executor.close()
 
 
 class Ran:
