@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -14,21 +16,53 @@ def read_nvml(nvml: Any = None) -> Report | None:
     Args:
         nvml: the ``pynvml`` module; None: import it.
     """
+    with opened(nvml) as library:
+        if library is None:
+            return None
+        try:
+            return _report(library)
+        except library.NVMLError:
+            return None
+
+
+@contextmanager
+def opened(nvml: Any = None) -> Iterator[Any]:
+    """NVML while the block runs; None without the library or the driver.
+
+    Args:
+        nvml: the ``pynvml`` module; None: import it.
+    """
     if nvml is None:
         try:
             nvml = import_module("pynvml")
         except ImportError:
-            return None
+            yield None
+            return
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
-        return None
+        yield None
+        return
     try:
-        return _report(nvml)
-    except nvml.NVMLError:
-        return None
+        yield nvml
     finally:
         nvml.nvmlShutdown()
+
+
+def asked(nvml: Any, name: str, *arguments: Any) -> Any:
+    """A property; None where this GPU, driver or binding does not have it."""
+    function = getattr(nvml, name, None)
+    if function is None:
+        return None
+    try:
+        return function(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
+def text(value: bytes | str | None) -> str | None:
+    """A string of NVML, whichever way the binding gives it."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _report(nvml: Any) -> Report | None:
@@ -36,63 +70,51 @@ def _report(nvml: Any) -> Report | None:
     devices = tuple(_device(nvml, handle) for handle in handles)
     if not devices:
         return None
-    cuda = _asked(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
+    cuda = asked(nvml, "nvmlSystemGetCudaDriverVersion_v2")
     return Report(
         "NVML",
-        driver=_text(nvml.nvmlSystemGetDriverVersion()),
+        driver=text(nvml.nvmlSystemGetDriverVersion()),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         devices=devices,
     )
 
 
 def _device(nvml: Any, handle: Any) -> Device:
-    memory = _asked(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    capability = _asked(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    mode = _asked(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    memory = asked(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    capability = asked(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    mode = asked(nvml, "nvmlDeviceGetMigMode", handle)
     mig = bool(mode and mode[0])
     return Device(
-        _text(nvml.nvmlDeviceGetName(handle)),
+        text(nvml.nvmlDeviceGetName(handle)) or "",
         bus=_bus(nvml, handle),
         memory_mib=memory.total // 2**20 if memory else None,
         capability=f"{capability[0]}.{capability[1]}" if capability else None,
         mig=mig,
         slices=_slices(nvml, handle) if mig else (),
-        uuid=_text(_asked(nvml, nvml.nvmlDeviceGetUUID, handle) or "") or None,
+        uuid=text(asked(nvml, "nvmlDeviceGetUUID", handle)) or None,
     )
 
 
 def _bus(nvml: Any, handle: Any) -> str:
-    info = _asked(nvml, nvml.nvmlDeviceGetPciInfo, handle)
-    return _text(info.busId).lower() if info else ""
+    info = asked(nvml, "nvmlDeviceGetPciInfo", handle)
+    return (text(info.busId) or "").lower() if info else ""
 
 
 def _slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
     """The MIG devices; their names end in the profile (``... MIG 1g.10gb``)."""
-    count = _asked(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    count = asked(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
     found = []
     for index in range(count):
-        part = _asked(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+        part = asked(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
         if part is None:
             continue
-        name = _text(_asked(nvml, nvml.nvmlDeviceGetName, part) or "")
-        memory = _asked(nvml, nvml.nvmlDeviceGetMemoryInfo, part)
+        name = text(asked(nvml, "nvmlDeviceGetName", part)) or ""
+        memory = asked(nvml, "nvmlDeviceGetMemoryInfo", part)
         found.append(
             Slice(
                 profile=name.partition(" MIG ")[2].strip() or None,
                 memory_mib=memory.total // 2**20 if memory else None,
-                uuid=_text(_asked(nvml, nvml.nvmlDeviceGetUUID, part) or "") or None,
+                uuid=text(asked(nvml, "nvmlDeviceGetUUID", part)) or None,
             )
         )
     return tuple(found)
-
-
-def _asked(nvml: Any, function: Any, *arguments: Any) -> Any:
-    """A property; None where this GPU or driver does not have it."""
-    try:
-        return function(*arguments)
-    except nvml.NVMLError:
-        return None
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.canary.health.sightings import device_of
+from compatgate.discovery.nvml import asked, opened, text
 
 
 class Process(Struct, frozen=True):
@@ -97,22 +97,14 @@ def snapshot(nvml: Any = None) -> Snapshot | None:
     Args:
         nvml: the ``pynvml`` module; None: import it.
     """
-    if nvml is None:
-        try:
-            nvml = import_module("pynvml")
-        except ImportError:
+    with opened(nvml) as library:
+        if library is None:
             return None
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return None
-    try:
-        gpus = tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-        driver = _text(_asked(nvml, "nvmlSystemGetDriverVersion"))
-    except nvml.NVMLError:
-        return None
-    finally:
-        nvml.nvmlShutdown()
+        try:
+            gpus = tuple(_gpu(library, index) for index in range(library.nvmlDeviceGetCount()))
+            driver = text(asked(library, "nvmlSystemGetDriverVersion"))
+        except library.NVMLError:
+            return None
     return Snapshot(datetime.now(UTC), driver, gpus) if gpus else None
 
 
@@ -130,7 +122,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         return Gpu(index, lost=_is_lost(nvml, error))
 
     def ask(name: str, *arguments: Any) -> Any:
-        return _asked(nvml, name, handle, *arguments)
+        return asked(nvml, name, handle, *arguments)
 
     remapped = ask("nvmlDeviceGetRemappedRows") or (None, None, None, None)
     retired = ask("nvmlDeviceGetRetiredPages", _DOUBLE_BIT)
@@ -145,9 +137,9 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     info = ask("nvmlDeviceGetPciInfo")
     return Gpu(
         index=index,
-        uuid=_text(ask("nvmlDeviceGetUUID")),
-        pci=device_of(_text(info.busId) or "") if info else None,
-        name=_text(ask("nvmlDeviceGetName")),
+        uuid=text(ask("nvmlDeviceGetUUID")),
+        pci=device_of(text(info.busId) or "") if info else None,
+        name=text(ask("nvmlDeviceGetName")),
         lost=_lost(nvml, handle),
         mig=bool(mode[0]) if mode else None,
         persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
@@ -175,7 +167,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 def _processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
     """Of the whole GPU, its MIG devices included."""
-    found = _asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    found = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if found is None:
         return None
     seen = {one.pid: Process(one.pid, getattr(one, "usedGpuMemory", None) or None) for one in found}
@@ -184,7 +176,7 @@ def _processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
 
 def _recovery(nvml: Any, handle: Any) -> str | None:
     field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    values = _asked(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
+    values = asked(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
     if not values or values[0].nvmlReturn != 0:
         return None
     number = values[0].value.uiVal
@@ -205,20 +197,5 @@ def _is_lost(nvml: Any, error: Exception) -> bool:
     return getattr(error, "value", None) == lost
 
 
-def _asked(nvml: Any, name: str, *arguments: Any) -> Any:
-    """A property; None where this GPU, driver or binding does not have it."""
-    function = getattr(nvml, name, None)
-    if function is None:
-        return None
-    try:
-        return function(*arguments)
-    except nvml.NVMLError:
-        return None
-
-
 def _flag(value: Any) -> bool | None:
     return None if value is None else bool(value)
-
-
-def _text(value: bytes | str | None) -> str | None:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
