@@ -147,12 +147,16 @@ def print_json(value: Any) -> None:
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Columns for people; the last one is as wide as it needs to be."""
     cells = [[*map(_cell, row)] for row in rows]
-    if not cells:
-        print(empty)
-        return
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    for row in ([name.upper() for name in head], *cells):
-        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    print(table([name.upper() for name in head], cells) if cells else empty)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns as wide as what they hold, as text."""
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
 
 
 def _cell(value: object) -> str:

@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 
 from compatgate.cli.terminal import width_of
 
+MOST = 1024
+"""Processes, threads or runs at once that an option may ask for."""
+
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Keeps the form of examples; told its width, argparse need not import shutil for it."""
@@ -33,6 +36,13 @@ class Once(argparse.Action):
             parser.error(f"{option_string} is given twice")
         given.add(self.dest)
         setattr(namespace, self.dest, values)
+
+
+def count(text: str) -> int:
+    """The type of an option that says how many, from 1 to `MOST`."""
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MOST}")
+    return int(text)
 
 
 class Parser(argparse.ArgumentParser):

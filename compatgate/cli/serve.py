@@ -11,6 +11,7 @@ from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from compatgate.cli import serve_hooks
+from compatgate.cli.parser import count
 from compatgate.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _NOBODY = ("", "none")
 _LEVELS = ("debug", "info", "warning", "error")
 _LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_MOST = 1024
 _LONGEST_WAIT = 120.0
 _REGISTRIES = "COMPATGATE_REGISTRIES"
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     add("--port", type=_port, default=8080, help="port to listen on; 0 picks a free one (8080)")
-    add("--workers", type=_count, default=1, metavar="N", help="processes (1)")
-    add("--threads", type=_count, default=32, metavar="N", help="threads of each process (32)")
+    add("--workers", type=count, default=1, metavar="N", help="processes (1)")
+    add("--threads", type=count, default=32, metavar="N", help="threads of each process (32)")
     add(
         "--database",
         metavar="URL",
@@ -210,12 +210,6 @@ def _scopes(text: str | None) -> frozenset[str] | None:
     except BadInput as error:
         error.field = "--anonymous"
         raise
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
-        raise ArgumentTypeError(f"'{text}' is not a number from 1 to {_MOST}")
-    return int(text)
 
 
 def _seconds(text: str) -> float:

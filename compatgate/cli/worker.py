@@ -10,7 +10,9 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compatgate.cli.canary.library import add_workloads
 from compatgate.cli.database import add_database, opened
+from compatgate.cli.parser import count
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +28,6 @@ _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
 _LOG = "%(asctime)s %(levelname)s %(message)s"
 _LEVELS = ("debug", "info", "warning", "error")
-_MOST = 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="hosts.toml: where runs may go (Docker engines, Slurm, Kubernetes)",
     )
     add_database(parser)
-    add(
-        "--workloads",
-        action="append",
-        metavar="DIR",
-        help="workloads and suites of one's own (COMPATGATE_WORKLOADS); may be repeated",
-    )
+    add_workloads(parser)
     add("--name", default=_name(), help="that leases are held under (host name and process)")
-    add("--concurrency", type=_count, metavar="N", help="runs at once (as many as there are slots)")
+    add("--concurrency", type=count, metavar="N", help="runs at once (as many as there are slots)")
     add("--once", action="store_true", help="end when nothing is left that can run now")
     add(
         "--grace",
@@ -166,12 +162,6 @@ def _every(text: str) -> int:
 
 def _name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
-        raise ArgumentTypeError(f"'{text}' is not a number from 1 to {_MOST}")
-    return int(text)
 
 
 def _between(least: int, most: int) -> Callable[[str], float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.canary.access import accessed, add_access
-from compatgate.cli.canary.library import add_format
+from compatgate.cli.database import add_format
 
 if TYPE_CHECKING:
     import argparse
@@ -106,7 +106,7 @@ def _print_json(stacks: Sequence[HostStack], found: Sequence[Drift]) -> None:
 def _print(stacks: Sequence[HostStack], found: Sequence[Drift]) -> None:
     import sys
 
-    from compatgate.cli.canary.library import table
+    from compatgate.cli.database import table
     from compatgate.cli.terminal import printable
 
     if len(stacks) < 2:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.library import add_format
+from compatgate.cli.database import add_format
 
 if TYPE_CHECKING:
     import argparse

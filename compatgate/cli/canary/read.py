@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.library import add_format, add_workloads
+from compatgate.cli.canary.library import add_workloads
+from compatgate.cli.database import add_format
 
 if TYPE_CHECKING:
     import argparse
@@ -91,7 +92,7 @@ def _content(path: str) -> bytes:
 
 
 def _print(report: Report) -> None:
-    from compatgate.cli.canary.library import table
+    from compatgate.cli.database import table
     from compatgate.cli.terminal import printable
 
     if env := report.env:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.library import add_format, add_workloads, table
+from compatgate.cli.canary.library import add_workloads
+from compatgate.cli.database import add_format, table
 
 if TYPE_CHECKING:
     import argparse
