@@ -101,13 +101,6 @@ def judge(
     return JudgedRun(outcome, reason, tuple(checks), judged, tuple(missing), more)
 
 
-def judge_suite(steps: Sequence[Outcome]) -> Outcome:
-    """The outcome of a suite from its steps': one that ran nothing is inconclusive."""
-    if "failed" in steps:
-        return "failed"
-    return "passed" if steps and set(steps) == {"passed"} else "inconclusive"
-
-
 def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
     """Values of a metric over executions, in the unit of the first; None: in no report."""
     found = [metric for report in reports for metric in report.metrics if metric.name == name]

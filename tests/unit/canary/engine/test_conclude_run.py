@@ -143,7 +143,10 @@ def test_nothing_that_ran_is_inconclusive(conclude):
     [
         (("passed", "failed", "timeout"), "failed"),
         (("passed", "timeout", "inconclusive"), "timeout"),
+        ((), "inconclusive"),
+        (("passed",), "passed"),
         (("passed", "inconclusive"), "inconclusive"),
+        (("inconclusive", "failed", "passed"), "failed"),
         (("passed", "error", "inconclusive"), "error"),
         (("passed", "passed"), "passed"),
     ],

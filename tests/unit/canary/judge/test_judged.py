@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from compatgate.canary.judge.judged import judge_reports, judge_suite
+from compatgate.canary.judge.judged import judge_reports
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.report import Check, Metric, Report
 from compatgate.canary.workload import MetricSpec
@@ -109,16 +109,3 @@ def test_the_json_form_is_plain_and_says_which_judge_it_was():
     assert json.loads(json.dumps(body)) == json.loads(json.dumps(body, sort_keys=True))
     assert body["judge"] == "1"
     assert body["metrics"][0]["numbers"]["ratio"] == 1
-
-
-@pytest.mark.parametrize(
-    ("steps", "outcome"),
-    [
-        ([], "inconclusive"),
-        (["passed"], "passed"),
-        (["passed", "inconclusive"], "inconclusive"),
-        (["inconclusive", "failed", "passed"], "failed"),
-    ],
-)
-def test_a_suite_is_as_good_as_its_worst_step(steps, outcome):
-    assert judge_suite(steps) == outcome
