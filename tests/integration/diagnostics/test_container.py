@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import engines
 import pytest
 
 from compatgate.cli.main import main
@@ -34,14 +35,14 @@ def _missing(why: str) -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Any]:
-    docker = import_module("docker")
-    try:
-        client = docker.from_env(timeout=60)
-        client.ping()
-    except docker.errors.DockerException as error:
-        _missing(f"no Docker engine: {error}")
-    yield client
-    client.close()
+    """A client of an engine of the tests' own, which the command finds as well."""
+    if why := engines.missing():
+        _missing(why)
+    with engines.engine() as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", running.endpoint)
+        client = import_module("docker").from_env(timeout=60)
+        yield client
+        client.close()
 
 
 @pytest.fixture(scope="module")
