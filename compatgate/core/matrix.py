@@ -46,13 +46,17 @@ class Entry(Struct, frozen=True):
 
         A component that the entry constrains and the stack does not state does not match.
         """
-        if self.gpus and (pool.gpu is None or not _names(pool, self.gpus)):
+        if not self.is_for(pool):
             return False
         for component, constraint in self.components.items():
             have = pool.driver if component == "driver" else stack.get(component)
             if have is None or not constraint.allows(have):
                 return False
         return True
+
+    def is_for(self, pool: Pool) -> bool:
+        """Whether the pool's GPU is one that the entry is for."""
+        return not self.gpus or (pool.gpu is not None and _names(pool, self.gpus))
 
     @property
     def specificity(self) -> tuple[int, int]:

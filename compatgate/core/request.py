@@ -56,7 +56,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         raise BadInput("the stack is missing", field="stack", hint=hint)
     stated = _mapping(body["stack"], "stack")
     stack = _at("stack", lambda: parse_stack(stated, image=image))
-    changes = _changes(body.get("set"))
+    changes = parse_changes(body.get("set"))
     return Request(
         stack=_at("set", lambda: change_stack(stack, changes)),
         target=target,
@@ -65,8 +65,12 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     )
 
 
-def _changes(body: Any) -> dict[str, Any]:
-    """What ``set`` changes, the pool's keys in canonical spelling."""
+def parse_changes(body: Any) -> dict[str, Any]:
+    """What ``set`` changes, the pool's keys in canonical spelling.
+
+    Raises:
+        BadInput: it is no JSON object.
+    """
     stated = {} if body is None else _mapping(body, "set")
     return {_pool_key(key) or key: value for key, value in stated.items()}
 

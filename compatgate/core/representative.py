@@ -1,0 +1,166 @@
+"""A matrix entry as stacks that can be evaluated: each constraint becomes a version that it allows.
+
+An entry speaks of ranges, the rules of versions. Both ends of what is known are taken: the newest
+versions ask most of a driver, the oldest are what a newer driver or GPU may have left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.components import COMPONENTS, in_order
+from compatgate.core.constraints import Constraint
+from compatgate.core.facts import Build, Facts, Pin, Release
+from compatgate.core.frameworks import find_build, find_release
+from compatgate.core.matrix import Entry
+from compatgate.core.stack import Stack
+from compatgate.core.versions import Version, parse_version, show
+from compatgate.errors import BadInput
+
+End = Literal["newest", "oldest"]
+ENDS: tuple[End, ...] = ("newest", "oldest")
+
+
+class Represented(Struct, frozen=True):
+    """What stands for an entry.
+
+    Attributes:
+        stacks: the newest that it allows, then the oldest where that is another; empty where
+            ``open`` says why there is none.
+        open: what the entry leaves open, in words.
+    """
+
+    stacks: tuple[Stack, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+def represent(entry: Entry, facts: Facts) -> Represented:
+    """The stacks that stand for an entry.
+
+    A framework is the newest (oldest) known release that its constraint allows, CUDA the newest
+    (oldest) that has a build of it, libraries what that build is pinned to; where the constraint
+    allows none of these, the newest (oldest) known version that it does.
+
+    Args:
+        entry: of the matrix; its constraint on the driver is the pool's affair.
+        facts: which versions there are.
+    """
+    names = [name for name in in_order(entry.components) if name != "driver"]
+    if not names:
+        return Represented(open=("it names no component of a stack, so what runs is not known",))
+    chosen = [_Choice(entry, facts, end) for end in ENDS]
+    if missing := [
+        f"no known version of {name} meets {entry.components[name]}"
+        for name in names
+        if name not in chosen[0].versions
+    ]:
+        return Represented(open=tuple(missing))
+    stacks = [Stack({name: choice.versions[name] for name in choice.ordered}) for choice in chosen]
+    return Represented(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
+
+
+class _Choice:
+    """Versions at one end of what an entry allows."""
+
+    def __init__(self, entry: Entry, facts: Facts, end: End) -> None:
+        self._facts = facts
+        self._end = end
+        self._constraints = entry.components
+        self.versions: dict[str, Version] = {}
+        frameworks = [name for name in entry.components if COMPONENTS[name].kind == "framework"]
+        for name in frameworks:
+            self._take(name, self._outermost(name, _known(facts, name)))
+        self._follow_releases(frameworks)
+        self._take("cuda", self._cuda())
+        pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
+        for name in entry.components:
+            if name not in self.versions and name != "driver":
+                version = self._pinned(name, pins) or self._outermost(name, _known(facts, name))
+                self._take(name, version)
+
+    @property
+    def ordered(self) -> list[str]:
+        """Names in canonical order."""
+        return in_order(self.versions)
+
+    def _take(self, name: str, version: Version | None) -> None:
+        if version is not None:
+            self.versions[name] = version
+
+    def _follow_releases(self, frameworks: Iterable[str]) -> None:
+        """A framework that another one is pinned to is what that one wants (vLLM: torch)."""
+        for _, release in self._releases():
+            for pin in release.pins.values():
+                if pin.component in frameworks:
+                    pins = {pin.component: pin}
+                    self._take(pin.component, self._pinned(pin.component, pins))
+
+    def _cuda(self) -> Version | None:
+        """A CUDA for which each framework has a build, where there is one."""
+        constraint = self._constraints.get("cuda")
+        if constraint is None:
+            made_for = {build.cuda for _, r in self._releases() for build in r.builds if build.cuda}
+            known = [parse_version("cuda", show(pair)) for pair in made_for]
+        else:
+            known = [v for v in _known(self._facts, "cuda") if constraint.allows(v)]
+        fitting = [v for v in known if self._all_built_for(v)]
+        if fitting or known:
+            return self._end_of(fitting or known)
+        return _stated("cuda", constraint) if constraint else None
+
+    def _all_built_for(self, cuda: Version) -> bool:
+        return all(find_build(r, version, cuda) for version, r in self._releases())
+
+    def _releases(self) -> Iterator[tuple[Version, Release]]:
+        for name, version in list(self.versions.items()):
+            table = self._facts.framework(name)
+            release = find_release(table, version) if table else None
+            if release:
+                yield version, release
+
+    def _builds(self) -> Iterator[Build]:
+        cuda = self.versions.get("cuda")
+        for version, release in self._releases():
+            if build := find_build(release, version, cuda):
+                yield build
+
+    def _pinned(self, name: str, pins: dict[str, Pin]) -> Version | None:
+        pin, constraint = pins.get(name), self._constraints[name]
+        if pin is None or pin.floor is None or pin.optional or not constraint.allows(pin.floor):
+            return None
+        return parse_version(name, show(pin.floor.at(3)))
+
+    def _outermost(self, name: str, known: Iterable[Version]) -> Version | None:
+        constraint = self._constraints[name]
+        allowed = [version for version in known if constraint.allows(version)]
+        return self._end_of(allowed) if allowed else _stated(name, constraint)
+
+    def _end_of(self, versions: list[Version]) -> Version:
+        return max(versions) if self._end == "newest" else min(versions)
+
+
+def _stated(name: str, constraint: Constraint) -> Version | None:
+    """A version that the constraint itself names; rules say so where facts do not know it."""
+    for clause in constraint.clauses:
+        if clause.operator in (">=", "==", "~=", "<=", "==*"):
+            try:
+                version = parse_version(name, clause.version.text.removesuffix(".*"))
+            except BadInput:  # a major alone is no version
+                continue
+            if constraint.allows(version):
+                return version
+    return None
+
+
+def _known(facts: Facts, name: str) -> Iterable[Version]:
+    if name == "cuda":
+        return [toolkit.version for toolkit in facts.cuda_driver.toolkits]
+    if name == "cudnn":
+        return [release.version for release in facts.cudnn.releases]
+    if name == "nccl":
+        return [release.version for release in facts.nccl.releases]
+    table = facts.framework(name)
+    return [release.version for release in table.releases] if table else []

@@ -1,0 +1,192 @@
+"""What becomes of everything that is blessed on a target when something of the target changes.
+
+Each entry is evaluated before and after, on each pool by itself: a pool that fails already must not
+hide another one that begins to. Pure; `compatgate.gate.whatif` asks it of a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from compatgate.core.evaluate import evaluate, is_allowed
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Entry, Matrix, Status
+from compatgate.core.representative import represent
+from compatgate.core.request import change_pool, change_stack
+from compatgate.core.rules import BY_ID
+from compatgate.core.stack import Stack
+from compatgate.core.target import Pool, Target
+from compatgate.core.verdict import RANK, Finding, Outcome, Verdict
+from compatgate.core.whatif import compare
+from compatgate.core.whatif.model import ORDER, EntryChange, PoolChange, WhatIf
+
+IN_USE: tuple[Status, ...] = ("blessed", "deprecated")
+"""Statuses of entries that workloads may be running by."""
+_OF_POOLS_ALONE = ("CG104", "CG105", "CG106")
+"""Rules that look at nothing but the pool: its driver's branch, its GPU."""
+
+
+class Judge(Protocol):
+    """Gives the verdict on a stack, on one pool of the target."""
+
+    def __call__(self, stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
+        """The verdict."""
+
+
+def what_if(
+    target: Target,
+    pools: Sequence[Pool],
+    changes: Mapping[str, Any],
+    *,
+    facts: Facts,
+    matrix: Matrix,
+    now: datetime,
+) -> WhatIf:
+    """Evaluate everything in use on a target before and after a change.
+
+    Args:
+        target: as it is.
+        pools: of the target, those that change.
+        changes: ``driver gpu os cpu`` of the pools, and components of every stack.
+        facts: the catalog.
+        matrix: entries, waivers and evidence.
+        now: for ends of life, waivers and the age of evidence.
+
+    Raises:
+        BadInput: a malformed value or an unknown component.
+    """
+
+    def judge(stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
+        where = replace(target, pools=(pool,))
+        return evaluate(stack, where, facts=facts, matrix=matrix, now=now, with_fixes=with_fixes)
+
+    moves = [(pool, change_pool(pool, changes, facts.gpus)) for pool in pools]
+    entries = [
+        found
+        for entry in matrix.entries.of(target.name)
+        if entry.status in IN_USE
+        if (found := _of_entry(entry, moves, changes, facts, matrix, judge))
+    ]
+    entries.sort(key=lambda e: (-ORDER[e.change], -RANK[e.outcome], e.entry))
+    alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
+    host = tuple(
+        f for b, a in alone for f in compare.new_findings(b, a) if f.rule in _OF_POOLS_ALONE
+    )
+    remarks = () if entries else ("nothing is blessed there, so nothing could be evaluated",)
+    outcome = _outcome(entries, host)
+    return WhatIf(
+        target.name,
+        dict(changes),
+        outcome,
+        is_allowed(outcome, target.policy),
+        target.policy.mode,
+        host,
+        tuple(entries),
+        remarks,
+        tuple(before.pools[0] for before, _ in alone),
+        tuple(after.pools[0] for _, after in alone),
+        matrix.revision,
+        facts.digest,
+    )
+
+
+def _of_entry(
+    entry: Entry,
+    moves: Iterable[tuple[Pool, Pool]],
+    changes: Mapping[str, Any],
+    facts: Facts,
+    matrix: Matrix,
+    judge: Judge,
+) -> EntryChange | None:
+    """What becomes of an entry; None where it is for other GPUs than those of the pools."""
+    concerned = [move for move in moves if entry.is_for(move[0])]
+    if not concerned:
+        return None
+    represented = represent(entry, facts)
+    found = []
+    for before, after in concerned:
+        stacks = (*_measured(entry, before, matrix), *represented.stacks)
+        if not stacks:
+            return EntryChange(entry.name, entry.status, open=represented.open)
+        samples = [_on_pool(entry, stack, changes, before, after, judge) for stack in stacks]
+        found.append(_telling(samples))
+    return EntryChange(entry.name, entry.status, tuple(found))
+
+
+def _measured(entry: Entry, pool: Pool, matrix: Matrix) -> Sequence[Stack]:
+    """The stack of the newest canary run that passed with what the entry allows: seen here."""
+    runs = [
+        run
+        for run in matrix.evidence
+        if pool.gpu and run.sku == pool.gpu.sku and run.outcome == "passed"
+    ]
+    for run in sorted(runs, key=lambda run: run.finished, reverse=True):
+        stack = Stack({name: v for name, v in run.components.items() if name != "driver"})
+        if stack.components and entry.matches(stack, replace(pool, driver=run.driver)):
+            return (stack,)
+    return ()
+
+
+def _telling(samples: Sequence[PoolChange]) -> PoolChange:
+    """The first that stands for an entry; another one where that worked and fares worse."""
+    worked = (s for s in samples[1:] if compare.weight(s.before, "facts") <= RANK["warn"])
+    return max((samples[0], *worked), key=lambda sample: ORDER[sample.change])
+
+
+def _on_pool(
+    entry: Entry,
+    stack: Stack,
+    changes: Mapping[str, Any],
+    before: Pool,
+    after: Pool,
+    judge: Judge,
+) -> PoolChange:
+    changed = change_stack(stack, changes)
+    was, then = judge(stack, before), judge(changed, after)
+    found = compare.changes(was, then)
+    worst = compare.worst(found)
+    worse = ORDER[worst] > ORDER["same"]
+    if worse:
+        then = judge(changed, after, with_fixes=True)
+    return PoolChange(
+        before.name,
+        changed.to_json(),
+        was,
+        then,
+        worst,
+        next(cause for cause, change in found.items() if change == worst) if worse else None,
+        compare.is_open(was, then),
+        tuple(_about(f, entry, changes) for f in compare.new_findings(was, then)),
+        compare.new_findings(then, was),
+    )
+
+
+def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Finding:
+    """A finding as it reads here: no fix undoes the change, and the entry is known."""
+    if BY_ID[finding.rule].about_facts:
+        return finding
+    fixes = tuple(f for f in finding.fixes if not any(name in changes for name in f.set))
+    bounds = {name: entry.components[name] for name in changes if name in entry.components}
+    if finding.rule != "CG801" or not bounds:
+        return replace(finding, fixes=fixes)
+    said = ", ".join(f"{name} {bound}" for name, bound in bounds.items())
+    asked = ", ".join(f"{name} {changes[name]}" for name in bounds)
+    message = (
+        f"it is {entry.status} with {said}, and nothing blesses it with {asked}; "
+        "run its suites on staging, then widen the entry or add one"
+    )
+    return replace(finding, message=message, have=asked, need=said, fixes=fixes)
+
+
+def _outcome(entries: Sequence[EntryChange], host: Sequence[Finding]) -> Outcome:
+    said = {finding.outcome for finding in host}
+    changes = {entry.change for entry in entries}
+    if "breaks" in changes or "fail" in said:
+        return "fail"
+    if not entries or "unknown" in said or any(entry.is_open for entry in entries):
+        return "unknown"
+    return "warn" if "worsens" in changes or "warn" in said else "pass"
