@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "env": ("compatgate.cli.env", "print variables for builders that have no GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
     "facts": ("compatgate.cli.facts", "show and verify the vendors' facts"),
-    "target": ("compatgate.cli.target", "list, show and change targets"),
+    "target": ("compatgate.cli.target", "list and change targets; say what a driver would break"),
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts, and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatgate.cli import target_what_if
 from compatgate.cli.database import (
     add_authorship,
     add_common,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from compatgate.gate.service import Gate
     from compatgate.store.rows import Stored
 
-HELP = "list, show and change targets"
+HELP = "list and change targets; say what a driver would break"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit(shown)
     show = actions.add_parser("show", help="print a target as a document")
     show.add_argument("name")
+    what_if = actions.add_parser(
+        "what-if", help="say what breaks and what gets better under another driver, GPU or CUDA"
+    )
+    target_what_if.add_arguments(what_if)
     delete = actions.add_parser("delete", help="delete a target that nothing names any more")
     delete.add_argument("name")
     add_authorship(delete)
@@ -47,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such target.
         Conflict: entries or waivers name the target that is to be deleted.
     """
+    if args.action == "what-if":
+        return target_what_if.run(args)
     return perform(args, {"list": _list, "show": _show, "delete": _delete})
 
 

@@ -34,6 +34,12 @@ def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
     return tuple(f for f in after.findings if RANK[f.outcome] > known.get((f.rule, f.component), 0))
 
 
+def gained(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
+    """Findings that are gone, except where worse of the same kind took their place."""
+    better = [cause for cause in CAUSES if weight(after, cause) <= weight(before, cause)]
+    return tuple(f for f in new_findings(after, before) if _cause_of(f) in better)
+
+
 def weight(verdict: Verdict, cause: Cause) -> int:
     """How bad what one cause says is."""
     said = (RANK[f.outcome] for f in verdict.findings if _cause_of(f) == cause)

@@ -163,8 +163,8 @@ class WhatIf(Struct, frozen=True):
             return f"{about}: {failing[0].rule} {failing[0].message}"
         if broken := self.of("breaks"):
             return f"{about} breaks {len(broken)} of {total}: {_named(broken)}"
-        if self.remarks:
-            return f"{about}: {self.remarks[0]}"
+        if not self.entries:
+            return f"{about}: nothing is blessed there, so nothing could be evaluated"
         if left := [entry for entry in self.entries if entry.is_open]:
             return f"{about} is not known to work for {len(left)} of {total}: {_named(left)}"
         if self.verdict == "unknown":

@@ -73,10 +73,7 @@ def what_if(
     ]
     entries.sort(key=lambda e: (-ORDER[e.change], -RANK[e.outcome], e.entry))
     alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
-    host = tuple(
-        f for b, a in alone for f in compare.new_findings(b, a) if f.rule in _OF_POOLS_ALONE
-    )
-    remarks = () if entries else ("nothing is blessed there, so nothing could be evaluated",)
+    host = _host(alone)
     outcome = _outcome(entries, host)
     return WhatIf(
         target.name,
@@ -86,7 +83,7 @@ def what_if(
         target.policy.mode,
         host,
         tuple(entries),
-        remarks,
+        (),
         tuple(before.pools[0] for before, _ in alone),
         tuple(after.pools[0] for _, after in alone),
         matrix.revision,
@@ -161,7 +158,7 @@ def _on_pool(
         next(cause for cause, change in found.items() if change == worst) if worse else None,
         compare.is_open(was, then),
         tuple(_about(f, entry, changes) for f in compare.new_findings(was, then)),
-        compare.new_findings(then, was),
+        compare.gained(was, then),
     )
 
 
@@ -180,6 +177,18 @@ def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Findin
         "run its suites on staging, then widen the entry or add one"
     )
     return replace(finding, message=message, have=asked, need=said, fixes=fixes)
+
+
+def _host(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
+    """What is new of the pools themselves; what several share is said once."""
+    found: dict[tuple[str, str], Finding] = {}
+    for before, after in alone:
+        for finding in compare.new_findings(before, after):
+            if finding.rule in _OF_POOLS_ALONE:
+                known = found.setdefault((finding.rule, finding.message), finding)
+                pools = dict.fromkeys((*known.pools, *finding.pools))
+                found[finding.rule, finding.message] = replace(known, pools=tuple(pools))
+    return tuple(found.values())
 
 
 def _outcome(entries: Sequence[EntryChange], host: Sequence[Finding]) -> Outcome:

@@ -20,12 +20,14 @@ from compatgate.web.api import (
     tokens,
     verdicts,
     waivers,
+    whatif,
 )
 from compatgate.web.route import Route
 
 ROUTES: tuple[Route, ...] = (
     gate.ask,
     gate.preview,
+    whatif.what_if,
     verdicts.show_verdict,
     targets.list_targets,
     *targets.documents,

@@ -13,7 +13,7 @@ from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import kind_of
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate.snapshot import Snapshot, Version, build
-from compatgate.gate.whatif import what_if
+from compatgate.gate.whatif import answer, what_if
 from compatgate.resources import matrix_dir
 
 
@@ -67,3 +67,54 @@ def test_a_name_that_does_not_exist_is_answered_with_near_ones(
         what_if(snapshot, "prod-a10", {"driver": "580.95.05"}, now)
     with pytest.raises(NotFound, match="a100-80"):
         what_if(snapshot, "prod-a100", {"driver": "580.95.05"}, now, pool="a100")
+
+
+A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+SET = {"driver": "535.216.01"}
+
+
+def ask(snapshot: Snapshot, now: datetime, **body: Any) -> dict[str, Any]:
+    return answer({"set": SET, **body}, snapshot, now).to_json()
+
+
+def test_a_node_is_of_the_target_whose_labels_it_has(snapshot: Snapshot, now: datetime) -> None:
+    found = ask(snapshot, now, node={"labels": A100})
+    assert (found["target"], [p["name"] for p in found["after"]]) == ("prod-a100", ["a100-80"])
+
+
+def test_a_node_is_judged_with_the_driver_that_it_has(snapshot: Snapshot, now: datetime) -> None:
+    labels = {**A100, "nvidia.com/cuda.driver-version.full": "535.104.05"}
+    found = ask(snapshot, now, node={"labels": labels, "name": "gpu-7"})
+    assert found["before"][0]["driver"] == "535.104.05"
+    assert found["remarks"] == ["the node has driver 535.104.05, pool a100-80 declares 535.183.01"]
+
+
+def test_a_named_target_decides_where_a_node_belongs(snapshot: Snapshot, now: datetime) -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    found = ask(snapshot, now, target="staging-h100", node={"labels": labels})
+    assert [p["name"] for p in found["after"]] == ["h100-80"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "said"),
+    [
+        ({}, "target", "name a target"),
+        ({"target": 7}, "target", "must be the name"),
+        ({"target": ""}, "target", "must be the name"),
+        ({"targt": "prod-a100"}, "targt", "did you mean target"),
+        ({"target": "prod-a100", "set": {}}, "set", "nothing is changed"),
+        ({"target": "prod-a100", "set": [1]}, "set", "must be a JSON object"),
+        ({"target": "prod-a100", "pool": "x"}, "pool", "has no pool"),
+        ({"node": {}}, "node", "labels"),
+        ({"node": {"labels": {"a": 1}}}, "node.labels.a", "a label is text"),
+        ({"node": {"labels": {"a": "b"}}}, "node.labels", "fit no target"),
+        ({"target": "inference-l4", "node": {"labels": A100}}, "node.labels", "no pool of"),
+        ({"target": "prod-a100", "node": {"labels": {"a": "b"}}}, "node.labels", "no node is"),
+    ],
+)
+def test_a_question_that_cannot_be_is_named(
+    snapshot: Snapshot, now: datetime, body: dict[str, Any], field: str, said: str
+) -> None:
+    with pytest.raises((BadInput, NotFound), match=said) as told:
+        answer({"set": SET, **body}, snapshot, now)
+    assert told.value.field == field

@@ -186,3 +186,25 @@ def test_the_worst_comes_first(ask: Ask) -> None:
         entry("b", driver=">=535", cuda="12.2.*", torch="~=2.4.0"),
     )
     assert found.entries[0].entry == "b"
+
+
+def test_what_pools_share_is_said_once(ask: Ask) -> None:
+    pools = ("driver=580.95.05,gpu=L4", "driver=580.95.05,gpu=A100-SXM4-80GB")
+    found = ask({"driver": "999.10"}, entry(**TORCH), pools=pools)
+    assert [finding.pools for finding in found.host] == [("p0", "p1")]
+
+
+def test_a_warning_that_a_failure_replaces_is_no_gain(ask: Ask) -> None:
+    found = ask({"driver": "470.256.02"}, entry(**TORCH))
+    assert not found.entries[0].pools[0].gained
+
+
+def test_the_answer_in_json_has_what_changes_and_why(ask: Ask) -> None:
+    body = ask({"driver": "470.256.02"}, entry(**TORCH)).to_json()
+    assert body["set"] == {"driver": "470.256.02"}
+    assert (body["before"][0]["driver"], body["after"][0]["driver"]) == (
+        "535.183.01",
+        "470.256.02",
+    )
+    pool = body["entries"][0]["pools"][0]
+    assert (pool["before"], pool["after"], pool["change"]) == ("warn", "fail", "breaks")
