@@ -123,7 +123,7 @@ class Tokens:
                 session,
                 token_id=f"tk_{secrets.token_hex(8)}",
                 name=name,
-                digest=_digest(secret),
+                digest=digest_of(secret),
                 scopes=checked,
                 by=by,
                 expires_at=expires_at,
@@ -146,15 +146,19 @@ class Tokens:
         Raises:
             Unauthorized: it is not known, was revoked or has expired.
         """
-        digest = _digest(secret)
-        token = self._lookup(digest)
+        token = self._lookup(digest_of(secret))
         if token is None:
             raise Unauthorized("the token is not known", hint="compatgate token create")
-        if token.revoked_at is not None:
-            raise Unauthorized(f"the token {token.name} was revoked")
-        if clock.is_past(token.expires_at):
-            raise Unauthorized(f"the token {token.name} has expired")
-        return Principal(token.name, frozenset(token.scopes), token.id)
+        return principal_of(token)
+
+    def find(self, id_or_name: str) -> TokenRow:
+        """A token.
+
+        Raises:
+            NotFound: there is none of that id or name.
+        """
+        with self._database.reading() as session:
+            return tokens.find(session, id_or_name)
 
     def _lookup(self, digest: str) -> TokenRow | None:
         present = time.monotonic()
@@ -199,5 +203,19 @@ class Tokens:
         return token
 
 
-def _digest(secret: str) -> str:
+def principal_of(token: TokenRow) -> Principal:
+    """Who holds a token.
+
+    Raises:
+        Unauthorized: it was revoked or has expired.
+    """
+    if token.revoked_at is not None:
+        raise Unauthorized(f"the token {token.name} was revoked")
+    if clock.is_past(token.expires_at):
+        raise Unauthorized(f"the token {token.name} has expired")
+    return Principal(token.name, frozenset(token.scopes), token.id)
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -24,6 +24,7 @@ from compatgate.gate.remembered import Remembered
 from compatgate.gate.runs.baselines import BaselineService
 from compatgate.gate.runs.catalogue import library
 from compatgate.gate.runs.service import Runs
+from compatgate.gate.sessions import BrowserSessions
 from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, decisions, evidence, revisions, schema
@@ -64,6 +65,7 @@ class Gate:
         self.snapshots = Snapshots(database, facts)
         self.matrix = MatrixService(database, facts, self.snapshots)
         self.tokens = Tokens(database)
+        self.sessions = BrowserSessions(database, self.tokens)
         self.history = History(database)
         self.runs = Runs(database, facts, self.snapshots, library)
         self.baselines = BaselineService(database)

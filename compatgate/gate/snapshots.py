@@ -50,6 +50,10 @@ class Snapshots:
         finally:
             self._refreshing.release()
 
+    def known_revision(self) -> int | None:
+        """The revision of the latest snapshot, without a look at the database; None: none yet."""
+        return self._current.revision if self._current else None
+
     def refresh(self) -> Snapshot:
         """The latest snapshot, checked now: after a change that this process made."""
         with self._refreshing:

@@ -21,9 +21,12 @@ from compatgate.web.lane import EXTENSION, GateLane
 from compatgate.web.metrics import Metrics
 from compatgate.web.openapi.document import describe
 from compatgate.web.route import PREFIX
+from compatgate.web.ui import install as pages
 from compatgate.web.view import make_view, to_response
 
 if TYPE_CHECKING:
+    from werkzeug.wrappers import Response as AnyResponse
+
     from compatgate.gate.service import Gate
     from compatgate.web.settings import Settings
 
@@ -31,6 +34,7 @@ _INDEX = {
     "name": "compatgate",
     "version": __version__,
     "api": PREFIX,
+    "ui": "/ui/",
     "openapi": f"{PREFIX}/openapi.json",
     "health": ["/healthz", "/readyz", "/metrics"],
 }
@@ -62,6 +66,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     for hook, view in views(service):
         _add(app, hook.method, hook.prefix + hook.flask_rule, hook.name, view)
     _add(app, "GET", "/", "index", _index)
+    pages.install(app, service)
     app.after_request(_counting(service.metrics))
     app.extensions[streams.EXTENSION] = service.listeners
     lane = GateLane(app.wsgi_app, service)
@@ -75,13 +80,13 @@ def _fact_files(settings: Settings) -> Callable[[str], dict[str, Any]]:
     return lambda name: library.load(f"source/{name}", dict[str, Any])
 
 
-def _add(app: Flask, method: str, path: str, name: str, view: Callable[..., Response]) -> None:
+def _add(app: Flask, method: str, path: str, name: str, view: Callable[..., AnyResponse]) -> None:
     app.add_url_rule(path, name, view, methods=[method], provide_automatic_options=False)
 
 
-def _index() -> Response:
-    """Where to go from here."""
-    return to_response(Reply(_INDEX))
+def _index() -> AnyResponse:
+    """Where to go from here: programs are told, browsers are led to the pages."""
+    return pages.to_home() if pages.wants_page() else to_response(Reply(_INDEX))
 
 
 def _counting(metrics: Metrics) -> Callable[[Response], Response]:

@@ -6,12 +6,14 @@ from compatgate.store.models.gate import Decision, Verdict
 from compatgate.store.models.matrix import Entry, Pool, Target, TargetUse, Waiver
 from compatgate.store.models.revisions import Change, Revision
 from compatgate.store.models.runs import Host, Run, RunOutput, RunStep, Slot
+from compatgate.store.models.sessions import BrowserSession
 from compatgate.store.models.trust import AuditRecord, Token
 
 __all__ = [
     "AuditRecord",
     "Base",
     "Baseline",
+    "BrowserSession",
     "Change",
     "Decision",
     "Entry",

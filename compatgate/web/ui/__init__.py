@@ -1,0 +1,1 @@
+"""The pages: the matrix, questions, runs and records, for people with a browser."""

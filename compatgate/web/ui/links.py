@@ -1,0 +1,42 @@
+"""Addresses of pages; names in them are quoted, whatever they are."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from flask import request
+
+from compatgate.web.ui.page import PREFIX
+
+
+def link(*parts: Any, **query: Any) -> str:
+    """The address of a page: ``link("targets", name, sort="gpu")``.
+
+    Args:
+        parts: of the path below ``/ui``.
+        query: parameters; None and empty ones are left out.
+    """
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    return f"{request.script_root}{PREFIX}/{path}{encoded(query)}"
+
+
+def here(**changes: Any) -> str:
+    """The present page with other query parameters; None removes one."""
+    query = {**request.args.to_dict(), **changes}
+    return f"{request.script_root}{quote(request.path)}{encoded(query)}"
+
+
+def encoded(query: dict[str, Any]) -> str:
+    """``?a=b``, or nothing."""
+    given = {key: value for key, value in query.items() if value not in (None, "")}
+    return f"?{urlencode(given)}" if given else ""
+
+
+def inside(place: str | None) -> str | None:
+    """A place that somebody was on the way to, if it is a page of ours."""
+    if not place or "\\" in place or not place.isprintable():
+        return None
+    parts = urlsplit(place)
+    own = f"{request.script_root}{PREFIX}/"
+    return place if not parts.scheme and not parts.netloc and place.startswith(own) else None

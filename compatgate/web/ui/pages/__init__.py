@@ -1,0 +1,18 @@
+"""Every page, in one table."""
+
+from __future__ import annotations
+
+from compatgate.web.ui.page import Page
+from compatgate.web.ui.pages import access, home, matrix, missing, search
+
+PAGES: tuple[Page, ...] = (
+    home.show,
+    matrix.show,
+    access.show_sign_in,
+    access.sign_in,
+    access.sign_out,
+    access.set_theme,
+    search.find,
+    search.show_keys,
+    missing.nothing,  # the last one: whatever is no other page
+)

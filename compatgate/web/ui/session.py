@@ -1,0 +1,107 @@
+"""Who looks at a page: whoever the session cookie stands for, a bearer token, or nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flask import Response, request
+from werkzeug.exceptions import HTTPException
+
+from compatgate.errors import CompatgateError, Forbidden, Unauthorized
+from compatgate.gate.sessions import SignedIn, form_token, is_form_token
+from compatgate.web.auth import authenticate
+from compatgate.web.ui.page import PREFIX
+
+if TYPE_CHECKING:
+    from compatgate.gate.auth import Principal
+    from compatgate.web.call import Service
+
+_NAME = "compatgate_session"
+FIELD = "form_token"
+_LONGEST = 256
+_OWN = ("same-origin", "none")
+
+
+def _cookie_name() -> str:
+    # The prefix keeps a neighbouring host, or plain HTTP, from setting the cookie.
+    return f"__Host-{_NAME}" if request.is_secure else _NAME
+
+
+def cookie() -> str:
+    """The session cookie; empty where there is none."""
+    return request.cookies.get(_cookie_name(), "")[:_LONGEST]
+
+
+def viewer(service: Service) -> Principal:
+    """Who asks.
+
+    Raises:
+        Unauthorized: a bearer token that opens nothing.
+    """
+    if header := request.environ.get("HTTP_AUTHORIZATION"):
+        return authenticate(header, service)
+    if given := cookie():
+        try:
+            return service.gate.sessions.principal(given) or service.nobody
+        except Unauthorized:  # revoked since: nobody, until they sign in again
+            return service.nobody
+    return service.nobody
+
+
+def is_bearer() -> bool:
+    """Whether a program asks, which sends its token with each request."""
+    return "HTTP_AUTHORIZATION" in request.environ
+
+
+def form_field() -> str:
+    """What forms of this session carry."""
+    return form_token(cookie())
+
+
+def check_form() -> dict[str, str]:
+    """A posted form, if it is one of ours.
+
+    Raises:
+        Forbidden: another site made it, or it belongs to another session.
+        BadInput: it is not a form.
+    """
+    if request.headers.get("Sec-Fetch-Site", "none") not in _OWN:
+        raise Forbidden("this form was sent by another site", hint="open the page and try again")
+    try:
+        form = request.form.to_dict()
+    except HTTPException as error:
+        raise _too_large(error) from None
+    if not is_form_token(cookie(), form.pop(FIELD, "")):
+        raise Forbidden(
+            "this form belongs to another session", hint="reload the page and send it again"
+        )
+    return form
+
+
+def _too_large(error: HTTPException) -> CompatgateError:
+    from compatgate.web.errors import HttpError
+
+    return HttpError(error.code or 400, "bad-form", f"the form cannot be read: {error.name}")
+
+
+def remember(response: Response, signed_in: SignedIn) -> None:
+    """Give the browser its cookie."""
+    response.set_cookie(
+        _cookie_name(),
+        signed_in.cookie,
+        max_age=signed_in.seconds,
+        path="/",
+        secure=request.is_secure,
+        httponly=True,
+        samesite="Lax",  # a link in a chat must open signed in; forms carry a token of their own
+    )
+
+
+def forget(response: Response) -> None:
+    """Take the cookie back."""
+    response.delete_cookie(_cookie_name(), path="/", secure=request.is_secure, httponly=True)
+
+
+def is_page(path: str) -> bool:
+    """Whether a path is one of the pages'."""
+    return path == PREFIX or path.startswith(f"{PREFIX}/")

@@ -1,0 +1,183 @@
+// Keys, copying, charts and live logs. Every page can be read without this.
+"use strict";
+
+document.documentElement.classList.add("js");
+
+const menu = document.querySelector(".side .menu");
+if (menu && matchMedia("(max-width: 760px)").matches) menu.open = false;
+
+/* Keys: / searches, g and a letter goes there, ? lists them, Escape closes. */
+let going = 0;
+const isTyping = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const found = document.getElementById("found");
+  if (event.key === "Escape") {
+    found.replaceChildren();
+    document.getElementById("cell")?.replaceChildren();
+    if (isTyping(event.target)) event.target.blur();
+    return;
+  }
+  if (event.target.id === "find" && event.key === "ArrowDown") {
+    found.querySelector("a")?.focus();
+    return event.preventDefault();
+  }
+  if (found.contains(event.target) && /^Arrow(Up|Down)$/.test(event.key)) {
+    const links = [...found.querySelectorAll("a")];
+    const next = links.indexOf(event.target) + (event.key === "ArrowDown" ? 1 : -1);
+    (links[next] ?? document.getElementById("find")).focus();
+    return event.preventDefault();
+  }
+  if (isTyping(event.target)) return;
+  if (Date.now() - going < 1500) {
+    going = 0;
+    document.body.classList.remove("going");
+    const place = document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
+    if (place) place.click();
+  } else if (event.key === "g") {
+    going = Date.now();
+    document.body.classList.add("going");
+    setTimeout(() => document.body.classList.remove("going"), 1500);
+  } else {
+    const place = document.querySelector(`[data-keys="${CSS.escape(event.key)}"]`);
+    if (!place) return;
+    event.preventDefault();
+    place.matches("input") ? place.focus() : place.click();
+  }
+});
+
+document.addEventListener("click", (event) => {
+  const found = document.getElementById("found");
+  if (!event.target.closest(".find")) found.replaceChildren();
+  const button = event.target.closest("[data-copy]");
+  if (button) copy(button);
+  const cell = event.target.closest(".map td a");
+  if (cell) {
+    document.querySelector(".map td a[aria-current]")?.removeAttribute("aria-current");
+    cell.setAttribute("aria-current", "true");
+  }
+  const close = event.target.closest("[data-close]");
+  if (close) {
+    document.getElementById(close.dataset.close)?.replaceChildren();
+    event.preventDefault();
+  }
+});
+
+async function copy(button) {
+  const text = button.dataset.copy || button.parentElement.querySelector("pre").textContent;
+  const label = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    const range = document.createRange(); // without the permission: select it, for the keyboard
+    range.selectNodeContents(button.parentElement.querySelector("pre"));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    button.textContent = "Press Ctrl+C";
+  }
+  setTimeout(() => { button.textContent = label; }, 1500);
+}
+
+/* What went wrong is said, and the page stays as it was. */
+function toast(text) {
+  const line = document.createElement("p");
+  line.textContent = text;
+  document.getElementById("toasts").append(line);
+  setTimeout(() => line.remove(), 8000);
+}
+document.addEventListener("htmx:responseError", (event) => {
+  const answer = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
+  const said = answer.querySelector("#problem .lead");
+  toast(said ? said.textContent : `The server answered ${event.detail.xhr.status}.`);
+});
+document.addEventListener("htmx:sendError", () => toast("The server cannot be reached."));
+
+/* Charts are drawn from the table beside them: figure[data-chart] with a table of x, y, low, high.
+   The scripts of the chart are loaded by the pages that have one. */
+
+function resolved(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function draw(figure) {
+  if (figure.dataset.drawn || typeof uPlot === "undefined") return;
+  figure.dataset.drawn = "1";
+  const rows = [...figure.querySelectorAll("tbody tr")];
+  const columns = [...figure.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
+  const number = (cell) => (cell && cell.dataset.value !== "" ? Number(cell.dataset.value) : null);
+  const data = columns.map((_, i) => rows.map((row) => number(row.cells[i])));
+  if (!rows.length) return;
+  const room = figure.querySelector(".chart");
+  const isTime = figure.dataset.x === "time";
+  const bars = figure.dataset.chart === "bars";
+  const tones = (figure.dataset.tones || "--accent").split(" ").map(resolved);
+  const grid = { stroke: resolved("--line"), width: 1 };
+  const axis = { stroke: resolved("--muted"), grid, ticks: grid, font: "12px system-ui" };
+  const series = columns.slice(1).map((label, i) => ({
+    label,
+    stroke: tones[i % tones.length],
+    width: bars ? 0 : 1.5,
+    fill: bars ? tones[i % tones.length] : undefined,
+    points: { show: !bars, size: 6 },
+    paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
+    spanGaps: true,
+  }));
+  const options = {
+    width: room.clientWidth || 600,
+    height: Number(figure.dataset.height || 180),
+    series: [{ label: columns[0] }, ...series],
+    axes: [axis, { ...axis, size: 60 }],
+    scales: { x: { time: isTime }, y: bars ? { range: (_, low, high) => [0, Math.max(high, 1)] } : {} },
+    legend: { show: columns.length > 2 && !figure.dataset.quiet },
+    cursor: { drag: { x: false, y: false } },
+    bands: figure.dataset.chart === "band" && columns.length >= 4
+      ? [{ series: [3, 2], fill: resolved("--pass-bg") }] : [],
+  };
+  const plot = new uPlot(options, data, room);
+  plot.over.addEventListener("click", () => {
+    const link = plot.cursor.idx != null && rows[plot.cursor.idx].querySelector("a");
+    if (link) link.click();
+  });
+  new ResizeObserver(() => plot.setSize({ width: room.clientWidth, height: options.height })).observe(room);
+}
+
+/* A log that is still being written: pieces are asked for after the last one that is here. */
+async function follow(log) {
+  let after = Number(log.dataset.after);
+  while (log.isConnected && log.dataset.follow) {
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    if (document.hidden) continue;
+    let answer;
+    try {
+      answer = await fetch(`${log.dataset.follow}?after=${after}`);
+    } catch { continue; }
+    if (!answer.ok) return;
+    const part = await answer.json();
+    const atEnd = log.scrollTop + log.clientHeight > log.scrollHeight - 40;
+    if (part.text) log.append(document.createTextNode(part.text));
+    after = part.after;
+    if (atEnd) log.scrollTop = log.scrollHeight;
+    if (part.ended) return location.reload();
+  }
+}
+
+function enliven(root) {
+  root.querySelectorAll("figure[data-chart]").forEach(draw);
+  root.querySelectorAll("[data-follow]").forEach((log) => { log.scrollTop = log.scrollHeight; follow(log); });
+}
+enliven(document);
+document.addEventListener("htmx:afterSettle", (event) => enliven(event.detail.elt.parentElement ?? document));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  document.querySelectorAll("figure[data-drawn]").forEach((figure) => {
+    delete figure.dataset.drawn;
+    figure.querySelector(".chart").replaceChildren();
+    draw(figure);
+  });
+});

@@ -1,0 +1,38 @@
+"""What holds for every page: readable by all, without errors, without scripts."""
+
+from __future__ import annotations
+
+import pytest
+
+PAGES = [
+    "",
+    "matrix",
+    "matrix?row=torch22-cu121&column=prod-a100",
+    "matrix?rows=framework&columns=gpu",
+    "search?q=torch",
+    "keys",
+    "sign-in",
+    "no-such-page",
+]
+"""Paths below ``/ui/``, as an administrator sees them."""
+
+
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_it_is_accessible_in_light_and_dark_and_fits_a_phone(open_page, violations, path):
+    page = open_page(path, signed_in=path != "sign-in", color_scheme="light")
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page) == []
+    page.set_viewport_size(PHONE)
+    width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(width) == 0
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_it_can_be_read_without_scripts(open_page, path):
+    page = open_page(path, java_script_enabled=False, signed_in=path != "sign-in")
+    assert page.locator("main h1").is_visible()
+    assert page.locator("main").inner_text().strip()
