@@ -103,6 +103,7 @@ def open_page(browser: Browser, site: Site, signed_in_state: StorageState) -> It
 
     def open_(path: str, *, signed_in: bool = False, **options) -> Page:
         options.setdefault("viewport", {"width": 1440, "height": 900})
+        options.setdefault("reduced_motion", "reduce")  # colours are looked at right after a change
         if signed_in:
             options["storage_state"] = signed_in_state
         context = browser.new_context(**options)
