@@ -72,13 +72,13 @@ class _Choice:
         self.versions: dict[str, Version] = {}
         frameworks = [name for name in entry.components if COMPONENTS[name].kind == "framework"]
         for name in frameworks:
-            self._take(name, self._outermost(name, _known(facts, name)))
+            self._take(name, self._outermost(name, known_versions(facts, name)))
         self._follow_releases(frameworks)
         self._take("cuda", self._cuda())
         pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
         for name in entry.components:
             if name not in self.versions and name != "driver":
-                version = self._pinned(name, pins) or self._outermost(name, _known(facts, name))
+                version = self._pinned(name, pins) or self._outermost(name, known_versions(facts, name))
                 self._take(name, version)
 
     @property
@@ -105,7 +105,7 @@ class _Choice:
             made_for = {build.cuda for _, r in self._releases() for build in r.builds if build.cuda}
             known = [parse_version("cuda", show(pair)) for pair in made_for]
         else:
-            known = [v for v in _known(self._facts, "cuda") if constraint.allows(v)]
+            known = [v for v in known_versions(self._facts, "cuda") if constraint.allows(v)]
         fitting = [v for v in known if self._all_built_for(v)]
         if fitting or known:
             return self._end_of(fitting or known)
@@ -155,7 +155,8 @@ def _stated(name: str, constraint: Constraint) -> Version | None:
     return None
 
 
-def _known(facts: Facts, name: str) -> Iterable[Version]:
+def known_versions(facts: Facts, name: str) -> Iterable[Version]:
+    """Every version of a component that the facts know; none of one that they say nothing of."""
     if name == "cuda":
         return [toolkit.version for toolkit in facts.cuda_driver.toolkits]
     if name == "cudnn":
