@@ -78,7 +78,9 @@ class _Choice:
         pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
         for name in entry.components:
             if name not in self.versions and name != "driver":
-                version = self._pinned(name, pins) or self._outermost(name, known_versions(facts, name))
+                version = self._pinned(name, pins) or self._outermost(
+                    name, known_versions(facts, name)
+                )
                 self._take(name, version)
 
     @property

@@ -18,15 +18,18 @@ from compatgate.discovery.stack.settle import settle
 from compatgate.discovery.stack.stated import with_remarks
 from compatgate.errors import BadInput
 
-_NAME = "what was pasted"
-_IMAGE = re.compile(r"(docker://)?[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)+(:[\w.-]+)?(@sha256:[0-9a-f]{64})?")
+_NAME = "pasted text"
+_IMAGE = re.compile(
+    r"(docker://)?[a-z0-9][\w.-]*((:\d+)?(/[\w.-]+)+(:[\w.-]+)?|:[\w.-]+)(@sha256:[0-9a-f]{64})?"
+)
 _STACK = re.compile(r"\s*[\w-]+=[^=,\s][^,\s]*(\s*,\s*[\w-]+=[^=,\s][^,\s]*)*\s*")
 _SMI = re.compile(r"NVIDIA-SMI|<nvidia_smi_log|Driver Version\s*:|^name, ?driver_version", re.M)
 _LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
 _SBOM = re.compile(r'"bomFormat"|"spdxVersion"|SPDXVersion:|cyclonedx\.org/schema/bom')
+_LINUX = Platform(os="linux", cpu="x86_64")
 _HINT = (
-    "paste what nvidia-smi prints, an image reference, a lockfile, a bill of materials, node labels,"
-    " a probe, or versions like cuda=12.4,torch=2.4.1"
+    "paste what nvidia-smi prints, an image reference, a lockfile, a bill of materials,"
+    " node labels, a probe, or versions like cuda=12.4,torch=2.4.1"
 )
 
 
@@ -47,13 +50,13 @@ class Pasted(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def recognise(text: str, facts: Facts, *, os: str = "linux", cpu: str = "x86_64") -> Pasted:
+def recognise(text: str, facts: Facts, platform: Platform = _LINUX) -> Pasted:
     """Read something that was pasted.
 
     Args:
         text: whatever it is.
         facts: to resolve GPUs with.
-        os: of the machine that a lockfile is installed on; ``cpu`` likewise.
+        platform: that a lockfile is installed on.
 
     Raises:
         BadInput: it is nothing that is read, or is damaged.
@@ -72,10 +75,10 @@ def recognise(text: str, facts: Facts, *, os: str = "linux", cpu: str = "x86_64"
     if _SMI.search(given):
         return _of_host("what nvidia-smi printed", probe_output(text, facts, origin=_NAME))
     if _SBOM.search(given):
-        return _bill(text, Platform(os=os, cpu=cpu))
+        return _bill(text, platform)
     if _LABELS.search(given):
         return _of_host("labels of nodes", probe_labels(text, facts, origin=_NAME))
-    return _lock(text, Platform(os=os, cpu=cpu))
+    return _lock(text, platform)
 
 
 def _of_host(kind: str, probe: Probe) -> Pasted:
@@ -99,7 +102,8 @@ def _lock(text: str, platform: Platform) -> Pasted:
     try:
         reading = read_lockfile(_NAME, text.encode(), platform=platform)
     except BadInput as error:
-        error.field, error.hint = "pasted", error.hint or _HINT
+        if error.field == _NAME:
+            error.field, error.hint = "pasted", _HINT
         raise
     return Pasted("a lockfile", _stack(reading.observations, reading, reading.arch))
 

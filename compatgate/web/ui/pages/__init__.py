@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from compatgate.web.ui.page import Page
-from compatgate.web.ui.pages import access, home, matrix, missing, search
+from compatgate.web.ui.pages import access, ask, home, matrix, missing, search
 
 PAGES: tuple[Page, ...] = (
     home.show,
     matrix.show,
+    ask.show,
+    ask.paste,
+    ask.keep,
     access.show_sign_in,
     access.sign_in,
     access.sign_out,

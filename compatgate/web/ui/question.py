@@ -1,0 +1,179 @@
+"""A question as the address of a page: everything that was asked, in a form to be sent on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.core.request import POOL_CHANGES
+from compatgate.core.stack import parse_stack_text
+from compatgate.errors import BadInput
+from compatgate.web.ui.links import link
+
+_Text = Annotated[str, Meta(max_length=6000)]
+
+
+class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Query parameters of the page.
+
+    Attributes:
+        target: by name; else ``driver`` and ``gpu`` (and ``os``, ``cpu``) describe a pool.
+        stack: ``cuda=12.4,torch=2.4.1``, or the JSON form.
+        set: what if, in the same form; an empty value removes.
+        pick: the component whose versions are listed.
+        format: of nothing; tables are exported elsewhere.
+    """
+
+    target: _Text = ""
+    driver: _Text = ""
+    gpu: _Text = ""
+    os: Literal["", "linux", "windows", "wsl"] = ""
+    cpu: Literal["", "x86_64", "aarch64"] = ""
+    stack: _Text = ""
+    image: _Text = ""
+    set: _Text = ""
+    pick: _Text = ""
+
+    def link(self, **changes: str) -> str:
+        """The address of this question with something changed."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        return link("ask", **{**given, **changes})
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether something can be answered."""
+        where = self.target or self.driver or self.gpu
+        return bool(where and (self.stack.strip() or self.image.strip()))
+
+    def body(self) -> dict[str, Any]:
+        """The body of ``POST /gate``.
+
+        Raises:
+            BadInput: names the field.
+        """
+        body: dict[str, Any] = {}
+        if self.target:
+            body["target"] = self.target
+        else:
+            described = {name: getattr(self, name) for name in ("driver", "gpu", "os", "cpu")}
+            body["pool"] = {name: value.strip() for name, value in described.items() if value}
+        if self.stack.strip():
+            body["stack"] = self.stack_body()
+        if self.image.strip():
+            body["image"] = self.image.strip()
+        if changes := read_changes(self.set):
+            body["set"] = changes
+        return body
+
+    def stack_body(self) -> dict[str, Any]:
+        """The stack in the form of requests.
+
+        Raises:
+            BadInput: it is neither ``name=version`` with commas nor a JSON object.
+        """
+        text = self.stack.strip()
+        if not text.startswith("{"):
+            return _at("stack", text)
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BadInput(f"is not JSON: {error}", field="stack", value=text) from None
+
+    def with_component(self, name: str, value: str) -> str:
+        """The address of this question with another version of a component."""
+        return self.link(stack=written({**self.stack_body(), name: value}), pick=name)
+
+    def with_fix(self, changes: Mapping[str, Any]) -> str:
+        """The address of this question with a fix applied."""
+        fields: dict[str, str] = {}
+        stack = self.stack_body() if self.stack.strip() else None
+        more: dict[str, Any] = read_changes(self.set)
+        for name, value in changes.items():
+            shown = _least(value)
+            if name in POOL_CHANGES and not self.target and value is not None:
+                fields[name] = shown
+            elif name not in POOL_CHANGES and stack is not None and not self.image:
+                stack = {k: v for k, v in stack.items() if k != name}
+                stack |= {} if value is None else {name: shown}
+            else:
+                more[name] = None if value is None else shown
+        if stack is not None:
+            fields["stack"] = written(stack)
+        return self.link(**fields, set=written(more))
+
+
+def read_changes(text: str) -> dict[str, Any]:
+    """``driver=580.95.05,cuda-compat=``: an empty value becomes None, which removes.
+
+    Raises:
+        BadInput: an item that is not ``name=value``.
+    """
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    removed = {item[:-1].strip(): None for item in items if item.endswith("=")}
+    return {**_at("set", ",".join(i for i in items if not i.endswith("="))), **removed}
+
+
+def written(values: Mapping[str, Any]) -> str:
+    """Versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON where text cannot say it."""
+    plain = {
+        n: "+".join(v) if isinstance(v, list) and n == "arch" else v for n, v in values.items()
+    }
+    if all(v is None or (isinstance(v, str) and "," not in v) for v in plain.values()):
+        return ",".join(f"{name}={value or ''}" for name, value in plain.items())
+    return msgspec.json.encode(values).decode()
+
+
+def as_curl(body: dict[str, Any], base: str) -> str:
+    """The question as a command that asks over REST."""
+    shown = shlex.quote(msgspec.json.encode(body).decode())
+    return (
+        f"curl -s {shlex.quote(base + '/api/v1/gate')} \\\n"
+        "  -H 'Content-Type: application/json' \\\n"
+        '  -H "Authorization: Bearer $COMPATGATE_TOKEN" \\\n'
+        f"  -d {shown}"
+    )
+
+
+def as_command(body: dict[str, Any], base: str) -> str | None:
+    """The question as ``compatgate check``; None where its options cannot say it."""
+    stack = written(body.get("stack", {}))
+    if stack.startswith("{"):
+        return None
+    where = body["target"] if "target" in body else written(body["pool"])
+    words = ["compatgate", "check", "--server", base]
+    words += ["--target" if "target" in body else "--pool", where]
+    for option, value in (("--stack", stack), ("--image", body.get("image", ""))):
+        words += [option, value] if value else []
+    if changes := written(body.get("set", {})):
+        words += ["--set", changes]
+    return shlex.join(words)
+
+
+def as_ci_step(command: str) -> str:
+    """The command as a step of a GitHub workflow."""
+    lines = [
+        "- name: May this stack run there?",
+        "  env:",
+        "    COMPATGATE_TOKEN: ${{ secrets.COMPATGATE_TOKEN }}",
+        "  run: |",
+        f"    {command} --format github",
+    ]
+    return "\n".join(lines)
+
+
+def _at(field: str, text: str) -> dict[str, Any]:
+    try:
+        return parse_stack_text(text)
+    except BadInput as error:
+        raise error.at(field) from None
+
+
+def _least(value: Any) -> str:
+    """The value that a fix asks for at least."""
+    if isinstance(value, list):
+        return "+".join(map(str, value))
+    return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]
