@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compatgate.web.ui.page import Page
-from compatgate.web.ui.pages import access, ask, home, matrix, missing, search
+from compatgate.web.ui.pages import access, ask, home, matrix, missing, search, whatif
 
 PAGES: tuple[Page, ...] = (
     home.show,
@@ -11,6 +11,7 @@ PAGES: tuple[Page, ...] = (
     ask.show,
     ask.paste,
     ask.keep,
+    whatif.show,
     access.show_sign_in,
     access.sign_in,
     access.sign_out,

@@ -1,0 +1,122 @@
+"""Who sees what, and which forms are believed."""
+
+from __future__ import annotations
+
+import pytest
+from ui_forms import form_token, post
+
+
+def test_who_may_not_read_is_asked_to_sign_in(pages):
+    answer = pages(anonymous=()).get("/ui/matrix?q=torch")
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/ui/sign-in?next=%2Fui%2Fmatrix%3Fq%3Dtorch"
+
+
+def test_a_fragment_is_not_redirected_into_the_page(pages):
+    answer = pages(anonymous=()).get("/ui/matrix", headers={"HX-Request": "true"})
+    assert answer.status_code == 204
+    assert answer.headers["HX-Redirect"].startswith("/ui/sign-in")
+
+
+def test_a_session_has_the_rights_of_its_token(pages):
+    assert pages("read", anonymous=()).get("/ui/matrix").status_code == 200
+    refused = pages("read", anonymous=()).get("/ui/ask")
+    assert refused.status_code == 403
+    assert "lacks the scope gate" in refused.text
+
+
+def test_the_cookie_is_out_of_reach_of_scripts(pages, stocked):
+    client = pages()
+    secret = stocked.tokens.create("me", ["read"], by="tester").secret
+    cookie = post(client, "sign-in", token=secret).headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert secret not in cookie
+
+
+def test_over_tls_the_cookie_is_bound_to_the_host(pages, stocked):
+    client = pages()
+    secret = stocked.tokens.create("me", ["read"], by="tester").secret
+    base = "https://gate.example"
+    token = client.get("/ui/keys", base_url=base).text.partition('form_token" value="')[2][:64]
+    answer = client.post("/ui/sign-in", base_url=base, data={"token": secret, "form_token": token})
+    assert answer.headers["Set-Cookie"].startswith("__Host-compatgate_session=")
+    assert "Secure" in answer.headers["Set-Cookie"]
+
+
+def test_a_revoked_token_ends_its_sessions(pages, stocked, monkeypatch):
+    monkeypatch.setattr("compatgate.gate.sessions._CACHE_SECONDS", 0.0)
+    client = pages("read", anonymous=())
+    assert client.get("/ui/matrix").status_code == 200
+    stocked.tokens.revoke("read-1", by="tester")
+    assert client.get("/ui/matrix").status_code == 303
+
+
+def test_signing_out_ends_the_session_for_good(pages, monkeypatch):
+    monkeypatch.setattr("compatgate.gate.sessions._CACHE_SECONDS", 0.0)
+    client = pages("read", anonymous=())
+    cookie = client.get_cookie("compatgate_session").value
+    post(client, "sign-out")
+    client.set_cookie("compatgate_session", cookie)
+    assert client.get("/ui/matrix").status_code == 303
+
+
+def test_signing_in_is_in_the_audit_log(pages, stocked):
+    pages("read")
+    assert stocked.history.list_audit(limit=1).items[0].action == "session.open"
+
+
+@pytest.mark.parametrize("token", [None, "", "0" * 64, "\ud800".encode("utf-8", "replace")])
+def test_a_form_of_another_site_does_nothing(pages, token):
+    client = pages("gate", anonymous=())
+    fields = {"target": "prod-a100", "stack": "cuda=12.4"}
+    if token is not None:
+        fields["form_token"] = token
+    answer = client.post("/ui/ask/keep", data=fields)
+    assert answer.status_code == 403
+    assert "another session" in answer.text
+
+
+def test_a_form_of_another_browsers_session_does_nothing(pages):
+    mine, theirs = pages("gate", anonymous=()), pages("gate", "read", anonymous=())
+    fields = {"form_token": form_token(theirs), "target": "prod-a100", "stack": "cuda=12.4"}
+    assert mine.post("/ui/ask/keep", data=fields).status_code == 403
+
+
+def test_what_another_site_sends_is_refused_by_where_it_comes_from(pages):
+    client = pages("gate", anonymous=())
+    fields = {"form_token": form_token(client), "target": "prod-a100", "stack": "cuda=12.4"}
+    headers = {"Sec-Fetch-Site": "cross-site"}
+    assert client.post("/ui/ask/keep", data=fields, headers=headers).status_code == 403
+
+
+def test_nothing_on_a_page_is_active_but_our_own_files(pages):
+    policy = pages().get("/ui/matrix").headers["Content-Security-Policy"]
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_pages_have_no_inline_script_or_style(pages):
+    client = pages()
+    for path in ("", "matrix", "ask", "what-if", "keys", "sign-in"):
+        text = client.get(f"/ui/{path}").text
+        assert "<script>" not in text
+        assert " style=" not in text
+        assert " onclick=" not in text
+
+
+def test_browsers_are_led_to_the_pages_and_programs_are_not(pages):
+    client = pages()
+    assert client.get("/", headers={"Accept": "text/html,*/*;q=0.8"}).status_code == 302
+    assert client.get("/").json["name"] == "compatgate"
+    assert client.get("/", headers={"Accept": "application/json"}).json["ui"] == "/ui/"
+
+
+def test_files_are_packed_and_kept_for_ever(pages):
+    client = pages()
+    path = client.get("/ui/").text.partition('<link rel="stylesheet" href="')[2].partition('"')[0]
+    answer = client.get(path, headers={"Accept-Encoding": "gzip"})
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert "immutable" in answer.headers["Cache-Control"]
+    assert client.get("/ui/static/x/../../pyproject.toml").status_code == 404
