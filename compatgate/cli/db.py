@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import add_database, add_format, print_json
@@ -58,9 +59,16 @@ def _upgrade(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
+    """Show the schema; looking makes no file."""
     from compatgate.store import schema
     from compatgate.store.database import Database
+    from compatgate.store.urls import resolve_url, shown
 
+    url = resolve_url(args.database)
+    if url.drivername == "sqlite" and not os.path.exists(str(url.database)):
+        report = {"database": shown(url), "schema": None, "expected": schema.expected()}
+        _print(args, report, f"{shown(url)}: there is none; compatgate db upgrade makes it")
+        return 1
     database = Database.open(args.database)
     found, needed = schema.current(database), schema.expected()
     state = "up to date" if found == needed else f"run: compatgate db upgrade ({needed} needed)"

@@ -79,6 +79,10 @@ class LockFile(Struct, frozen=True):
     text: str
     beside: Callable[[str], bytes] | None = None
 
+    def may_end(self, *endings: str) -> bool:
+        """Whether the name ends so, or has no ending, as standard input: the content decides."""
+        return "." not in self.name or self.name.endswith(endings)
+
 
 class Format(Protocol):
     """One lockfile format."""

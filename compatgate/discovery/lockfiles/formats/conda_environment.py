@@ -27,7 +27,7 @@ class CondaEnvironment:
 
     def recognises(self, file: LockFile) -> bool:
         """A YAML file with dependencies."""
-        if not file.name.endswith((".yml", ".yaml")):
+        if not file.may_end(".yml", ".yaml"):
             return False
         return bool(_SHAPE.search(file.text) or _NAME.fullmatch(file.name))
 

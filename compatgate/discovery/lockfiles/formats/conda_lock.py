@@ -28,7 +28,7 @@ class CondaLock:
     def recognises(self, file: LockFile) -> bool:
         """conda-lock's name, or its metadata and packages."""
         return bool(_NAME.fullmatch(file.name)) or (
-            file.name.endswith((".yml", ".yaml")) and all(s.search(file.text) for s in _SHAPE)
+            file.may_end(".yml", ".yaml") and all(s.search(file.text) for s in _SHAPE)
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:

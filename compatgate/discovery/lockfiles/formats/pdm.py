@@ -25,8 +25,9 @@ class PdmLock:
 
     def recognises(self, file: LockFile) -> bool:
         """PDM's name, or its header or metadata."""
-        name = file.name.lower()
-        return name == "pdm.lock" or (name.endswith(".lock") and bool(_SHAPE.search(file.text)))
+        return file.name.lower() == "pdm.lock" or (
+            file.may_end(".lock") and bool(_SHAPE.search(file.text))
+        )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
         """Packages of the default group and of the selected ones."""

@@ -5,6 +5,7 @@ Source: https://pixi.sh/latest/workspace/lockfile/ and the files that pixi write
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from compatgate.discovery.lockfiles import build_label, conda
@@ -15,6 +16,7 @@ from compatgate.errors import BadInput, Inconclusive
 
 _VERSIONS = ("4", "5", "6")
 _DEFAULT = "default"
+_SHAPE = (re.compile(r"^environments:\s*$", re.M), re.compile(r"^packages:\s*$", re.M))
 
 
 class PixiLock:
@@ -23,8 +25,10 @@ class PixiLock:
     name = "pixi.lock"
 
     def recognises(self, file: LockFile) -> bool:
-        """pixi's name."""
-        return file.name.lower() == "pixi.lock"
+        """pixi's name, or its environments and packages."""
+        return file.name.lower() == "pixi.lock" or (
+            file.may_end(".lock") and all(shape.search(file.text) for shape in _SHAPE)
+        )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
         """Packages of the default environment; those of others need to be selected."""

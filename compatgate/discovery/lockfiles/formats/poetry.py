@@ -26,7 +26,7 @@ class PoetryLock:
     def recognises(self, file: LockFile) -> bool:
         """Poetry's name, or its header or metadata."""
         return file.name.lower() == "poetry.lock" or (
-            file.name.endswith((".lock", ".toml")) and bool(_SHAPE.search(file.text))
+            file.may_end(".lock", ".toml") and bool(_SHAPE.search(file.text))
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:

@@ -21,6 +21,7 @@ _LONGEST = 20_000
 """Characters of a requirement without its hashes."""
 _PER_REQUIREMENT = re.compile(r"\s--(?:hash|config-settings?|global-option)(?:\s*=\s*|\s+)\S+")
 _LIKE = re.compile(r"\s*(?:[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~@;\\#(]|$)|#|--?\w|$)")
+_PIN = re.compile(r"^\s*[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~]=|@)", re.MULTILINE)
 _EGG = re.compile(r"#(?:.*&)?egg=([A-Za-z0-9_.\-]+)")
 _FILE = re.compile(r"(?:[a-z+]+://|\.{0,2}/|[\w./\\\-+]+\.(?:whl|tar\.gz|zip)\b).*", re.IGNORECASE)
 
@@ -45,7 +46,11 @@ class RequirementsTxt:
         if _NAME.fullmatch(file.name):
             return True
         lines = [line for line in file.text.splitlines() if line.strip()][:200]
-        return file.name.endswith((".txt", ".in", ".pip")) and all(map(_LIKE.match, lines))
+        return (
+            file.may_end(".txt", ".in", ".pip")
+            and all(map(_LIKE.match, lines))
+            and ("." in file.name or bool(_PIN.search(file.text)))
+        )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
         """Requirements whose markers hold, with versions from constraints where they have none."""
