@@ -78,7 +78,8 @@ def read_written(lock: str | None, sbom: str | None, platforms: Platforms, state
         data = read_bytes(sbom, "--sbom")
         signals = read_source("image_signals")
         names.append(_name(sbom))
-        body = _body(read_sbom(names[-1], data, signals=signals, platform=platform))
+        bill = read_sbom(names[-1], data, signals=signals, platform=platform)
+        body = beside(_body(bill), bill.rest)
         body |= _compat_use(body)
     if lock:
         names.append(_name(lock))
@@ -117,7 +118,7 @@ def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
 
 def _compat_use(body: Body) -> Body:
     """A bill of materials lists the forward-compatibility package, and not who loads it."""
-    if "cuda-compat" not in body:
+    if "cuda-compat" not in body or "cuda-compat-use" in body:
         return {}
     what = "whether the library path leads to cuda-compat is not in a bill of materials"
     return {"cuda-compat-use": "newer", "unread": [what]}
