@@ -23,6 +23,7 @@ _EXAMPLES = """\
 examples:
   eval "$(compatgate env --pool driver=535.104.05,gpu=A100-SXM4-80GB)"
   compatgate env --target prod-a100 --format github >> "$GITHUB_ENV"
+  docker build $(compatgate env --target prod-a100 --format docker) --tag app .
   compatgate env --pool driver=550.54.15,gpu=L4 --pool driver=570.124.06,gpu=H100 --format json
 
 Several pools: versions are the lowest of all, GPU code is that of all; what cannot suit every pool
@@ -49,7 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a described pool; may be repeated",
     )
-    parser.add_argument("--format", choices=tuple(_WRITERS), default="export")
+    parser.add_argument(
+        "--format",
+        choices=tuple(_WRITERS),
+        default="export",
+        help="lines for a shell (export, the default), quoted lines (dotenv), a JSON object (json),"
+        " bare lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file (github), or"
+        " --build-arg options (docker)",
+    )
     parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
     parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
     parser.add_argument("--database", metavar="URL", help="($COMPATGATE_DATABASE)")
@@ -88,8 +96,13 @@ def _dotenv(variables: dict[str, str]) -> str:
 
 
 def _github(variables: dict[str, str]) -> str:
-    """For ``>> "$GITHUB_ENV"`` or ``>> "$GITHUB_OUTPUT"``: the value is the rest of the line."""
+    """For readers to whom the value is the rest of the line, quotes included."""
     return "\n".join(f"{name}={value}" for name, value in variables.items())
+
+
+def _docker(variables: dict[str, str]) -> str:
+    """Options of ``docker build``; no value has a blank or a character that a shell expands."""
+    return "\n".join(f"--build-arg={name}={value}" for name, value in variables.items())
 
 
 def _json(variables: dict[str, str]) -> str:
@@ -100,7 +113,13 @@ def _quoted(value: str) -> str:
     return value if value.replace(".", "").isalnum() else f"'{value}'"
 
 
-_WRITERS = {"export": _export, "dotenv": _dotenv, "json": _json, "github": _github}
+_WRITERS = {
+    "export": _export,
+    "dotenv": _dotenv,
+    "json": _json,
+    "github": _github,
+    "docker": _docker,
+}
 
 
 def _stated_pools(texts: list[str], facts: Facts) -> list[Pool]:

@@ -23,6 +23,7 @@ examples:
   compatgate inspect cupy_cuda12x-14.2.0-cp311-cp311-manylinux2014_x86_64.whl --format json
   compatgate inspect registry.example/team/app:1.2
   compatgate inspect .venv/lib/python3.11/site-packages
+  compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
 """
 
 
@@ -49,7 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="image reference, lockfile, shared library, object, static library, fatbinary, cubin,"
         " PTX file, wheel or folder",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "cyclonedx"),
+        default="text",
+        help="cyclonedx: a bill of materials that check --sbom reads back (default: text)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,6 +76,12 @@ def run(args: argparse.Namespace) -> int:
         import json
 
         print(json.dumps(inspection.to_json()))
+    elif args.format == "cyclonedx":
+        import json
+
+        from compatgate.discovery.sbom.write import to_cyclonedx
+
+        print(json.dumps(to_cyclonedx(args.what, inspection), indent=2))
     else:
         print(_text(args.what, inspection))
     return 0

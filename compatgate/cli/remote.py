@@ -62,6 +62,10 @@ class Server:
             while line := response.readline(LARGEST_ANSWER):
                 yield line
 
+    def address(self, path: str) -> str:
+        """The URL of ``/api/v1/<path>``; empty where it would tell a password."""
+        return "" if "@" in self._base else f"{self._base}/api/v1/{path}"
+
     def _ask(self, path: str, data: bytes | None) -> dict[str, Any]:
         with self._open(path, data, "application/json") as response:
             answer = response.read(LARGEST_ANSWER)

@@ -156,6 +156,8 @@ class Verdict(Struct, frozen=True):
 
 
 EXIT_ALLOWED, EXIT_DENIED, EXIT_BAD_INPUT, EXIT_NO_DECISION = 0, 1, 2, 3
+_WORST_FIRST = (EXIT_BAD_INPUT, EXIT_DENIED, EXIT_NO_DECISION, EXIT_ALLOWED)
+"""A denial outweighs no decision, so that failing open never hides one."""
 
 
 def exit_code(verdict: Outcome, *, allowed: bool) -> int:
@@ -163,3 +165,8 @@ def exit_code(verdict: Outcome, *, allowed: bool) -> int:
     if allowed:
         return EXIT_ALLOWED
     return EXIT_NO_DECISION if verdict == "unknown" else EXIT_DENIED
+
+
+def worst_exit(*statuses: int) -> int:
+    """The exit status of several answers; 0 of none."""
+    return min(statuses, key=_WORST_FIRST.index, default=EXIT_ALLOWED)

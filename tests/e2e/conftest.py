@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,19 +61,16 @@ class Server:
         )
 
 
-@pytest.fixture
-def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Start a gate on a database, with a cache and without credentials, of the test's own.
-
-    Options are the command's; ``variables`` are of its environment.
-    """
+@contextmanager
+def starting(folder: Path) -> Iterator[Callable[..., Server]]:
+    """Starts gates on a database in the folder, and ends them."""
     processes = []
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
-    environment |= {"XDG_CACHE_HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)}
+    environment |= {"XDG_CACHE_HOME": str(folder), "DOCKER_CONFIG": str(folder)}
 
     def start(*options: str, **variables: str) -> Server:
         environment.update(variables)
-        database = f"sqlite:///{tmp_path / 'gate.db'}"
+        database = f"sqlite:///{folder / 'gate.db'}"
         fixed = ["--port", "0", "--workers", "1", "--database", database]
         process = subprocess.Popen(
             [*COMPATGATE, "serve", *fixed, *options],
@@ -94,3 +92,22 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     for process in processes:
         process.terminate()
         assert process.wait(20) == 0
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Start a gate on a database, with a cache and without credentials, of the test's own.
+
+    Options are the command's; ``variables`` are of its environment.
+    """
+    with starting(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def start_shared_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., Server]]:
+    """As ``start_server``, for all tests of a module."""
+    with starting(tmp_path_factory.mktemp("gate")) as start:
+        yield start

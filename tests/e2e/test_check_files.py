@@ -130,3 +130,13 @@ def test_inspect_shows_a_lock_with_where_each_part_was_seen():
     shown = json.loads(compatgate("inspect", lock, "--format", "json").stdout)
     assert shown["stack"]["torch"] == "2.4.1"
     assert {"component", "version", "origin", "confidence"} == set(shown["observations"][0])
+
+
+@pytest.mark.parametrize("lock", ["torch-2.4/uv.lock", "onnxruntime/uv.lock", "conda/explicit.txt"])
+def test_an_inspected_lock_is_a_bill_of_materials_with_the_same_verdict(tmp_path, lock):
+    bill = tmp_path / "bom.json"
+    bill.write_text(compatgate("inspect", str(LOCKS / lock), "--format", "cyclonedx").stdout)
+    ours = compatgate("check", *POOL, "--lock", str(LOCKS / lock))
+    theirs = compatgate("check", *POOL, "--sbom", str(bill))
+    assert theirs.returncode == ours.returncode
+    assert theirs.stdout.splitlines()[0] == ours.stdout.splitlines()[0]

@@ -7,11 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.check.options import add_arguments
-from compatgate.core.verdict import EXIT_ALLOWED, EXIT_NO_DECISION
-from compatgate.errors import BadInput, Unavailable
+from compatgate.core.verdict import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
+from compatgate.errors import BadInput, CompatgateError, Unavailable
 
 if TYPE_CHECKING:
     import argparse
+
+    from compatgate.cli.check.deciders import Decider
+    from compatgate.cli.formats import Answer
 
 HELP = "decide whether a stack may run on a target or pool"
 
@@ -19,10 +22,11 @@ __all__ = ["HELP", "add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer the question, or a file of them.
+    """Answer the question, one for each lockfile, or a file of them.
 
     Returns:
-        0 allowed, 1 denied, 2 bad input, 3 no decision; ``--fail-open`` turns 3 into 0.
+        0 allowed, 1 denied, 2 bad input, 3 no decision; of several the worst. ``--fail-open``
+        turns 3 into 0.
 
     Raises:
         BadInput: an option, a file or a value in it is wrong.
@@ -30,14 +34,14 @@ def run(args: argparse.Namespace) -> int:
     """
     _complete(args)
     try:
-        if args.batch is not None:
-            from compatgate.cli.check.batch import run_batch
+        status = _asked(args)
+    except CompatgateError as error:
+        open_anyway = args.fail_open and isinstance(error, Unavailable)
+        if "github" in args.format:
+            from compatgate.cli.check.github import publish_error
 
-            status = run_batch(args)
-        else:
-            status = _one(args)
-    except Unavailable as error:
-        if not args.fail_open:
+            publish_error(error, let_pass=open_anyway)
+        if not open_anyway:
             raise
         print(f"error: {error.detail}", file=sys.stderr)
         status = EXIT_NO_DECISION
@@ -47,24 +51,50 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _one(args: argparse.Namespace) -> int:
-    from compatgate.cli.check.deciders import decider_for
-    from compatgate.cli.check.question import read_question
-    from compatgate.cli.formats import View, render
-    from compatgate.cli.terminal import printable, wants_colour, width_of
-    from compatgate.core.verdict import exit_code
+def _asked(args: argparse.Namespace) -> int:
+    if args.batch is not None:
+        from compatgate.cli.check.batch import run_batch
 
+        return run_batch(args)
+    from compatgate.cli.check.deciders import decider_for
+    from compatgate.cli.check.reports import read_reports, remove_old, write_reports
+
+    reports = read_reports(args.format, args.output)
+    remove_old(reports)
     decider = decider_for(args)
     try:
-        question = read_question(args, decider.facts, lambda: _target_pools(args))
-        for note in question.notes:
-            print(f"note: {printable(note)}", file=sys.stderr)
-        verdict = decider.decide(question.bodies)
+        answers = _answers(args, decider)
     finally:
         decider.close()
-    view = View(width=width_of(sys.stdout), colour=wants_colour(sys.stdout))
-    print(render(args.format, verdict, view))
-    return exit_code(verdict["verdict"], allowed=verdict["allowed"])
+    write_reports(reports, answers)
+    if "github" in args.format:
+        from compatgate.cli.check.github import publish
+
+        publish(answers)
+    return worst_exit(
+        *(exit_code(a.verdict["verdict"], allowed=a.verdict["allowed"]) for a in answers)
+    )
+
+
+def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
+    from compatgate.cli.check.places import stated_place
+    from compatgate.cli.check.question import read_questions
+    from compatgate.cli.formats import Answer, Place
+    from compatgate.cli.terminal import printable
+
+    asked = read_questions(args, decider.facts, lambda: _target_pools(args))
+    for note in asked.notes:
+        print(f"note: {printable(note)}", file=sys.stderr)
+    read = [path for path in (*args.lock, args.sbom) if path]
+    fallback = stated_place(args.show_at) if args.show_at else None
+    answers = []
+    for question in asked.questions:
+        verdict = decider.decide(question.bodies)
+        file = question.file or next(iter(read), "")
+        at = fallback or (Place(file) if file else None)
+        link = decider.link(verdict)
+        answers.append(Answer(verdict, question.file, question.places, at, link))
+    return answers
 
 
 def _target_pools(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -76,6 +106,9 @@ def _target_pools(args: argparse.Namespace) -> list[dict[str, Any]]:
 def _complete(args: argparse.Namespace) -> None:
     """Take what was not given from the environment, and refuse what contradicts itself."""
     args.token = args.token or os.environ.get("COMPATGATE_TOKEN") or None
+    args.lock = [*args.lock, *args.locks]
+    if [*args.lock, args.sbom].count("-") > 1:
+        raise BadInput("standard input can be read once", field="--lock")
     given = [f"--{name}" for name in ("server", "bundle", "database") if getattr(args, name)]
     if len(given) > 1:
         raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")

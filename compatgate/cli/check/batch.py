@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.core.verdict import (
-    EXIT_ALLOWED,
-    EXIT_BAD_INPUT,
-    EXIT_DENIED,
-    EXIT_NO_DECISION,
-    exit_code,
-)
+from compatgate.core.verdict import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.not_json import NOT_JSON
 
@@ -25,8 +19,6 @@ if TYPE_CHECKING:
 
 STDIN = 0
 """File descriptor of standard input."""
-_ORDER = (EXIT_BAD_INPUT, EXIT_DENIED, EXIT_NO_DECISION, EXIT_ALLOWED)
-"""Worst first: a denial outweighs no decision, so that ``--fail-open`` never hides one."""
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -49,7 +41,7 @@ def run_batch(args: argparse.Namespace) -> int:
     try:
         for number, line in _lines(args.batch):
             status, answer = _answer(line, number, decider, decode)
-            worst = min(worst, status, key=_ORDER.index)
+            worst = worst_exit(worst, status)
             write(encode(answer).decode() + "\n")
             if args.batch == "-":
                 sys.stdout.flush()
@@ -104,7 +96,7 @@ def _lines(path: str) -> Iterator[tuple[int, bytes]]:
 def _refuse(args: argparse.Namespace) -> None:
     names = (
         *("target", "pool", "nvidia_smi", "node_labels", "probe"),
-        *("stack", "set", "image", "lock", "sbom"),
+        *("stack", "set", "image", "lock", "sbom", "show_at"),
     )
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
     if given:
@@ -113,5 +105,9 @@ def _refuse(args: argparse.Namespace) -> None:
             field="--batch",
             hint=f"leave out {', '.join(given)}",
         )
-    if args.format not in ("text", "json"):
-        raise BadInput("a batch answers in JSON lines", field="--format", value=args.format)
+    if args.output or any(form not in ("text", "json") for form in args.format):
+        raise BadInput(
+            "a batch answers in JSON lines on standard output",
+            field="--output" if args.output else "--format",
+            value=args.output or args.format,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,10 @@ class Decider:
 
         return load_facts()
 
+    def link(self, verdict: Mapping[str, Any]) -> str:
+        """Where the verdict can be seen again; empty where nobody keeps it."""
+        return ""
+
     def close(self) -> None:
         """Let go of what was opened."""
 
@@ -62,6 +66,10 @@ class FactsDecider(Decider):
     def facts(self) -> Facts:
         """The facts that decide."""
         return self._facts
+
+    def link(self, verdict: Mapping[str, Any]) -> str:
+        """Of a target's verdict; one on described pools is kept nowhere."""
+        return self._targets.link(verdict) if verdict["target"] else ""
 
     def close(self) -> None:
         """Close what knows the targets."""
@@ -132,6 +140,12 @@ class ServerDecider(Decider):
         from compatgate.cli.check.joined import joined
 
         return joined([self._server.post("gate", body) for body in bodies])
+
+    def link(self, verdict: Mapping[str, Any]) -> str:
+        """Its address in the REST interface."""
+        from urllib.parse import quote
+
+        return self._server.address(f"verdicts/{quote(str(verdict['id']))}")
 
 
 class BundleDecider(Decider):

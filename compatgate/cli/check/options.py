@@ -26,6 +26,9 @@ examples:
     ssh node17 nvidia-smi -q | compatgate check --nvidia-smi - --stack cuda=12.4
   every kind of GPU node of a cluster
     kubectl get nodes -o json | compatgate check --node-labels - --stack cuda=12.4
+  a lockfile, with reports for a code host and for people
+    compatgate check --target prod-a100 --lock uv.lock --format github \\
+                     --format sarif=compatgate.sarif --format markdown=comment.md
   many questions, one JSON line each
     compatgate check --batch questions.jsonl > verdicts.jsonl
 """
@@ -40,7 +43,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _files(what)
     _who(parser.add_argument_group("who decides (default: the facts; for --target the database)"))
     answer = parser.add_argument_group("the answer")
-    answer.add_argument("--format", choices=tuple(FORMATS), default="text", help="default: text")
+    answer.add_argument(
+        "--format",
+        metavar="NAME[=FILE]",
+        action="append",
+        default=[],
+        type=_form,
+        help=f"{', '.join(FORMATS)}; with a file it goes there; may be repeated (default: text)."
+        " github also writes the job summary and the step's outputs",
+    )
+    answer.add_argument(
+        "--output", metavar="FILE", help="where a format without a file goes (standard output)"
+    )
+    answer.add_argument(
+        "--show-at",
+        metavar="FILE[:LINE]",
+        help="where sarif, github and gitlab-codequality show what no lockfile says, such as the"
+        " Dockerfile of --image",
+    )
     answer.add_argument(
         "--fail-open",
         action="store_true",
@@ -52,6 +72,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='answer a file ("-": standard input) of request bodies as in POST /api/v1/gate, one'
         " JSON verdict a line, in order",
     )
+
+
+def _form(text: str) -> str:
+    """The type of ``--format``."""
+    from argparse import ArgumentTypeError
+
+    if text.partition("=")[0] not in FORMATS or text.endswith("="):
+        raise ArgumentTypeError(f"'{text}' is not NAME or NAME=FILE of {', '.join(FORMATS)}")
+    return text
 
 
 def _where(group: argparse._ArgumentGroup) -> None:
@@ -110,8 +139,20 @@ def _files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--lock",
         metavar="FILE",
+        action="append",
+        default=[],
         help="the stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock,"
-        " pylock.toml, conda's); what it leaves open is unknown, never a pass",
+        ' pylock.toml, conda\'s; "-": standard input); what it leaves open is unknown, never a'
+        " pass; may be repeated, and each is a question of its own",
+    )
+    group.add_argument(
+        "locks", metavar="LOCKFILE", nargs="*", help="the same, as commit hooks name their files"
+    )
+    group.add_argument(
+        "--skip-unrelated",
+        action="store_true",
+        help="pass over lockfiles without any component of a GPU stack, and say so, instead of"
+        " exiting with 3",
     )
     group.add_argument(
         "--sbom",

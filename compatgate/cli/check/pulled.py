@@ -12,23 +12,21 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 
-def read_pulled(
-    reference: str, platforms: Platforms, facts: Facts, stated: Body
-) -> tuple[Body, dict[str, str]]:
-    """The stack that an image shows over the one that is stated, and the pinned ``image``.
+def read_pulled(reference: str, platforms: Platforms, facts: Facts) -> tuple[Body, dict[str, str]]:
+    """The stack that an image shows, and the pinned ``image``.
 
     Of an index one image stands for one processor; what that leaves out is said.
 
     Raises:
         As `read_reference`.
     """
-    from compatgate.discovery.stack.stated import beside, shown_wins
+    from compatgate.discovery.stack.stated import beside
 
     reading = read_reference(reference, platforms.cpu, facts)
     shown = reading.to_request()
     if reading.index:
         shown = beside(shown, platforms.of_processors().remarks("the image"))
-    return shown_wins(shown, stated, "the image"), {"image": reading.pinned}
+    return shown, {"image": reading.pinned}
 
 
 def read_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:

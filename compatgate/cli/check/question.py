@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from compatgate.cli.formats import Place
 from compatgate.core.request import POOL_CHANGES
 from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.errors import BadInput
@@ -22,18 +23,41 @@ class Question(Struct, frozen=True):
 
     Attributes:
         bodies: requests to the gate; they differ in their pool only.
-        notes: what could not be told of the host that was observed.
+        file: the lockfile, where several are asked about.
+        places: component to where it is locked.
     """
 
     bodies: tuple[dict[str, Any], ...]
+    file: str = ""
+    places: Mapping[str, Place] = {}
+
+
+class Asked(Struct, frozen=True):
+    """Everything that was asked at once.
+
+    Attributes:
+        questions: one; or one per lockfile, without those that were passed over.
+        notes: what could not be told of the host that was observed, and what was passed over.
+    """
+
+    questions: tuple[Question, ...]
     notes: tuple[str, ...] = ()
 
 
-def read_question(
+class _Where(NamedTuple):
+    """Pools, changes of ``--set``, and the stack that options and a probe state."""
+
+    pools: list[dict[str, Any]]
+    changes: dict[str, Any]
+    stack: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def read_questions(
     args: argparse.Namespace,
     facts: Callable[[], Facts],
     target_pools: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
-) -> Question:
+) -> Asked:
     """Join what the options, the probe and nvidia-smi say; the options win.
 
     Args:
@@ -45,6 +69,43 @@ def read_question(
     Raises:
         BadInput: nothing to check, nowhere to run it, or a malformed option.
     """
+    where = _read_where(args, facts)
+    if not (args.lock or args.sbom or args.image):
+        if not where.stack and not args.stack:
+            raise BadInput("say what is to run", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
+        return Asked((Question(_bodies(args, where, where.stack, {})),), where.notes)
+    from compatgate.cli.check.platforms import read_platforms
+
+    asked = target_pools if args.target else None
+    platforms = read_platforms(where.pools, asked, where.changes, facts().gpus)
+    shown: dict[str, Any] = {}
+    image: dict[str, str] = {}
+    if args.image:
+        from compatgate.cli.check.pulled import read_pulled
+
+        shown, image = read_pulled(args.image, platforms, facts())
+    questions: list[Question] = []
+    notes = list(where.notes)
+    for lock in args.lock or [None]:
+        stack, places = where.stack, {}
+        if lock or args.sbom:
+            from compatgate.cli.check.written import read_written
+
+            written = read_written(lock, args.sbom, platforms, stack)
+            if written.unrelated and args.skip_unrelated and not (args.sbom or args.image):
+                notes.append(f"{lock} holds no component of a GPU stack: it is passed over")
+                continue
+            stack, places = written.stack, written.places
+        if args.image:
+            from compatgate.discovery.stack.stated import shown_wins
+
+            stack = shown_wins(shown, stack, "the image")
+        file = lock if lock and len(args.lock) > 1 else ""
+        questions.append(Question(_bodies(args, where, stack, image), file, places))
+    return Asked(tuple(questions), tuple(notes))
+
+
+def _read_where(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Where:
     stack = read_stack(args.stack)
     changes = read_changes(args.set)
     notes: tuple[str, ...] = ()
@@ -69,25 +130,19 @@ def read_question(
         raise BadInput(
             "say where it is to run", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
         )
-    image: dict[str, str] = {}
-    if args.lock or args.sbom or args.image:
-        from compatgate.cli.check.platforms import read_platforms
+    return _Where(pools, changes, stack, notes)
 
-        asked = target_pools if args.target else None
-        platforms = read_platforms(pools, asked, changes, facts().gpus)
-        if args.lock or args.sbom:
-            from compatgate.cli.check.written import read_written
 
-            stack = read_written(args, platforms, stack)
-        if args.image:
-            from compatgate.cli.check.pulled import read_pulled
-
-            stack, image = read_pulled(args.image, platforms, facts(), stack)
-    if not stack and not args.stack:
-        raise BadInput("say what is to run", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
-    common: dict[str, Any] = {"stack": stack, **image, **({"set": changes} if changes else {})}
-    where = [{"target": args.target}] if args.target else [{"pool": pool} for pool in named(pools)]
-    return Question(tuple({**place, **common} for place in where), notes)
+def _bodies(
+    args: argparse.Namespace, where: _Where, stack: Mapping[str, Any], image: Mapping[str, str]
+) -> tuple[dict[str, Any], ...]:
+    """The request, once for each pool."""
+    common: dict[str, Any] = {"stack": stack, **image}
+    if where.changes:
+        common["set"] = where.changes
+    if args.target:
+        return ({"target": args.target, **common},)
+    return tuple({"pool": pool, **common} for pool in named(where.pools))
 
 
 def read_stack(texts: Iterable[str]) -> dict[str, Any]:

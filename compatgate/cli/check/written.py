@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from compatgate.cli.check.observed import read_bytes
+from compatgate.cli.formats import Place
 from compatgate.core.stack import canonical_key
+from compatgate.errors import CompatgateError
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.cli.check.platforms import Platforms
+    from compatgate.discovery.lockfiles import Platform
     from compatgate.discovery.observed import Conflict, Observation
 
 Body = dict[str, Any]
@@ -27,15 +32,30 @@ class _Reading(Protocol):
     def open(self) -> tuple[str, ...]: ...
 
 
-def read_written(args: argparse.Namespace, platforms: Platforms, stated: Body) -> Body:
-    """The stack of ``--lock`` and ``--sbom`` under the one that is stated, in the form of requests.
+class Written(Struct, frozen=True):
+    """What a lockfile and a bill of materials say.
+
+    Attributes:
+        stack: in the form of requests.
+        places: component to where it is locked.
+        unrelated: the lockfile holds no component of a GPU stack.
+    """
+
+    stack: Body
+    places: dict[str, Place] = {}
+    unrelated: bool = False
+
+
+def read_written(lock: str | None, sbom: str | None, platforms: Platforms, stated: Body) -> Written:
+    """The stack of a lockfile and an SBOM under the one that is stated.
 
     What a file leaves open and where witnesses disagree is part of the stack, so that no answer
     passes over it. What the options state wins, is a finding where a file has something else, and
     is not open.
 
     Args:
-        args: of ``compatgate check``.
+        lock: of ``--lock``; ``-``: standard input.
+        sbom: of ``--sbom``, likewise.
         platforms: the first says for which platform a lock is read.
         stated: the stack of the options.
 
@@ -50,24 +70,42 @@ def read_written(args: argparse.Namespace, platforms: Platforms, stated: Body) -
     platform = Platform(os=platforms.os, cpu=platforms.cpu, python=python)
     body: Body = {}
     names = []
-    if args.sbom:
+    written = Written({})
+    if sbom:
         from compatgate.catalog import read_source
         from compatgate.discovery.sbom import read_sbom
 
-        data = read_bytes(args.sbom, "--sbom")
+        data = read_bytes(sbom, "--sbom")
         signals = read_source("image_signals")
-        names.append(_name(args.sbom))
-        body = _body(read_sbom(names[-1], data, signals=signals, platform=platform))
+        names.append(_name(sbom))
+        bill = read_sbom(names[-1], data, signals=signals, platform=platform)
+        body = beside(_body(bill), bill.rest)
         body |= _compat_use(body)
-    if args.lock:
-        from compatgate.discovery.lockfiles import read_lockfile
+    if lock:
+        names.append(_name(lock))
+        written = _read_lock(lock, platform)
+        body = beside(beside(written.stack, platforms.remarks(names[-1])), body)
+    return replace(written, stack=stated_wins(body, stated, " and ".join(names)))
 
-        names.append(_name(args.lock))
-        path = Path(args.lock) if args.lock != "-" else names[-1]
-        reading = read_lockfile(path, read_bytes(args.lock, "--lock"), platform=platform)
-        locked = beside(_body(reading, reading.arch), platforms.remarks(names[-1]))
-        body = beside(locked, body)
-    return stated_wins(body, stated, " and ".join(names))
+
+def _read_lock(lock: str, platform: Platform) -> Written:
+    from compatgate.cli.check.places import places_of
+    from compatgate.discovery.lockfiles import read_lockfile
+
+    data = read_bytes(lock, "--lock")
+    path: Path | str = Path(lock) if lock != "-" else _name(lock)
+    try:
+        reading = read_lockfile(path, data, platform=platform)
+    except CompatgateError as error:
+        name = Path(lock).name
+        if error.field and error.field.startswith(name):  # others may have the same name
+            error.field = lock + error.field.removeprefix(name)
+        raise
+    return Written(
+        _body(reading, reading.arch),
+        places_of(lock, os.path.basename(path), data, reading.observations),
+        reading.unrelated,
+    )
 
 
 def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
@@ -80,7 +118,7 @@ def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
 
 def _compat_use(body: Body) -> Body:
     """A bill of materials lists the forward-compatibility package, and not who loads it."""
-    if "cuda-compat" not in body:
+    if "cuda-compat" not in body or "cuda-compat-use" in body:
         return {}
     what = "whether the library path leads to cuda-compat is not in a bill of materials"
     return {"cuda-compat-use": "newer", "unread": [what]}

@@ -6,29 +6,46 @@ packages/core/src/command.ts.
 
 from __future__ import annotations
 
-from compatgate.cli.formats import Json, View, words
+from collections.abc import Sequence
+
+from compatgate.cli.formats import Answer, Json, View, located, words
 
 _COMMANDS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "notice"}
 
 
-def render(verdict: Json, view: View) -> str:
-    """One annotation per finding, then the answer in a line of its own."""
+def render(answers: Sequence[Answer], view: View) -> str:
+    """One annotation per finding, then each answer in a line of its own."""
     lines = [
-        _command(finding, verdict)
-        for finding in verdict["findings"]
+        _annotation(finding, answer)
+        for answer in answers
+        for finding in answer.verdict["findings"]
         if finding["outcome"] in _COMMANDS
     ]
-    answer, _ = words.headline(verdict)
-    summary = f"{answer}: {words.stack_words(verdict['stack'])} on {words.place(verdict)}"
-    return "\n".join([*lines, _plain(summary), _plain(words.provenance(verdict))])
+    for answer in answers:
+        verdict = answer.verdict
+        said, _ = words.headline(verdict)
+        of = f"{answer.file}: " if answer.file else ""
+        summary = f"{of}{said}: {words.stack_words(verdict['stack'])} on {words.place(verdict)}"
+        lines += [_plain(summary), _plain(words.provenance(verdict))]
+    return "\n".join(lines)
 
 
-def _command(finding: Json, verdict: Json) -> str:
-    command = _COMMANDS[finding["outcome"]]
-    if command == "error" and verdict["allowed"]:
-        command = "warning"
+def command(name: str, message: str, **properties: str | int) -> str:
+    """A workflow command: ``::error file=uv.lock,line=3::message``."""
+    shown = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
+    return f"::{name}{' ' if shown else ''}{shown}::{_message(message)}"
+
+
+def _annotation(finding: Json, answer: Answer) -> str:
+    name = _COMMANDS[finding["outcome"]]
+    if name == "error" and answer.verdict["allowed"]:
+        name = "warning"
     title = f"{finding['rule']} {finding['name']}"
-    return f"::{command} title={_property(title)}::{_message(_text(finding, verdict))}"
+    text = _text(finding, answer.verdict)
+    known = answer.place(finding)
+    if known is None:
+        return command(name, text, title=title)
+    return command(name, text, file=located.relative(known.path), line=known.line, title=title)
 
 
 def _text(finding: Json, verdict: Json) -> str:

@@ -6,12 +6,14 @@ of it: GitHub Docs, "SARIF support for code scanning".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from compatgate import __version__
-from compatgate.cli.formats import Json, View, words
+from compatgate.cli.formats import Answer, Json, View, located, words
 from compatgate.core.rules import RULES
 from compatgate.core.rules.base import Rule
 
@@ -29,23 +31,37 @@ _LEVELS = {
 """Outcome to SARIF's level and kind; a level other than none needs the kind fail."""
 
 
-def render(verdict: Json, view: View) -> str:
-    """A log with one run."""
+def render(answers: Sequence[Answer], view: View) -> str:
+    """A log with one run: of several, code scanning keeps only the last."""
     indexes = {rule.id: index for index, rule in enumerate(RULES)}
     run = {
         "tool": {"driver": _driver()},
-        "results": [_result(finding, verdict, indexes) for finding in verdict["findings"]],
-        "invocations": [{"executionSuccessful": True, "endTimeUtc": verdict["decided_at"]}],
-        "properties": {
-            "verdict": verdict["verdict"],
-            "allowed": verdict["allowed"],
-            "id": verdict["id"],
-            "facts": verdict["facts"],
-            "matrixRevision": verdict["matrix_revision"],
-        },
+        "results": [
+            _result(finding, answer, fingerprint, indexes)
+            for finding, answer, fingerprint in located.each(answers)
+        ],
+        "invocations": [{"executionSuccessful": True, **_ended(answers)}],
+        "columnKind": "unicodeCodePoints",
+        "properties": {"verdicts": [_verdict(answer.verdict) for answer in answers]},
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
+
+
+def _ended(answers: Sequence[Answer]) -> dict[str, str]:
+    times = [str(answer.verdict["decided_at"]) for answer in answers]
+    return {"endTimeUtc": max(times)} if times else {}
+
+
+def _verdict(verdict: Json) -> dict[str, Any]:
+    return {
+        "id": verdict["id"],
+        "verdict": verdict["verdict"],
+        "allowed": verdict["allowed"],
+        "target": verdict["target"],
+        "facts": verdict["facts"],
+        "matrixRevision": verdict["matrix_revision"],
+    }
 
 
 def _driver() -> dict[str, Any]:
@@ -60,55 +76,77 @@ def _driver() -> dict[str, Any]:
 
 def _rule(rule: Rule) -> dict[str, Any]:
     text = rule.documentation
+    link = f"{HOME}/rules#{rule.id.lower()}-{rule.name}"
+    plain = text.replace("``", "`")
     return {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": text.partition("\n")[0]},
         "fullDescription": {"text": " ".join(text.partition("\n\n")[0].split())},
-        "help": {"text": text, "markdown": text.replace("``", "`")},
-        "helpUri": f"{HOME}/rules#{rule.id.lower()}",
+        "help": {"text": f"{plain}\n\n{link}", "markdown": f"{plain}\n\n[{rule.id}]({link})"},
+        "helpUri": link,
         "defaultConfiguration": {"level": "error"},
+        "properties": {
+            "tags": ["gpu", "compatibility", "facts" if rule.about_facts else "matrix"],
+            "precision": "very-high",
+            "problem.severity": "error",
+        },
     }
 
 
-def _result(finding: Json, verdict: Json, indexes: dict[str, int]) -> dict[str, Any]:
+def _result(
+    finding: Json, answer: Answer, fingerprint: str, indexes: dict[str, int]
+) -> dict[str, Any]:
     level, kind = _LEVELS[finding["outcome"]]
+    if level == "error" and answer.verdict["allowed"]:
+        level = "warning"
     result: dict[str, Any] = {
         "ruleId": finding["rule"],
         "level": level,
         "kind": kind,
-        "message": {"text": _message(finding)},
-        "locations": [_location(pool, verdict) for pool in finding["pools"]],
-        "partialFingerprints": {"compatgate/v1": _fingerprint(finding, verdict)},
-        "properties": {key: finding[key] for key in ("outcome", "component", "have", "need")},
+        "message": {"text": _message(finding, answer)},
+        "locations": [_location(finding, answer)],
+        "partialFingerprints": {
+            "compatgate/v1": fingerprint,
+            "primaryLocationLineHash": f"{fingerprint[:16]}:1",
+        },
+        "properties": {
+            **{key: finding[key] for key in ("outcome", "component", "have", "need", "source")},
+            "verdict": answer.verdict["id"],
+        },
     }
     if finding["rule"] in indexes:
         result["ruleIndex"] = indexes[finding["rule"]]
     if finding["outcome"] == "waived":
-        result["suppressions"] = [{"kind": "external", "status": "accepted"}]
+        result["suppressions"] = [{"kind": "external", "justification": finding["message"]}]
+    if answer.link:
+        result["hostedViewerUri"] = answer.link
     return result
 
 
-def _message(finding: Json) -> str:
-    lines = [finding["message"]]
+def _message(finding: Json, answer: Answer) -> str:
+    lines = [f"{words.place(answer.verdict)}: {finding['message']}"]
     lines += [f"Fix: {fix['message']} ({words.fix_option(fix['set'])})" for fix in finding["fixes"]]
+    if source := words.source_words(finding["source"]):
+        lines.append(f"Source: {source}")
     return "\n".join(lines)
 
 
-def _location(pool: str, verdict: Json) -> dict[str, Any]:
-    """There is no file: the place is a pool of a target."""
-    target = verdict["target"] or "pool"
-    name = f"{target}/{pool}"
+def _location(finding: Json, answer: Answer) -> dict[str, Any]:
+    """A line of a file, which code scanning demands, and the pools."""
+    place = located.place(finding, answer)
+    target = answer.verdict["target"] or "pool"
     return {
-        "physicalLocation": {"artifactLocation": {"uri": f"compatgate/{_path(name)}"}},
-        "logicalLocations": [{"name": pool, "fullyQualifiedName": name, "kind": "resource"}],
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(place.path)},
+            "region": {"startLine": place.line},
+        },
+        "logicalLocations": [
+            {"name": pool, "fullyQualifiedName": f"{target}/{pool}", "kind": "resource"}
+            for pool in finding["pools"]
+        ],
     }
 
 
-def _path(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-._/" else "-" for c in name)
-
-
-def _fingerprint(finding: Json, verdict: Json) -> str:
-    parts = (verdict["target"] or "pool", finding["rule"], finding["component"], *finding["pools"])
-    return "/".join(map(str, parts))
+def _uri(path: str) -> str:
+    return f"file://{quote(path)}" if path.startswith("/") else quote(path)

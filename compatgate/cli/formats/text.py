@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from compatgate.cli.formats import Json, View, words
+from collections.abc import Sequence
+
+from compatgate.cli.formats import Answer, Json, View, words
 from compatgate.cli.terminal import paint, printable, wrap
 
 _MARKS = {
@@ -15,8 +17,20 @@ _LABEL = 8
 """Columns of the labels have, need, fix, source."""
 
 
-def render(verdict: Json, view: View) -> str:
+def render(answers: Sequence[Answer], view: View) -> str:
     """Text of at most ``view.width`` columns; long addresses and commands are not broken."""
+    return "\n\n".join(_titled(answer, view) for answer in answers)
+
+
+def _titled(answer: Answer, view: View) -> str:
+    """One answer, under the name of its file where there are several."""
+    text = _one(answer.verdict, view)
+    if not answer.file:
+        return text
+    return f"{paint(printable(answer.file), 'bold', colour=view.colour)}\n{text}"
+
+
+def _one(verdict: Json, view: View) -> str:
     lines = _head(verdict, view)
     pools = words.shows_pools(verdict)
     for finding in words.of(verdict, "fail", "unknown"):

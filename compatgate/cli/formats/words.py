@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from string import ascii_letters, digits
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.terminal import printable
 from compatgate.core.components import COMPONENTS
+from compatgate.core.verdict import RANK
+
+if TYPE_CHECKING:
+    from compatgate.cli.formats import Answer
 
 Json = dict[str, Any]
 MOST_ARCHES = 6
@@ -107,3 +112,17 @@ def shows_pools(verdict: Json) -> bool:
 def of(verdict: Json, *outcomes: str) -> list[Json]:
     """The findings of these outcomes, in the verdict's order."""
     return [finding for finding in verdict["findings"] if finding["outcome"] in outcomes]
+
+
+def outcome(answers: Sequence[Answer]) -> dict[str, str]:
+    """The answer for programs: ``verdict``, ``allowed`` and ``id`` of the worst one.
+
+    Without any answer nothing was asked: the verdict is ``none``.
+    """
+    if not answers:
+        return {"verdict": "none", "allowed": "true", "id": ""}
+    worst = max(
+        (answer.verdict for answer in answers), key=lambda v: (not v["allowed"], RANK[v["verdict"]])
+    )
+    allowed = "true" if worst["allowed"] else "false"
+    return {"verdict": str(worst["verdict"]), "allowed": allowed, "id": str(worst["id"])}

@@ -114,6 +114,8 @@ class LockReading(Struct, frozen=True):
             observations of one component, which `settle` finds.
         open: what the lock does not decide, one sentence each; none may be taken for a pass.
         arch: GPU code, where the chosen wheel variant states it (``sm_90``, ``compute_120``).
+        unrelated: nothing in it, installed by default or not, is part of a GPU stack; that is
+            open as well.
     """
 
     format: str
@@ -121,3 +123,4 @@ class LockReading(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
     arch: tuple[str, ...] = ()
+    unrelated: bool = False

@@ -100,6 +100,7 @@ def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
     left = [*contents.open, *left, *conda_found.open, *python.open, *_undecided(chosen)]
     if not observations and not left:
         left += _only_selected(contents.packages, file)
+    unrelated = not observations and left == [_unrelated(file)]
     left += [*without_cuda(observations, file), *several_versions(observations, file)]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
@@ -108,6 +109,7 @@ def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
         (*conflicts, *two_cudas(observations)),
         tuple(dict.fromkeys(left))[:_MOST_OPEN],
         arch,
+        unrelated,
     )
 
 
@@ -143,7 +145,11 @@ def _only_selected(packages: Sequence[Package], file: str) -> list[str]:
             found[package.selection] = f"{package.selection} has {component} {package.version}"
     if found:
         return [f"{file} installs no component by default: {'; '.join(found.values())}; choose"]
-    return [f"{file} holds no component of a GPU stack"]
+    return [_unrelated(file)]
+
+
+def _unrelated(file: str) -> str:
+    return f"{file} holds no component of a GPU stack"
 
 
 def _variants(

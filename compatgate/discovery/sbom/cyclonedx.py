@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
 from compatgate.discovery.sbom.interface import Bill, Part
 from compatgate.discovery.sbom.relevant import may_be_component
@@ -19,6 +22,10 @@ _XML = re.compile(r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<ver
 _JSON = re.compile(r'"bomFormat"\s*:\s*"CycloneDX"')
 _MARKER = "uv:package:marker"
 """uv exports a lock for every platform, and says so in a property."""
+STACK = "compatgate:stack"
+"""A property of the document: what ``inspect`` found that is no component, as a JSON object."""
+_TEXTS = ("cuda-compat", "cuda-compat-use")
+_REST = (*_TEXTS, "arch", "require", "open", "conflicts", "unread")
 _KEPT = ("type", "bom-ref", "group", "name", "version", "purl", "components", "properties")
 """What is read of a component; licences and hashes need not hold for it to be read."""
 
@@ -44,7 +51,11 @@ class CycloneDxJson:
         version = document.get("specVersion")
         bom["specVersion"] = version if isinstance(version, str) else "1.6"
         listed = bool(document.get("components") or described)
-        return _bill(f"CycloneDX {version}", lambda b: b.from_json(bom), name, listed=listed)
+        rest = _rest(document.get("properties"), name)
+        bill = _bill(
+            f"CycloneDX {version}", lambda b: b.from_json(bom), name, listed=listed or bool(rest)
+        )
+        return replace(bill, rest=rest)
 
 
 class CycloneDxXml:
@@ -60,6 +71,29 @@ class CycloneDxXml:
         version = match["version"] if match else ""
         root = read_xml(text, name)
         return _bill(f"CycloneDX {version}", lambda b: b.from_xml(root), name)
+
+
+def _rest(properties: Any, name: str) -> dict[str, Any]:
+    """The part of the stack that ``inspect --format cyclonedx`` wrote as a property.
+
+    Raises:
+        BadInput: it is not what that writes.
+    """
+    stated = [
+        item.get("value")
+        for item in (properties if isinstance(properties, list) else ())
+        if isinstance(item, dict) and item.get("name") == STACK
+    ]
+    if not stated:
+        return {}
+    try:
+        rest = msgspec.json.decode(str(stated[0]), type=dict[str, str | list[str]])
+        unknown = [key for key in rest if key not in _REST]
+        if unknown or any(isinstance(rest[key], str) is not (key in _TEXTS) for key in rest):
+            raise ValueError(f"{unknown or sorted(rest)} in the stack")
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadInput(f"has a malformed property: {error}", field=f"{name}: {STACK}") from None
+    return rest
 
 
 def _kept(value: Any, name: str) -> list[dict[str, Any]]:

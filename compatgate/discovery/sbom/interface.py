@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -33,11 +33,13 @@ class Bill(Struct, frozen=True):
         format: ``CycloneDX 1.6``, ``SPDX 2.3``.
         parts: those that may be components; others may have been left out.
         listed: whether the document lists anything at all.
+        rest: parts of a stack that are no components, as ``inspect`` writes them.
     """
 
     format: str
     parts: tuple[Part, ...]
     listed: bool = True
+    rest: dict[str, Any] = {}
 
 
 class Reader(Protocol):
@@ -64,9 +66,11 @@ class SbomReading(Struct, frozen=True):
         observations: each with the file and its bom-ref or SPDXID.
         conflicts: contradictions beyond those that `settle` finds.
         open: what the document does not decide; none may be taken for a pass.
+        rest: the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
     """
 
     format: str
     observations: tuple[Observation, ...]
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
+    rest: dict[str, Any] = {}

@@ -60,12 +60,12 @@ def read_sbom(
         raise Inconclusive("lists no components", field=name, hint=hint)
     found = observe(_for_platform(bill.parts, platform, name), name, read_signals(signals))
     left = list(found.open)
-    if not found.observations and not left:
+    if not found.observations and not left and not bill.rest:
         left.append(f"{name} holds no component of a GPU stack")
     left += without_cuda(found.observations, name)
     left += several_versions(found.observations, name)
     conflicts = (*found.conflicts, *two_cudas(found.observations))
-    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]))
+    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]), bill.rest)
 
 
 def _for_platform(

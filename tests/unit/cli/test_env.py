@@ -27,6 +27,7 @@ def test_a_shell_takes_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
         ("export", "export CONDA_OVERRIDE_CUDA=12.4"),
         ("dotenv", 'TORCH_CUDA_ARCH_LIST="8.9;9.0"'),
         ("github", "TORCH_CUDA_ARCH_LIST=8.9;9.0"),
+        ("docker", "--build-arg=TORCH_CUDA_ARCH_LIST=8.9;9.0"),
     ],
 )
 def test_each_form_quotes_as_its_reader_expects(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compatgate.catalog import load_facts
-from compatgate.cli.check.question import Question, read_changes, read_question, read_stack
+from compatgate.cli.check.question import Asked, Question, read_changes, read_questions, read_stack
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 
@@ -17,7 +17,13 @@ SMI = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
 
 
 def ask(**options: Any) -> Question:
-    """A question as the command line would ask it."""
+    """The one question that the command line would ask."""
+    (question,) = ask_all(**options).questions
+    return question
+
+
+def ask_all(**options: Any) -> Asked:
+    """Every question that the command line would ask."""
     base: dict[str, Any] = {
         "target": None,
         "pool": [],
@@ -25,12 +31,13 @@ def ask(**options: Any) -> Question:
         "node_labels": None,
         "probe": None,
         "image": None,
-        "lock": None,
+        "lock": [],
+        "skip_unrelated": False,
         "sbom": None,
         "stack": ["cuda=12.4"],
         "set": [],
     }
-    return read_question(Namespace(**{**base, **options}), facts)
+    return read_questions(Namespace(**{**base, **options}), facts)
 
 
 def facts() -> Facts:
@@ -154,8 +161,8 @@ def test_with_a_target_nvidia_smi_shows_one_of_its_nodes() -> None:
 
 
 def test_what_nvidia_smi_does_not_show_is_noted() -> None:
-    question = ask(nvidia_smi=str(SMI / "table-r535-forward-compat.txt"))
-    assert "the driver version decides" in question.notes[0]
+    asked = ask_all(nvidia_smi=str(SMI / "table-r535-forward-compat.txt"))
+    assert "the driver version decides" in asked.notes[0]
 
 
 def test_a_file_of_another_encoding_is_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.cli.formats import render
+from compatgate.cli.formats import Answer, Place, render, render_all
 
 Json = dict[str, Any]
 
@@ -40,3 +40,17 @@ def test_no_text_can_make_a_command_of_its_own(hostile: Json) -> None:
     lines = render("github", hostile).splitlines()
     assert sum(line.startswith("::") for line in lines) == 1
     assert lines[0].startswith("::error title=CG101 a%3Ab%2Cc::::error::x%250A%0A")
+
+
+def test_an_annotation_stands_at_the_line_of_its_component(denied: Json) -> None:
+    places = {"driver": Place("a,b:c\n%/uv.lock", 17)}
+    lines = render_all("github", [Answer(denied, places=places)]).splitlines()
+    assert lines[0].startswith(
+        "::error file=a%2Cb%3Ac%0A%25/uv.lock,line=17,title=CG101 driver-too-old::message"
+    )
+
+
+def test_the_answers_of_several_files_are_told_apart(denied: Json, passing: Json) -> None:
+    text = render_all("github", [Answer(denied, "a/uv.lock"), Answer(passing, "::b/uv.lock")])
+    assert "\na/uv.lock: DENIED: CUDA 12.1" in text
+    assert "\n ::b/uv.lock: ALLOWED: CUDA 12.1" in text

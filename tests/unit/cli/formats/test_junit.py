@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from compatgate.cli.formats import render
+import pytest
+import xmlschema
+
+from compatgate.cli.formats import Answer, render, render_all
 
 Json = dict[str, Any]
+SCHEMA = Path(__file__).parents[3] / "fixtures" / "schemas" / "junit-10.xsd"
 
 
 def suite(verdict: Json) -> ElementTree.Element:
@@ -52,3 +57,27 @@ def test_any_text_is_well_formed_xml(hostile: Json) -> None:
     failure = cases(hostile)["CG101 a:b,c"].find("failure")
     assert failure is not None
     assert '<script>"&|`]]>' in (failure.get("message") or "")
+
+
+@pytest.mark.parametrize("name", ["passing", "denied", "unknown", "on_target", "hostile"])
+def test_every_report_is_valid_for_jenkins(name: str, request: pytest.FixtureRequest) -> None:
+    verdict = request.getfixturevalue(name)
+    schema = xmlschema.XMLSchema(SCHEMA)
+    several = [Answer(verdict, "a/uv.lock"), Answer(verdict, "b/uv.lock")]
+    for text in (render("junit", verdict), render_all("junit", several), render_all("junit", [])):
+        schema.validate(text)
+
+
+def test_several_files_are_suites_whose_counts_add_up(denied: Json, unknown: Json) -> None:
+    text = render_all("junit", [Answer(denied, "a/uv.lock"), Answer(unknown, "b/uv.lock")])
+    root = ElementTree.fromstring(text)
+    names = [suite.get("name", "") for suite in root.findall("testsuite")]
+    assert [name.split(": ")[1] for name in names] == ["a/uv.lock", "b/uv.lock"]
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("8", "1", "1")
+
+
+def test_what_the_mode_lets_pass_does_not_fail_the_build(denied: Json) -> None:
+    found = suite({**denied, "allowed": True, "mode": "audit"})
+    assert found.get("failures") == "0"
+    (output,) = found.findall("testcase[@name='CG101 driver-too-old']/system-out")
+    assert (output.text or "").startswith("fail, allowed by mode 'audit': message of CG101")

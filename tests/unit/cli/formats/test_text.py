@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli.formats import View, render, words
+from compatgate.cli.formats import Answer, View, render, render_all, words
 
 Json = dict[str, Any]
 
@@ -122,3 +122,10 @@ def test_no_text_can_command_the_terminal(hostile: Json) -> None:
 )
 def test_a_fix_is_an_option_that_a_shell_takes(change: Json, option: str) -> None:
     assert words.fix_option(change) == option
+
+
+def test_each_of_several_files_has_its_answer_below_its_name(denied: Json, passing: Json) -> None:
+    text = render_all("text", [Answer(denied, "a/uv.lock"), Answer(passing, "b/uv\x1b[2J.lock")])
+    assert text.startswith("a/uv.lock\nDENIED: ")
+    assert "\n\nb/uv\ufffd[2J.lock\nALLOWED: " in text
+    assert render_all("text", []) == ""

@@ -1,0 +1,227 @@
+"""Each CI template against a running gate: allowed, denied, no decision, and no gate at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ci_systems import (
+    HOOKS,
+    ROOT,
+    Machine,
+    Outcome,
+    run_action,
+    run_component,
+    run_jenkins,
+    run_task,
+)
+
+MATRIX = """\
+apiVersion: compatgate.dev/v1
+kind: Target
+metadata: {name: prod-a100}
+spec:
+  pools:
+    - {name: a100, gpu: A100-SXM4-80GB, driver: 580.95.05, os: linux, count: 512}
+  policy: {mode: enforce, onUnknown: fail}
+"""
+ALLOWED = "torch==2.4.1+cu121\nnvidia-cudnn-cu12==9.1.0.70\n"
+DENIED = "torch==2.4.1+cu121\nnvidia-cudnn-cu12==8.9.7.29\n"
+UNKNOWN = "torch>=2.4\n"
+NOBODY = "http://127.0.0.1:9"
+CASES = {
+    "allowed": (ALLOWED, 0, "pass", "true"),
+    "denied": (DENIED, 1, "fail", "false"),
+    "undecided": (UNKNOWN, 3, "unknown", "false"),
+    "unreachable": (ALLOWED, 3, "unknown", "false"),
+}
+HOSTILE = ("$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "a\n$(touch pwned)", "--help")
+EXAMPLES = [
+    yaml.safe_load(block)
+    for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(), re.DOTALL)
+]
+
+
+@pytest.fixture(scope="module")
+def gate(start_shared_server, tmp_path_factory):
+    """A gate that answers nobody without a token."""
+    matrix = tmp_path_factory.mktemp("matrix") / "matrix.yaml"
+    matrix.write_text(MATRIX)
+    return start_shared_server("--matrix", str(matrix), "--anonymous", "none")
+
+
+@pytest.fixture(scope="module")
+def token(gate) -> str:
+    return gate.admin("POST", "tokens", {"name": "ci", "scopes": ["read", "gate"]})["secret"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture(params=CASES)
+def case(request, machine, gate):
+    """A lockfile in the workspace, the server to ask, and the answer to expect."""
+    lock, *expected = CASES[request.param]
+    (machine.workspace / "requirements.txt").write_text(lock)
+    return NOBODY if request.param == "unreachable" else gate.url, *expected
+
+
+def example(kind: str):
+    """The example of docs/ci.md that has this key."""
+    (found,) = (document for document in EXAMPLES if kind in document)
+    return found
+
+
+def said(outcome: Outcome) -> str:
+    return f"{outcome.stdout}\n{outcome.stderr}"
+
+
+def test_the_action_answers_as_documented(case, machine, token):
+    server, status, verdict, allowed = case
+    (step,) = (s for s in example("jobs")["jobs"]["compatgate"]["steps"] if "with" in s)
+    assert step["with"]["token"] == "${{ secrets.COMPATGATE_TOKEN }}"
+    inputs = {**step["with"], "lock": "requirements.txt", "server": server, "token": token}
+    done = run_action(machine, inputs)
+    assert done.status == status, said(done)
+    assert (done.outputs["verdict"], done.outputs["allowed"]) == (verdict, allowed)
+    assert token not in said(done)
+    if server == NOBODY:
+        assert "::error title=compatgate::" in done.stdout
+        assert not (machine.workspace / "comment.md").exists()
+        return
+    assert done.outputs["id"].startswith("vd_")
+    assert done.outputs["markdown"].startswith("<!-- compatgate: target prod-a100 -->")
+    assert json.loads((machine.workspace / "compatgate.sarif").read_text())["version"] == "2.1.0"
+    assert ("::error file=requirements.txt,line=" in done.stdout) is (allowed == "false")
+
+
+def test_the_action_may_fail_open(machine, gate, token):
+    (machine.workspace / "requirements.txt").write_text(ALLOWED)
+    inputs = {"target": "prod-a100", "lock": "requirements.txt", "server": NOBODY}
+    done = run_action(machine, {**inputs, "fail-open": "true"})
+    assert done.status == 0
+    assert "::warning title=compatgate::" in done.stdout
+    assert "NO DECISION WAS MADE" in done.stderr
+    assert done.outputs["allowed"] == "false"
+
+
+def test_the_action_takes_several_files_and_pools(machine):
+    for name, lock in (("a.txt", ALLOWED), ("b.txt", DENIED)):
+        (machine.workspace / name).write_text(lock)
+    pools = "driver=580.95.05,gpu=A100-SXM4-80GB\n  driver=580.95.05,gpu=L4  \n"
+    done = run_action(machine, {"pool": pools, "lock": "a.txt\nb.txt\n"})
+    assert done.status == 1, said(done)
+    assert "a.txt: ALLOWED" in done.stdout
+    assert "b.txt: DENIED" in done.stdout
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_input_of_the_action_is_part_of_a_command(machine, hostile):
+    names = ("target", "pool", "stack", "image", "lock", "sbom", "server", "token")
+    inputs = dict.fromkeys((*names, "fail-open", "format", "show-at"), hostile)
+    done = run_action(machine, inputs)
+    assert done.status == 2, said(done)
+    assert not list(machine.workspace.iterdir())
+
+
+def test_no_version_to_install_is_part_of_a_command(machine):
+    done = run_action(machine, {"version": "1 $(touch pwned)"})
+    assert done.status == 1, said(done)
+    assert "Invalid requirement" in done.stderr
+    assert not list(machine.workspace.iterdir())
+
+
+def test_the_component_answers_as_documented(case, machine, token):
+    server, status, verdict, allowed = case
+    (include,) = example("include")["include"]
+    inputs = {**include["inputs"], "lock": "requirements.txt", "server": server}
+    done = run_component(machine, inputs, {"COMPATGATE_TOKEN": token})
+    assert done.status == status, said(done)
+    reports = {path.name for path in machine.workspace.iterdir()} - {"requirements.txt"}
+    if server == NOBODY:
+        assert not reports
+        return
+    assert reports == {"compatgate.xml", "compatgate.json", "compatgate.env", "compatgate.md"}
+    assert done.outputs["COMPATGATE_VERDICT"] == verdict
+    assert done.outputs["COMPATGATE_ALLOWED"] == allowed
+
+
+def test_the_component_may_fail_open(machine):
+    inputs = {"target": "prod-a100", "stack": "cuda=12.4", "server": NOBODY, "fail_open": True}
+    for shell in ("bash", "sh"):
+        assert run_component(machine, inputs, {}, shell).status == 0
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_input_of_the_component_is_part_of_a_command(machine, hostile):
+    names = ("target", "pool", "stack", "image", "lock", "sbom", "server")
+    done = run_component(machine, dict.fromkeys(names, hostile), {}, "sh")
+    assert done.status == 2, said(done)
+    assert not list(machine.workspace.iterdir())
+
+
+def test_the_jenkinsfile_answers(case, machine, token):
+    server, status, _, _ = case
+    variables = {
+        "COMPATGATE_SERVER": server,
+        "COMPATGATE_TOKEN": token,
+        "GPU_LOCK": "requirements.txt",
+    }
+    done = run_jenkins(machine, variables)
+    assert done.status == status, said(done)
+    assert (machine.workspace / "compatgate.xml").exists() is (server != NOBODY)
+    assert token not in said(done)
+
+
+def test_the_task_answers_and_has_its_results(case, machine, token):
+    server, status, verdict, allowed = case
+    params = {"server": server, "target": "prod-a100", "lock": "requirements.txt"}
+    done = run_task(machine, params, token)
+    assert done.status == status, said(done)
+    assert (done.outputs["verdict"], done.outputs["allowed"]) == (verdict, allowed)
+    assert done.outputs["id"].startswith("vd_") is (server != NOBODY)
+
+
+def test_the_run_of_the_task_in_the_documentation_names_its_parameters(machine):
+    run = example("spec")["spec"]
+    params = {param["name"]: param["value"] for param in run["params"]}
+    assert run["taskRef"]["name"] == "compatgate-check"
+    done = run_task(machine, {**params, "server": NOBODY, "image": "", "stack": "cuda=12.4"})
+    assert done.status == 3
+    assert dict(done.outputs) == {"verdict": "unknown", "allowed": "false", "id": ""}
+    assert run_task(machine, {**params, "server": NOBODY, "fail-open": "true"}).status == 0
+
+
+def test_the_hook_answers_for_each_lockfile_through_pre_commit(machine):
+    """The hook as published, run by pre-commit itself; only its installation is left out."""
+    (hook,) = yaml.safe_load(HOOKS.read_text())
+    (stated,) = example("repos")["repos"][0]["hooks"]
+    local = {**hook, **stated, "language": "system"}
+    config = {"repos": [{"repo": "local", "hooks": [local]}]}
+    (machine.workspace / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
+    for name, text in {
+        "app/requirements.txt": DENIED,
+        "docs/requirements.txt": "flask==3.1.0\n",
+        "other/requirements.txt": ALLOWED,
+        "notes.txt": "not a lock\n",
+    }.items():
+        path = machine.workspace / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    programs = Path(yaml.__file__).parents[4] / "bin"
+    run = f"git init -q . && git add -A && {programs}/pre-commit run --all-files --verbose"
+    env = {"HOME": str(machine.temp), "PRE_COMMIT_HOME": str(machine.temp / "cache")}
+    done = machine.run(["sh"], run, env)
+    assert done.status == 1, said(done)
+    assert "app/requirements.txt\nDENIED" in done.stdout
+    assert "other/requirements.txt\nALLOWED" in done.stdout
+    assert "note: docs/requirements.txt holds no component" in done.stdout
+    assert "notes.txt" not in done.stdout
+    assert "exit code: 1" in done.stdout
+    (machine.workspace / "app/requirements.txt").write_text(ALLOWED)
+    assert machine.run(["sh"], run, env).status == 0
