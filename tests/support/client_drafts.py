@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import Any
 
 _TYPES = {"integer": "int", "boolean": "bool", "number": "float"}
@@ -18,18 +19,22 @@ def draft(method: str, path: str, operation: dict[str, Any]) -> str:
         takes.append("body: Mapping[str, Any]")
     queries = [p for p in parameters if p["in"] == "query" and p["name"] in passed]
     if queries:
-        takes += ["*", *(f"{p['name']}: {_type(p)} | None = None" for p in queries)]
+        takes += ["*", *(f"{_python(p['name'])}: {_type(p)} | None = None" for p in queries)]
     answer = _answer(operation)
     kind, how = ("Listing", "pages") if paged else ("Operation", method.lower())
     given = [f'"{path.removeprefix("/api/v1")}"', answer]
     if "requestBody" in operation:
         given.append(f"body=body, reads={_body(operation)}")
-    given += [f"{p}={p}" for p in passed]
+    given += [f"{p}={p}" if not iskeyword(p) else f'**{{"{p}": {_python(p)}}}' for p in passed]
     made = f"Page[{answer}]" if paged else answer
     return (
         f"# {method} {path}\n@{kind}\ndef {name}({', '.join(takes)}) -> Request[{made}]:\n"
         f'    """{operation["summary"]}."""\n    return {how}({", ".join(given)})\n'
     )
+
+
+def _python(name: str) -> str:
+    return f"{name}_" if iskeyword(name) else name
 
 
 def _type(parameter: dict[str, Any]) -> str:
