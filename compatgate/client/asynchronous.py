@@ -103,13 +103,16 @@ class AsyncClient(Awaiting, Operations):
         """
         following = Following(run_id, step, after)
         while not following.ended:
+            request = following.request()
             try:
-                async with aclosing(self.lines(following.request())) as lines:
+                async with aclosing(self.lines(request)) as lines:
                     async for line in lines:
                         if event := following.take(line):
                             yield event
             except Unavailable as error:
                 following.broke(error)
+            if not following.ended:
+                await anyio.sleep(self._settings.retries.first_s)
 
     async def close(self) -> None:
         """Close connections."""

@@ -18,6 +18,7 @@ from compatgate.errors import BadInput
 SERVER = "COMPATGATE_SERVER"
 TOKEN = "COMPATGATE_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_S = 10.0
+_LARGEST_PORT = 65535
 Verify = bool | str | Path | ssl.SSLContext
 
 
@@ -93,10 +94,11 @@ def base_of(url: str) -> str:
     from httpx import URL, InvalidURL
 
     try:
-        host = URL(url).host if url.startswith(("http://", "https://")) else ""
+        read = URL(url) if url.startswith(("http://", "https://")) else None
     except InvalidURL:
-        host = ""
-    if not host or not url.isprintable() or set(url) & set(" ?#"):
+        read = None
+    usable = read is not None and read.host and (read.port or 0) <= _LARGEST_PORT
+    if not usable or not url.isprintable() or set(url) & set(" ?#"):
         hint = "like https://gate.example"
         raise BadInput(f"'{url}' is not a URL", field="server", value=url, hint=hint)
     return url.rstrip("/").removesuffix(PREFIX).rstrip("/")

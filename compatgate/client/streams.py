@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from compatgate.client.operations.runs import show_logs
 from compatgate.client.request import Request
-from compatgate.errors import CompatgateError, TooLarge, Unavailable
+from compatgate.errors import CompatgateError, Damaged, TooLarge, Unavailable
 from compatgate.not_json import NOT_JSON
 
 LONGEST_LINE = 16 * 1024 * 1024
@@ -95,7 +95,7 @@ class Following:
         """The event that a line completes.
 
         Raises:
-            Unavailable: what the gate sends is none.
+            Damaged: what the gate sends is none.
         """
         self._heard = True
         key, _, value = line.rstrip("\r\n").partition(": ")
@@ -115,7 +115,8 @@ class Following:
         try:
             data = msgspec.json.decode(value, type=dict[str, Any])
         except NOT_JSON:
-            raise Unavailable("the gate sent an event that is none; is it a gate?") from None
+            what = "the gate sent an event that is none; is it a gate?"
+            raise Damaged(what, field=self._run_id) from None
         self._after = self._after if self._id is None else self._id
         self.ended = self._name in _LAST
         return Event(self._name, data, self._id)

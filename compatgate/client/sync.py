@@ -113,12 +113,15 @@ class Client(Blocking, Operations):
         """
         following = Following(run_id, step, after)
         while not following.ended:
+            request = following.request()
             try:
-                for line in self.lines(following.request()):
+                for line in self.lines(request):
                     if event := following.take(line):
                         yield event
             except Unavailable as error:
                 following.broke(error)
+            if not following.ended:
+                time.sleep(self._settings.retries.first_s)
 
     def close(self) -> None:
         """Close connections."""

@@ -53,7 +53,7 @@ def asking(base: str) -> Iterator[None]:
         yield
     except httpx.HTTPError as error:
         raise _failed(error, base) from None
-    except (httpx.InvalidURL, UnicodeEncodeError) as error:
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise BadInput(f"the request cannot be sent: {error}", field=base) from None
     except httpx.StreamError as error:
         raise Unavailable(f"the gate does not answer: {error}", field=base, hint=_HINT) from None
