@@ -100,6 +100,13 @@ class Conflict(CompatgateError):
     slug = "conflict"
 
 
+class PreconditionFailed(Conflict):
+    """A change names another version than the stored one (``If-Match``)."""
+
+    status = 412
+    slug = "precondition-failed"
+
+
 class TooLarge(CompatgateError):
     """The request is larger than the server accepts."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import (
-    add_common,
+    add_format,
     add_limit,
     collect,
     moment,
-    perform,
     print_json,
     print_table,
 )
+from compatgate.cli.service import add_place, perform
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.gate.service import Gate
+    from compatgate.cli.service import Service
 
 HELP = "read and verify the audit log"
 
@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
     shown.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
     add_limit(shown)
-    add_common(verify, shown)
+    add_place(verify, shown)
+    add_format(verify, shown)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     return perform(args, {"verify": _verify, "list": _list})
 
 
-def _verify(args: argparse.Namespace, gate: Gate) -> int:
+def _verify(args: argparse.Namespace, gate: Service) -> int:
     report = gate.history.verify(expected_head=args.head)
     if args.format == "json":
         print_json(report.to_json())
@@ -64,7 +65,7 @@ def _verify(args: argparse.Namespace, gate: Gate) -> int:
     return 0 if report.ok else 1
 
 
-def _list(args: argparse.Namespace, gate: Gate) -> int:
+def _list(args: argparse.Namespace, gate: Service) -> int:
     found = collect(
         gate.history.list_audit,
         args.limit,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from datetime import datetime
 
+    from compatgate.gate.matrix import By
     from compatgate.gate.service import Gate
     from compatgate.store.paging import Page
 
@@ -30,22 +31,18 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
+def add_format(*parsers: argparse.ArgumentParser) -> None:
     """The option that chooses between people and programs."""
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-
-
-def add_common(*parsers: argparse.ArgumentParser) -> None:
-    """What every action on a database takes."""
     for parser in parsers:
-        add_database(parser)
-        add_format(parser)
+        parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def add_authorship(parser: argparse.ArgumentParser) -> None:
     """Who changes the matrix, and why."""
     parser.add_argument("--reason", help="why; kept with the revision")
-    parser.add_argument("--author", default=user(), help="who (the user's name)")
+    parser.add_argument(
+        "--author", help="who (the user's name; a server notes the token that was given)"
+    )
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -97,21 +94,24 @@ def opened(args: argparse.Namespace, *, make: bool = False) -> Iterator[Gate]:
         gate.close()
 
 
-def perform(
-    args: argparse.Namespace,
-    actions: Mapping[str, Callable[[argparse.Namespace, Gate], int]],
-    *,
-    making: Sequence[str] = (),
-) -> int:
-    """Do the action that was asked for, on the database that the arguments name.
+def authorship(args: argparse.Namespace, otherwise: str) -> By:
+    """Who changes the matrix, and why.
 
     Args:
-        args: of the command.
-        actions: by name.
-        making: those that make a database where there is none.
+        args: of the command, with `add_authorship`.
+        otherwise: the reason, where none was given.
+
+    Raises:
+        BadInput: an author is named, and a server, which knows better.
     """
-    with opened(args, make=args.action in making) as gate:
-        return actions[args.action](args, gate)
+    from compatgate.cli.remote import server_of
+    from compatgate.errors import BadInput
+    from compatgate.gate.matrix import By
+
+    if args.author and server_of(args):
+        hint = "leave it out: the token says who it was"
+        raise BadInput("a server takes no author", field="--author", value=args.author, hint=hint)
+    return By(args.author or user(), args.reason or otherwise)
 
 
 def collect(fetch: Callable[..., Page[Any]], limit: int | None = None, **filters: Any) -> list[Any]:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.database import (
-    add_authorship,
-    add_database,
-    add_format,
-    add_limit,
-    perform,
-)
+from compatgate.cli.database import add_authorship, add_format, add_limit
+from compatgate.cli.service import add_place, perform
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         action = actions.add_parser(name, help=help_text, description=help_text)
         describe(action)
-        add_database(action)
+        add_place(action)
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:

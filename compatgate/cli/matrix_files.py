@@ -6,26 +6,25 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.database import print_json
+from compatgate.cli.database import authorship, print_json
 from compatgate.cli.output import write_output
 from compatgate.documents.problems import DocumentProblem
 from compatgate.documents.sources import read_paths
 from compatgate.documents.write import to_json, to_yaml
 from compatgate.errors import BadInput, CompatgateError, ManyProblems
-from compatgate.gate.matrix import By
 
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.cli.service import Service
     from compatgate.documents.changes import Change
-    from compatgate.gate.service import Gate
 
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
-def import_files(args: argparse.Namespace, gate: Gate) -> int:
+def import_files(args: argparse.Namespace, gate: Service) -> int:
     """``matrix import``."""
-    by = By(args.author, args.reason or f"matrix import {' '.join(args.files)}")
+    by = authorship(args, f"matrix import {' '.join(args.files)}")
     try:
         result = gate.matrix.import_documents(read_paths(args.files), by, dry_run=args.dry_run)
     except ManyProblems as error:
@@ -47,7 +46,7 @@ def import_files(args: argparse.Namespace, gate: Gate) -> int:
     return 0
 
 
-def export(args: argparse.Namespace, gate: Gate) -> int:
+def export(args: argparse.Namespace, gate: Service) -> int:
     """``matrix export``."""
     revision = _revision(gate, args.at, "--at") if args.at else None
     bodies = gate.matrix.export(revision=revision)
@@ -56,7 +55,7 @@ def export(args: argparse.Namespace, gate: Gate) -> int:
     return 0
 
 
-def diff(args: argparse.Namespace, gate: Gate) -> int:
+def diff(args: argparse.Namespace, gate: Service) -> int:
     """``matrix diff``."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
         hint = "matrix diff FILE..., or matrix diff --from N [--to N]"
@@ -94,7 +93,7 @@ def _problem(problem: CompatgateError) -> dict[str, Any]:
     return {"problem": problem.problem, "field": problem.field, "hint": problem.hint or None}
 
 
-def _revision(gate: Gate, text: str, option: str) -> int:
+def _revision(gate: Service, text: str, option: str) -> int:
     """A revision by its number, or by a time: the one that held then."""
     from compatgate.store.clock import parse_moment
 

@@ -12,8 +12,8 @@ from compatgate.errors import BadInput, NotFound
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.cli.service import Service
     from compatgate.documents.specs import Kind
-    from compatgate.gate.service import Gate
     from compatgate.store.rows import Stored
 
 _KINDS: dict[str, Kind] = {"entry": "Entry", "waiver": "Waiver", "target": "Target"}
@@ -24,7 +24,7 @@ _FILTERS = {
 }
 
 
-def show_list(args: argparse.Namespace, gate: Gate) -> int:
+def show_list(args: argparse.Namespace, gate: Service) -> int:
     """``matrix list``."""
     fetch = {
         "entries": gate.matrix.list_entries,
@@ -88,7 +88,7 @@ _COLUMNS = {
 }
 
 
-def show(args: argparse.Namespace, gate: Gate) -> int:
+def show(args: argparse.Namespace, gate: Service) -> int:
     """``matrix show``."""
     from compatgate.documents.write import to_yaml
     from compatgate.gate.runs.remarks import Remarks
@@ -111,7 +111,7 @@ def show(args: argparse.Namespace, gate: Gate) -> int:
     return 0
 
 
-def _find(args: argparse.Namespace, gate: Gate) -> list[Stored]:
+def _find(args: argparse.Namespace, gate: Service) -> list[Stored]:
     if args.kind:
         return [gate.matrix.get(_KINDS[args.kind], args.name)]
     found, hints = [], []
@@ -127,7 +127,7 @@ def _find(args: argparse.Namespace, gate: Gate) -> list[Stored]:
     return found
 
 
-def log(args: argparse.Namespace, gate: Gate) -> int:
+def log(args: argparse.Namespace, gate: Service) -> int:
     """``matrix log``."""
     if args.revision is not None:
         return _show_revision(args, gate)
@@ -150,7 +150,7 @@ def log(args: argparse.Namespace, gate: Gate) -> int:
     return 0
 
 
-def _show_revision(args: argparse.Namespace, gate: Gate) -> int:
+def _show_revision(args: argparse.Namespace, gate: Service) -> int:
     row = gate.matrix.show_revision(args.revision)
     if args.format == "json":
         print_json(row.to_json())

@@ -1,117 +1,64 @@
-"""Asking a gate over HTTP, with nothing but the standard library."""
+"""The client of a gate as the command line makes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import msgspec
+from compatgate.errors import BadInput
 
-from compatgate.errors import BadInput, Unavailable
-from compatgate.not_json import NOT_JSON
+if TYPE_CHECKING:
+    import argparse
 
-LARGEST_ANSWER = 16 * 1024 * 1024
-_NO_DECISION = (408, 425, 429)
-"""Client errors that say "not now" rather than "wrong question"."""
+    from compatgate.client import Client
+
+PATIENCE_S = 60.0
+"""For an answer that need not come at once."""
 
 
-class Server:
-    """A gate's REST interface.
+def make_client(
+    url: str, token: str | None = None, timeout_s: float = PATIENCE_S, *, retries: int = 3
+) -> Client:
+    """A client of the gate at a URL.
 
-    Args:
-        url: of the gate, with or without ``/api/v1``.
-        token: sent as bearer token.
-        timeout_s: seconds to wait for the connection and for each part of the answer.
-        instead: what to do when there is no answer.
+    Raises:
+        BadInput: what an option or the environment says is no URL, no token or no time.
     """
+    _import_httpx()
+    from compatgate.client import Client
 
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        timeout_s: float = 10.0,
-        *,
-        instead: str = "--fail-open lets a build pass unchecked",
-    ) -> None:
-        if not url.startswith(("http://", "https://")) or not url.isprintable() or " " in url:
-            raise BadInput(
-                f"'{url}' is not a URL", field="--server", hint="like https://gate.example"
-            )
-        self._base = url.rstrip("/").removesuffix("/api/v1")
-        self._token = token
-        self._timeout_s = timeout_s
-        self._instead = instead
+    try:
+        return Client(url, token, timeout=timeout_s, retries=retries, user_agent="compatgate-cli")
+    except BadInput as error:
+        error.field = f"--{error.field}"
+        raise
 
-    def post(self, path: str, body: Any) -> dict[str, Any]:
-        """POST to ``/api/v1/<path>``.
 
-        Raises:
-            BadInput: the gate refuses the request (4xx), with its explanation.
-            Unavailable: the gate does not answer, or answers 5xx, or with something else.
-        """
-        return self._ask(path, msgspec.json.encode(body))
+def server_of(args: argparse.Namespace) -> str | None:
+    """The gate that the options or the environment name; a database that is named comes first.
 
-    def get(self, path: str) -> dict[str, Any]:
-        """GET ``/api/v1/<path>``; raises as `post`."""
-        return self._ask(path, None)
+    Raises:
+        BadInput: a gate and a database are named.
+    """
+    if args.server and args.database:
+        raise BadInput("--server and --database exclude each other", hint="name one place to ask")
+    if args.database:
+        return None
+    return args.server or os.environ.get("COMPATGATE_SERVER") or None
 
-    def lines(self, path: str) -> Iterator[bytes]:
-        """The answer to a GET line by line, as it comes; raises as `post`, also in its midst."""
-        with self._open(path, None, "text/plain, text/event-stream") as response:
-            while line := response.readline(LARGEST_ANSWER):
-                yield line
 
-    def address(self, path: str) -> str:
-        """The URL of ``/api/v1/<path>``; empty where it would tell a password."""
-        return "" if "@" in self._base else f"{self._base}/api/v1/{path}"
+def _import_httpx() -> None:
+    """Import httpx without its own command line, whose libraries cost as much as all the rest.
 
-    def _ask(self, path: str, data: bytes | None) -> dict[str, Any]:
-        with self._open(path, data, "application/json") as response:
-            answer = response.read(LARGEST_ANSWER)
-        try:
-            document = msgspec.json.decode(answer)
-        except NOT_JSON:
-            document = None
-        if not isinstance(document, dict):
-            raise self._unavailable("answered with something else than JSON; is it a gate?")
-        return document
-
-    @contextmanager
-    def _open(self, path: str, data: bytes | None, accept: str) -> Iterator[Any]:
-        from http.client import HTTPException
-        from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
-
-        headers = {"Accept": accept, "Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        request = Request(f"{self._base}/api/v1/{path}", data=data, headers=headers)  # noqa: S310
-        try:
-            with urlopen(request, timeout=self._timeout_s) as response:  # noqa: S310 - checked above
-                yield response
-        except HTTPError as error:
-            raise self._refused(error.code, error.read(LARGEST_ANSWER)) from None
-        except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise self._unavailable(f"does not answer: {reason}") from None
-
-    def _refused(self, status: int, answer: bytes) -> BadInput | Unavailable:
-        try:
-            problem = msgspec.json.decode(answer)
-        except NOT_JSON:
-            problem = None
-        detail = (
-            problem.get("detail") or problem.get("title") if isinstance(problem, dict) else None
-        )
-        if status >= 500 or status in _NO_DECISION:
-            return self._unavailable(f"answered {status}{f': {detail}' if detail else ''}")
-        hint = "give an access token with --token or COMPATGATE_TOKEN" if status == 401 else ""
-        return BadInput(
-            f"{detail or f'the request was refused with status {status}'}",
-            field=f"{self._base}",
-            hint=hint,
-        )
-
-    def _unavailable(self, problem: str) -> Unavailable:
-        return Unavailable(f"the gate {problem}", field=self._base, hint=self._instead)
+    It goes without where click is not installed.
+    """
+    hide = "click" not in sys.modules and "httpx" not in sys.modules
+    if hide:
+        sys.modules["click"] = None  # type: ignore[assignment]
+    try:
+        import_module("httpx")
+    finally:
+        if hide:
+            del sys.modules["click"]

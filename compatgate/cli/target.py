@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from compatgate.cli import target_what_if
 from compatgate.cli.database import (
     add_authorship,
-    add_common,
+    add_format,
     add_limit,
+    authorship,
     collect,
-    perform,
     print_json,
     print_table,
 )
+from compatgate.cli.service import add_place, perform
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.gate.service import Gate
+    from compatgate.cli.service import Service
     from compatgate.store.rows import Stored
 
 HELP = "list and change targets; say what a driver would break"
@@ -42,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete = actions.add_parser("delete", help="delete a target that nothing names any more")
     delete.add_argument("name")
     add_authorship(delete)
-    add_common(shown, show, delete)
+    add_place(shown, show, delete)
+    add_format(shown, show, delete)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return perform(args, {"list": _list, "show": _show, "delete": _delete})
 
 
-def _list(args: argparse.Namespace, gate: Gate) -> int:
+def _list(args: argparse.Namespace, gate: Service) -> int:
     found = collect(
         gate.matrix.list_targets,
         args.limit,
@@ -91,7 +93,7 @@ def _rows(target: Stored) -> list[tuple[object, ...]]:
     ]
 
 
-def _show(args: argparse.Namespace, gate: Gate) -> int:
+def _show(args: argparse.Namespace, gate: Service) -> int:
     from compatgate.documents.write import to_yaml
 
     target = gate.matrix.get("Target", args.name)
@@ -102,10 +104,8 @@ def _show(args: argparse.Namespace, gate: Gate) -> int:
     return 0
 
 
-def _delete(args: argparse.Namespace, gate: Gate) -> int:
-    from compatgate.gate.matrix import By
-
-    by = By(args.author, args.reason or f"target delete {args.name}")
+def _delete(args: argparse.Namespace, gate: Service) -> int:
+    by = authorship(args, f"target delete {args.name}")
     revision = gate.matrix.delete("Target", args.name, by)
     if args.format == "json":
         print_json({"name": args.name, "deleted": True, "revision": revision})

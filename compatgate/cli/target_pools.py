@@ -46,13 +46,13 @@ def _server_of(args: argparse.Namespace) -> str | None:
 
 
 def _from_server(url: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    from urllib.parse import quote
-
-    from compatgate.cli.remote import Server
+    from compatgate.cli.remote import make_client
+    from compatgate.client.operations import Operations
 
     token = args.token or os.environ.get("COMPATGATE_TOKEN")
     timeout = getattr(args, "timeout", 10.0)
-    document = Server(url, token, timeout).get(f"targets/{quote(args.target, safe='')}")
+    with make_client(url, token, timeout, retries=0) as client:
+        document = client.send(Operations.show_target.request(args.target).plain())
     pools = (document.get("spec") or {}).get("pools")
     if not isinstance(pools, list):
         raise Unavailable("the gate answered with something else than a target", field=url)

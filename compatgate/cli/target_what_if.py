@@ -107,10 +107,13 @@ def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
         raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
     server = args.server if given else os.environ.get("COMPATGATE_SERVER")
     if server:
-        from compatgate.cli.remote import Server
+        from compatgate.cli.remote import make_client
+        from compatgate.client.operations import Operations
 
         token = args.token or os.environ.get("COMPATGATE_TOKEN")
-        return Server(server, token, instead="nothing was answered").post("what-if", body)
+        with make_client(server, token) as client:
+            answer: dict[str, Any] = client.send(Operations.what_if.request(body).plain())
+            return answer
     if args.bundle:
         from compatgate.gate.bundle import load_bundle
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import (
-    add_common,
+    add_format,
     add_limit,
     collect,
-    perform,
     print_json,
     print_table,
     seconds,
 )
+from compatgate.cli.service import add_place, perform
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.gate.service import Gate
+    from compatgate.cli.service import Service
 
 HELP = "create, list and revoke access tokens"
 
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit(shown)
     revoke = actions.add_parser("revoke", help="end a token at once")
     revoke.add_argument("token", metavar="NAME|ID")
-    add_common(create, shown, revoke)
+    add_place(create, shown, revoke)
+    add_format(create, shown, revoke)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     return perform(args, {"create": _create, "list": _list, "revoke": _revoke}, making=["create"])
 
 
-def _create(args: argparse.Namespace, gate: Gate) -> int:
+def _create(args: argparse.Namespace, gate: Service) -> int:
     from compatgate.documents.durations import parse_duration
     from compatgate.gate.auth import parse_scopes
     from compatgate.store.clock import now
@@ -68,7 +69,7 @@ def _create(args: argparse.Namespace, gate: Gate) -> int:
     return 0
 
 
-def _list(args: argparse.Namespace, gate: Gate) -> int:
+def _list(args: argparse.Namespace, gate: Service) -> int:
     found = collect(gate.tokens.list, args.limit, active=None if args.all else True)
     if args.format == "json":
         print_json([token.to_json() for token in found])
@@ -90,7 +91,7 @@ def _list(args: argparse.Namespace, gate: Gate) -> int:
     return 0
 
 
-def _revoke(args: argparse.Namespace, gate: Gate) -> int:
+def _revoke(args: argparse.Namespace, gate: Service) -> int:
     token = gate.tokens.revoke(args.token, by="command line")
     if args.format == "json":
         print_json(token.to_json())

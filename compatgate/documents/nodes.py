@@ -87,7 +87,7 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
     reader = _Reader(source, problems)
     found = False
     try:
-        for root in compose(_as_yaml(source.text)):
+        for root in compose(as_yaml(source.text)):
             roots = root.value if isinstance(root, SequenceNode) else [root]
             for node in roots:
                 if node is root and _is_nothing(node):
@@ -110,7 +110,7 @@ def _is_nothing(node: Node) -> bool:
     return isinstance(node, ScalarNode) and node.tag == _TAG + "null" and not node.value
 
 
-def _as_yaml(text: str) -> str:
+def as_yaml(text: str) -> str:
     """JSON that YAML 1.1 does not take: indented by tabs, or with characters as two escapes."""
     if text.lstrip()[:1] not in ("{", "[") or not ("\t" in text or "\\u" in text):
         return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.errors import BadInput, CompatgateError, Conflict
+from compatgate.errors import BadInput, CompatgateError
 
 
 class UnsupportedMedia(BadInput):
@@ -10,13 +10,6 @@ class UnsupportedMedia(BadInput):
 
     status = 415
     slug = "unsupported-media-type"
-
-
-class PreconditionFailed(Conflict):
-    """``If-Match`` names another revision than the stored one."""
-
-    status = 412
-    slug = "precondition-failed"
 
 
 class HttpError(CompatgateError):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from flask import request
 
-from compatgate.errors import Conflict
-from compatgate.web.errors import PreconditionFailed
+from compatgate.errors import Conflict, PreconditionFailed
 
 if TYPE_CHECKING:
     from compatgate.web.call import Call

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.remote import Server
+    from compatgate.client import Client
     from compatgate.gate.service import Gate
 
-_PAGE = 1000
-_SILENCE_SECONDS = 60.0
-"""After which a gate that follows a log has gone: it says something every ten."""
+
+_ACTIONS = {"cancel": "cancel_run", "rerun": "rerun", "approve": "approve_baseline"}
 
 
 class Access(Protocol):
@@ -46,15 +45,6 @@ class Access(Protocol):
         ...
 
 
-def add_access(parser: argparse.ArgumentParser) -> None:
-    """The options that say who is asked."""
-    from compatgate.cli.database import add_database
-
-    parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
-    parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
-    add_database(parser)
-
-
 @contextmanager
 def accessed(args: argparse.Namespace) -> Iterator[Access]:
     """The server that the arguments or the environment name, else the database.
@@ -63,13 +53,11 @@ def accessed(args: argparse.Namespace) -> Iterator[Access]:
         BadInput: the server's URL is none.
         Unavailable: the database does not answer, or has another schema.
     """
-    url = args.server or (None if args.database else os.environ.get("COMPATGATE_SERVER"))
-    if url:
-        from compatgate.cli.remote import Server
+    from compatgate.cli.remote import make_client, server_of
 
-        token = args.token or os.environ.get("COMPATGATE_TOKEN")
-        instead = "check that it runs and is reachable"
-        yield _Remote(Server(url, token, _SILENCE_SECONDS, instead=instead))
+    if url := server_of(args):
+        with make_client(url, args.token) as client:
+            yield _Remote(client)
         return
     from compatgate.cli.database import opened
 
@@ -125,64 +113,39 @@ class _Local:
 
 
 class _Remote:
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def submit(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        made: list[dict[str, Any]] = self._server.post("runs", body)["runs"]
+        made: list[dict[str, Any]] = self._plain("submit_runs", **body)["runs"]
         return made
 
     def list(self, what: str, limit: int | None, **filters: Any) -> list[dict[str, Any]]:
-        from urllib.parse import urlencode
+        from compatgate.client.operations import Operations
 
-        items: list[dict[str, Any]] = []
-        query = {name: value for name, value in filters.items() if value is not None}
-        while limit is None or len(items) < limit:
-            query["limit"] = _PAGE if limit is None else min(_PAGE, limit - len(items))
-            page = self._server.get(f"{what}?{urlencode(query)}")
-            items += page["items"]
-            if not page["next"]:
-                break
-            query["cursor"] = page["next"]
-        return items
+        listing: Any = getattr(Operations, f"list_{what}")
+        items = iter(self._client.items(listing.request(**filters).plain()))
+        return [*islice(items, limit)]
 
     def show(self, what: str, name: str) -> dict[str, Any]:
-        return self._server.get(f"{what}/{_quoted(name)}")
+        return self._plain(f"show_{what.removesuffix('s')}", name)
 
     def act(self, what: str, name: str, action: str) -> dict[str, Any]:
-        return self._server.post(f"{what}/{_quoted(name)}/{action}", {})
+        return self._plain(_ACTIONS[action], name)
 
     def log(self, run: str, step: str | None) -> Iterator[str]:
-        for line in self._server.lines(f"runs/{_quoted(run)}/logs{_step('?', step)}"):
-            yield line.decode("utf-8", "replace")
+        return self._client.show_logs(run, step=step)
 
     def follow(self, run: str, step: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Takes a stream up again that the server ended before the run did."""
-        import json
+        for event in self._client.follow_run(run, step=step):
+            yield event.name, event.data
 
-        after, name = 0, ""
-        path = f"runs/{_quoted(run)}/logs?follow=true{_step('&', step)}"
-        while True:
-            for line in self._server.lines(f"{path}&after={after}"):
-                key, _, value = line.decode("utf-8", "replace").rstrip("\n").partition(": ")
-                if key == "event":
-                    name = value
-                elif key == "id":
-                    after = int(value)
-                elif key == "data":
-                    yield name, json.loads(value)
-                    if name in ("end", "error"):
-                        return
+    def _plain(self, operation: str, *args: Any, **named: Any) -> dict[str, Any]:
+        from compatgate.client.operations import Operations
 
-
-def _quoted(name: str) -> str:
-    from urllib.parse import quote
-
-    return quote(name, safe="")
-
-
-def _step(join: str, step: str | None) -> str:
-    return f"{join}step={_quoted(step)}" if step else ""
+        asked: Any = getattr(Operations, operation)
+        answer: dict[str, Any] = self._client.send(asked.request(*args, **named).plain())
+        return answer
 
 
 def _user() -> str:

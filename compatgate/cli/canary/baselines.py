@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed, add_access
+from compatgate.cli.canary.access import accessed
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (show, approve):
         action.add_argument("id", type=int, metavar="ID")
     for action in (shown, show, approve):
-        add_access(action)
+        add_place(action)
         action.add_argument("--format", choices=("text", "json"), default="text")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.access import accessed, add_access
+from compatgate.cli.canary.access import accessed
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("runs", nargs="+", metavar="ID")
-    add_access(parser)
+    add_place(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed, add_access
+from compatgate.cli.canary.access import accessed
 from compatgate.cli.database import add_format
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=int, default=200, metavar="N", help="look at the newest N runs (200)"
     )
-    add_access(parser)
+    add_place(parser)
     add_format(parser)
 
 

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.access import accessed, add_access
+from compatgate.cli.canary.access import accessed
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="ID")
     parser.add_argument("-f", "--follow", action="store_true", help="wait for more until it ends")
     parser.add_argument("--step", metavar="NAME", help="only this step's output")
-    add_access(parser)
+    add_place(parser)
 
 
 def run(args: argparse.Namespace) -> int:

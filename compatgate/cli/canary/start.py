@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed, add_access
+from compatgate.cli.canary.access import accessed
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument("--wait", action="store_true", default=True, help="wait (the default)")
     waiting.add_argument("--detach", dest="wait", action="store_false", help="only queue, exit 0")
-    add_access(parser)
+    add_place(parser)
     add("--format", choices=("text", "json"), default="text")
 
 

@@ -1,0 +1,133 @@
+"""What commands ask of a gate, be it the service on a database or one at the end of a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from compatgate.documents.changes import Change
+    from compatgate.documents.sources import Source
+    from compatgate.documents.specs import Kind
+    from compatgate.gate.auth import NewToken
+    from compatgate.gate.imports import ImportResult
+    from compatgate.gate.matrix import By
+    from compatgate.gate.runs.remarks import Remarks
+    from compatgate.store.rows import RevisionRow, Stored, TokenRow
+    from compatgate.store.verify import ChainReport
+
+
+class Matrix(Protocol):
+    """The matrix; methods as of `compatgate.gate.matrix.MatrixService`."""
+
+    def get(self, kind: Kind, name: str) -> Stored: ...  # noqa: D102 - as said above
+    def delete(self, kind: Kind, name: str, by: By) -> int: ...  # noqa: D102
+    def list_targets(self, **filters: Any) -> Any: ...  # noqa: D102
+    def list_entries(self, **filters: Any) -> Any: ...  # noqa: D102
+    def list_waivers(self, **filters: Any) -> Any: ...  # noqa: D102
+    def list_revisions(self, **filters: Any) -> Any: ...  # noqa: D102
+    def show_revision(self, number: int) -> RevisionRow: ...  # noqa: D102
+    def revision_at(self, when: datetime) -> int: ...  # noqa: D102
+    def export(self, *, revision: int | None = None) -> list[dict[str, Any]]: ...  # noqa: D102
+    def diff(self, older: int, newer: int | None = None) -> list[Change]: ...  # noqa: D102
+    def diff_files(self, sources: Sequence[Source]) -> list[Change]: ...  # noqa: D102
+    def import_documents(  # noqa: D102
+        self, sources: Sequence[Source], by: By, *, dry_run: bool = False
+    ) -> ImportResult: ...
+
+
+class Tokens(Protocol):
+    """Access tokens; methods as of `compatgate.gate.auth.Tokens`."""
+
+    def create(  # noqa: D102
+        self, name: str, scopes: Iterable[str], *, by: str, expires_at: datetime | None = None
+    ) -> NewToken: ...
+    def list(  # noqa: D102
+        self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Any: ...
+    def revoke(self, id_or_name: str, *, by: str) -> TokenRow: ...  # noqa: D102
+
+
+class History(Protocol):
+    """The audit log; methods as of `compatgate.gate.history.History`."""
+
+    def list_audit(self, **filters: Any) -> Any: ...  # noqa: D102
+    def verify(self, *, expected_head: str | None = None) -> ChainReport: ...  # noqa: D102
+
+
+class Runs(Protocol):
+    """What canary runs say; as of `compatgate.gate.runs.service.Runs`."""
+
+    def remarks(self, names: Iterable[str]) -> Mapping[str, Remarks]: ...  # noqa: D102
+
+
+class Service(Protocol):
+    """A gate, as far as commands on the matrix and its history need it."""
+
+    @property
+    def matrix(self) -> Matrix: ...  # noqa: D102
+    @property
+    def tokens(self) -> Tokens: ...  # noqa: D102
+    @property
+    def history(self) -> History: ...  # noqa: D102
+    @property
+    def runs(self) -> Runs: ...  # noqa: D102
+
+
+def add_place(*parsers: argparse.ArgumentParser) -> None:
+    """The options that say who is asked: a gate, or a database."""
+    from compatgate.cli.database import add_database
+
+    for parser in parsers:
+        parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
+        parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+        add_database(parser)
+
+
+@contextmanager
+def asked(args: argparse.Namespace, *, make: bool = False) -> Iterator[Service]:
+    """The gate that the arguments or the environment name, else the one on the database.
+
+    Args:
+        args: of the command.
+        make: an SQLite file that is not there is made.
+
+    Raises:
+        BadInput: the server's URL is none.
+        NotFound: there is no such database.
+        Unavailable: the database does not answer, or has another schema.
+    """
+    from compatgate.cli.remote import make_client, server_of
+
+    if url := server_of(args):
+        with make_client(url, args.token) as client:
+            from compatgate.cli.over_rest import RemoteGate
+
+            yield RemoteGate(client)
+        return
+    from compatgate.cli.database import opened
+
+    with opened(args, make=make) as gate:
+        yield gate
+
+
+def perform(
+    args: argparse.Namespace,
+    actions: Mapping[str, Callable[[argparse.Namespace, Service], int]],
+    *,
+    making: Sequence[str] = (),
+) -> int:
+    """Do the action that was asked for, by whoever the arguments name.
+
+    Args:
+        args: of the command.
+        actions: by name.
+        making: those that make a database where there is none.
+    """
+    with asked(args, make=args.action in making) as gate:
+        return actions[args.action](args, gate)

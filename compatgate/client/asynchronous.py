@@ -1,0 +1,167 @@
+"""The client whose methods are awaited; the same operations, sent by an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import httpx
+
+from compatgate.client import answers
+from compatgate.client.answers import Answer, Gathered
+from compatgate.client.operation import Awaiting
+from compatgate.client.operations import Operations
+from compatgate.client.paging import AsyncItems
+from compatgate.client.request import Request
+from compatgate.client.retries import Outcome, Retries
+from compatgate.client.settings import TIMEOUT_S, Verify, make_settings
+from compatgate.client.streams import Event, Following, Lines
+from compatgate.client.transport import Tried, asking, make_http
+from compatgate.errors import Unavailable
+from compatgate.web.models.matrix import Page
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class AsyncClient(Awaiting, Operations):
+    """A gate's REST interface, to be awaited; arguments, methods and errors as `Client`.
+
+    Lists are iterated with ``async for``, and so are logs.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float = TIMEOUT_S,
+        retries: Retries | int = Retries(),  # noqa: B008 - immutable
+        verify: Verify = True,
+        user_agent: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._settings = make_settings(base_url, token, timeout, retries, user_agent)
+        self._http = make_http(httpx.AsyncClient, self._settings, verify, transport)
+
+    @property
+    def base_url(self) -> str:
+        """Of the gate, without ``/api/v1``."""
+        return self._settings.base
+
+    async def send(self, request: Request[A]) -> A:
+        """The answer to a request, such as ``Client.show_target.request("prod")``.
+
+        Raises:
+            CompatgateError: the gate refuses, with its explanation.
+            Unavailable: it does not answer.
+        """
+        return (await self.exchange(request)).value
+
+    async def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
+        """The answer with its entity tag; raises as `send`.
+
+        Args:
+            request: as `send`.
+            if_none_match: entity tag of what is known already.
+        """
+        tried = await self._try(request, if_none_match)
+        return answers.read(request, tried.received(), self.base_url, token=self._has_token)
+
+    def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
+        """A list, such as ``Client.list_targets.request()``."""
+        return AsyncItems(self, request)
+
+    async def lines(self, request: Request[str]) -> AsyncGenerator[str, None]:
+        """An answer line by line, as it comes; raises as `send`, also in its midst."""
+        tried = await self._try(request, streamed=True)
+        response, lines = tried.response, Lines()
+        try:
+            if not response.is_success:
+                answers.read(request, tried.received(), self.base_url, token=self._has_token)
+            with asking(self.base_url):
+                async for part in response.aiter_bytes():
+                    for line in lines.feed(part):
+                        yield line
+            for line in lines.rest():
+                yield line
+        finally:
+            await response.aclose()
+
+    async def follow_run(
+        self, run_id: str, *, step: str | None = None, after: int = 0
+    ) -> AsyncIterator[Event]:
+        """What happens to a run, until ``end``; a stream that breaks is taken up again.
+
+        Args:
+            run_id: of the run.
+            step: only this step's output.
+            after: id of the last event known.
+        """
+        following = Following(run_id, step, after)
+        while not following.ended:
+            request = following.request()
+            try:
+                async with aclosing(self.lines(request)) as lines:
+                    async for line in lines:
+                        if event := following.take(line):
+                            yield event
+            except Unavailable as error:
+                following.broke(error)
+            if not following.ended:
+                await anyio.sleep(self._settings.retries.first_s)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def _has_token(self) -> bool:
+        return self._settings.token is not None
+
+    async def _try(
+        self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
+    ) -> Tried:
+        """What came of a request, tried again as often as the settings say."""
+        settings, number = self._settings, 0
+        prepared = settings.prepare(request, if_none_match)
+        with asking(settings.base):
+            while True:
+                number += 1
+                try:
+                    tried = await self._once(prepared, streamed)
+                    outcome: Outcome = tried.response
+                except httpx.HTTPError as error:
+                    outcome = error
+                pause = settings.retries.pause(number, outcome, repeatable=request.repeatable)
+                if pause is None:
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    return tried
+                await anyio.sleep(pause)
+
+    async def _once(self, prepared: dict[str, Any], streamed: bool) -> Tried:
+        response = await self._http.send(self._http.build_request(**prepared), stream=True)
+        if streamed and response.is_success:
+            return Tried(response)
+        try:
+            gathered = Gathered(self.base_url)
+            async for part in response.aiter_bytes():
+                gathered.add(part)
+            return Tried(response, gathered.whole())
+        finally:
+            await response.aclose()

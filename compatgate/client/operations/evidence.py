@@ -1,0 +1,88 @@
+"""What runs have shown, and the baselines that they are judged by."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from compatgate.client.operation import Listing, Operation
+from compatgate.client.request import Moment, Request, get, pages, post
+from compatgate.web.models.evidence import (
+    BaselineBody,
+    BaselineDetailBody,
+    BaselineState,
+    EvidenceBody,
+)
+from compatgate.web.models.matrix import Page
+
+
+@Listing
+def list_evidence(
+    *,
+    suite: str | None = None,
+    sku: str | None = None,
+    run: str | None = None,
+    outcome: Literal["passed", "failed"] | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+) -> Request[Page[EvidenceBody]]:
+    """List judged runs that count as evidence, newest first.
+
+    Args:
+        suite: that was run.
+        sku: GPU that it ran on.
+        run: its id.
+        outcome: how it was judged.
+        since: known at or after.
+        until: known at or before.
+    """
+    return pages(
+        "/evidence",
+        EvidenceBody,
+        suite=suite,
+        sku=sku,
+        run=run,
+        outcome=outcome,
+        since=since,
+        until=until,
+    )
+
+
+@Listing
+def list_baselines(
+    *,
+    workload: str | None = None,
+    sku: str | None = None,
+    family: str | None = None,
+    metric: str | None = None,
+    state: BaselineState | None = None,
+) -> Request[Page[BaselineBody]]:
+    """List versions of baselines, newest first.
+
+    Args:
+        workload: with its digest, as listed.
+        sku: GPU that they are for.
+        family: of the stack.
+        metric: that they expect something of.
+        state: proposed, approved or replaced.
+    """
+    return pages(
+        "/baselines",
+        BaselineBody,
+        workload=workload,
+        sku=sku,
+        family=family,
+        metric=metric,
+        state=state,
+    )
+
+
+@Operation
+def show_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
+    """Show a version of a baseline with its distribution."""
+    return get("/baselines/{id}", BaselineDetailBody, id=id)
+
+
+@Operation
+def approve_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
+    """Approve a proposed baseline: from now on runs are judged against it."""
+    return post("/baselines/{id}/approve", BaselineDetailBody, id=id)

@@ -1,0 +1,159 @@
+"""Canary runs, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from compatgate.client.operation import Listing, Operation, Reading
+from compatgate.client.request import EVENTS, Moment, Request, get, members, pages, post
+from compatgate.web.models.matrix import Page
+from compatgate.web.models.runs import (
+    HostBody,
+    RunBody,
+    RunDetailBody,
+    RunRequest,
+    RunsMade,
+    StateFilter,
+    SuiteBody,
+    WorkloadBody,
+)
+from compatgate.web.models.verdicts import StackValue
+
+_SILENCE_S = 60.0
+"""After which a gate that streams a log has gone: it says something every ten seconds."""
+
+
+@Listing
+def list_runs(
+    *,
+    state: StateFilter | None = None,
+    target: str | None = None,
+    suite: str | None = None,
+    entry: str | None = None,
+    host: str | None = None,
+    asked_by: str | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+) -> Request[Page[RunBody]]:
+    """List canary runs, newest first.
+
+    Args:
+        state: or ``active``, or ``ended``.
+        target: that they are for.
+        suite: that they run.
+        entry: that they are about.
+        host: where they run, or ran last.
+        asked_by: who wanted them.
+        since: asked for at or after.
+        until: asked for at or before.
+    """
+    return pages(
+        "/runs",
+        RunBody,
+        state=state,
+        target=target,
+        suite=suite,
+        entry=entry,
+        host=host,
+        asked_by=asked_by,
+        since=since,
+        until=until,
+    )
+
+
+@Operation
+def submit_runs(
+    suite: str,
+    *,
+    target: str | None = None,
+    pool: str | None = None,
+    stack: Mapping[str, StackValue] | None = None,
+    image: str | None = None,
+    entry: str | None = None,
+    host: str | None = None,
+    priority: int | None = None,
+) -> Request[RunsMade]:
+    """Queue a suite: one run for each SKU and driver of the target.
+
+    Args:
+        suite: to run.
+        target: one run for each SKU and driver of its pools.
+        pool: only this one of the target.
+        stack: under test.
+        image: under test; the workloads' own if left out.
+        entry: that the runs are about.
+        host: staging host to run on; any that fits.
+        priority: higher goes first; 0 is ordinary.
+    """
+    body = members(
+        suite=suite,
+        target=target,
+        pool=pool,
+        stack=stack,
+        image=image,
+        entry=entry,
+        host=host,
+        priority=priority,
+    )
+    return post("/runs", RunsMade, body=body, reads=RunRequest)
+
+
+@Operation
+def show_run(id: str) -> Request[RunDetailBody]:  # noqa: A002 - the path's name
+    """Show a run with what became of its steps."""
+    return get("/runs/{id}", RunDetailBody, id=id)
+
+
+@Reading
+def show_logs(
+    id: str,  # noqa: A002 - the path's name
+    *,
+    follow: bool = False,
+    step: str | None = None,
+    after: int | None = None,
+) -> Request[str]:
+    """Read what a run's steps printed, line by line.
+
+    `Client.follow_run` follows it as events, and takes a stream up again that ends too early.
+
+    Args:
+        id: of the run.
+        follow: lines are those of a stream of server-sent events.
+        step: only this step's output.
+        after: id of the last event known.
+    """
+    request = get("/runs/{id}/logs", str, id=id, follow=follow or None, step=step, after=after)
+    accept = EVENTS if follow else "text/plain"
+    return structs.replace(request, accept=accept, patience=_SILENCE_S)
+
+
+@Operation
+def cancel_run(id: str) -> Request[RunBody]:  # noqa: A002 - the path's name
+    """Cancel a run: at once where it waits, else within seconds, when its worker next reports."""
+    return post("/runs/{id}/cancel", RunBody, id=id)
+
+
+@Operation
+def rerun(id: str) -> Request[RunsMade]:  # noqa: A002 - the path's name
+    """Queue a run that has ended again, for what its target is now."""
+    return post("/runs/{id}/rerun", RunsMade, id=id)
+
+
+@Listing
+def list_hosts(*, gpu: str | None = None) -> Request[Page[HostBody]]:
+    """List the staging hosts that workers serve, by name; those of one SKU."""
+    return pages("/hosts", HostBody, gpu=gpu)
+
+
+@Listing
+def list_suites() -> Request[Page[SuiteBody]]:
+    """List the suites that can be run, by name."""
+    return pages("/suites", SuiteBody)
+
+
+@Listing
+def list_workloads() -> Request[Page[WorkloadBody]]:
+    """List the workloads, by name."""
+    return pages("/workloads", WorkloadBody)

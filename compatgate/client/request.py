@@ -1,0 +1,165 @@
+"""A request to the gate as plain data, and what its answer is: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any, Generic, Literal, TypeVar, get_origin
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Struct, structs
+
+from compatgate.errors import BadInput
+from compatgate.web.models.matrix import Page
+
+A = TypeVar("A")
+T = TypeVar("T")
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+Moment = datetime | date | str
+"""A time; without a zone it is UTC, and a date means its begin (``since``) or end (``until``)."""
+PREFIX = "/api/v1"
+HOOKS = "/hooks"
+JSON = "application/json"
+YAML = "application/yaml"
+EVENTS = "text/event-stream"
+
+
+class Request(Struct, Generic[A], frozen=True, kw_only=True):
+    """One question to the gate.
+
+    Attributes:
+        path: template, with its prefix: ``/api/v1/targets/{name}``.
+        answer: type of the answer's body.
+        values: of the template's parameters.
+        query: parameters by the name that a URL has; None: not sent.
+        body: sent as JSON; text and bytes as they are.
+        reads: type of the body that the gate expects; None: there is none.
+        media: of the body.
+        if_match: entity tag that what is changed must still have.
+        repeatable: asking twice does no harm, so that it may be tried again.
+        patience: seconds to wait for each part of the answer, where the client's own are fewer.
+        refusal: errors are answered in the form of the answer, not as problems.
+    """
+
+    method: Method
+    path: str
+    answer: Any
+    values: dict[str, Any] = {}
+    query: dict[str, Any] = {}
+    body: Any = None
+    reads: Any = None
+    media: str = JSON
+    accept: str = JSON
+    if_match: str | None = None
+    repeatable: bool = True
+    patience: float | None = None
+    refusal: bool = False
+
+    @property
+    def url(self) -> str:
+        """Path and query as they are sent.
+
+        Raises:
+            BadInput: a value is empty, so that the path would name something else.
+        """
+        path = self.path.format_map({name: _segment(name, v) for name, v in self.values.items()})
+        given = {name: _text(value) for name, value in self.query.items() if value is not None}
+        return f"{path}?{urlencode(given)}" if given else path
+
+    def content(self) -> bytes | None:
+        """The body as it is sent."""
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body
+        return self.body.encode() if isinstance(self.body, str) else msgspec.json.encode(self.body)
+
+    def plain(self) -> Request[Any]:
+        """The same, answered as plain data instead of types: exactly the JSON that was sent."""
+        origin = get_origin(self.answer)
+        answer: Any = origin if origin in (list, dict) else dict[str, Any]
+        return structs.replace(self, answer=Page[dict[str, Any]] if origin is Page else answer)
+
+    def where(self, **query: Any) -> Request[A]:
+        """The same with other query parameters."""
+        return structs.replace(self, query={**self.query, **query})
+
+
+def get(path: str, answer: type[A], **given: Any) -> Request[A]:
+    """A GET; what is given fills the path, the rest is the query."""
+    return _make("GET", path, answer, given)
+
+
+def pages(path: str, item: type[T], **given: Any) -> Request[Page[T]]:
+    """A GET of a list, whose pages `limit` and `cursor` choose; ``given`` as `get`."""
+    answer: Any = Page[item]  # type: ignore[valid-type]
+    return _make("GET", path, answer, {**given, "limit": None, "cursor": None})
+
+
+def post(
+    path: str,
+    answer: type[A],
+    *,
+    body: Any = None,
+    reads: Any = None,
+    repeatable: bool = False,
+    **given: Any,
+) -> Request[A]:
+    """A POST; ``given`` as `get`, the others as `Request`."""
+    return _make("POST", path, answer, given, body=body, reads=reads, repeatable=repeatable)
+
+
+def put(
+    path: str, answer: type[A], *, body: Any, reads: Any, if_match: str | int | None, **given: Any
+) -> Request[A]:
+    """A PUT; ``given`` as `get`."""
+    tag = entity_tag(if_match)
+    return _make("PUT", path, answer, given, body=body, reads=reads, if_match=tag)
+
+
+def delete(
+    path: str, answer: type[A], *, if_match: str | int | None = None, **given: Any
+) -> Request[A]:
+    """A DELETE; it is not repeated: the second would find nothing. ``given`` as `get`."""
+    tag = entity_tag(if_match)
+    return _make("DELETE", path, answer, given, if_match=tag, repeatable=False)
+
+
+def entity_tag(version: str | int | None) -> str | None:
+    """An entity tag as it is, or of the revision that a document names."""
+    return f'"r{version}"' if isinstance(version, int) else version
+
+
+def document(content: Struct | Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """A document with the reason of its change beside it."""
+    body = msgspec.to_builtins(content) if isinstance(content, Struct) else dict(content)
+    return {**body, "reason": reason}
+
+
+def members(**given: Any) -> dict[str, Any]:
+    """The members of a body that were given."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _make(
+    method: Method, path: str, answer: Any, given: dict[str, Any], **others: Any
+) -> Request[Any]:
+    values = {name: value for name, value in given.items() if f"{{{name}}}" in path}
+    query = {name: value for name, value in given.items() if name not in values}
+    whole = path if path.startswith(HOOKS) else PREFIX + path
+    return Request(method=method, path=whole, answer=answer, values=values, query=query, **others)
+
+
+def _segment(name: str, value: Any) -> str:
+    text = quote(str(value), safe="")
+    if not text:
+        raise BadInput("must not be empty", field=name, hint="name what is meant")
+    return text.replace(".", "%2E") if text in (".", "..") else text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else str(value)

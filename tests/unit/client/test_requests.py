@@ -1,0 +1,56 @@
+"""Requests as plain data: paths, queries, bodies."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+
+from compatgate.client.operations import Operations as Ask
+from compatgate.client.request import entity_tag
+from compatgate.errors import BadInput
+
+
+def test_names_are_quoted_and_none_of_them_leaves_its_place() -> None:
+    assert Ask.show_target.request("a b/ü?").url == "/api/v1/targets/a%20b%2F%C3%BC%3F"
+    assert Ask.show_target.request("..").url == "/api/v1/targets/%2E%2E"
+    assert Ask.show_target.request("{name}").url == "/api/v1/targets/%7Bname%7D"
+    with pytest.raises(BadInput, match="name: must not be empty"):
+        _ = Ask.show_target.request("").url
+
+
+def test_what_is_not_asked_for_is_not_in_the_query() -> None:
+    assert Ask.list_targets.request().url == "/api/v1/targets"
+    assert Ask.list_tokens.request(active=False).url == "/api/v1/tokens?active=false"
+    assert Ask.diff_revisions.request(3, older=0).url == "/api/v1/revisions/3/diff?from=0"
+
+
+@pytest.mark.parametrize(
+    ("when", "sent"),
+    [
+        (datetime(2026, 11, 3, 9, 30, tzinfo=UTC), "2026-11-03T09%3A30%3A00Z"),
+        (datetime(2026, 11, 3, 9, 30), "2026-11-03T09%3A30%3A00Z"),
+        (datetime(2026, 11, 3, 9, tzinfo=timezone(timedelta(hours=1))), "2026-11-03T08%3A00%3A00Z"),
+        (date(2026, 11, 3), "2026-11-03"),
+        ("2026-11-03", "2026-11-03"),
+    ],
+)
+def test_times_are_sent_in_utc(when: datetime | date | str, sent: str) -> None:
+    assert Ask.list_runs.request(since=when).url == f"/api/v1/runs?since={sent}"
+
+
+def test_a_reason_goes_with_every_change() -> None:
+    change = Ask.change_entry.request("e", {"spec": {}}, reason="why", if_match=7)
+    assert change.body == {"spec": {}, "reason": "why"}
+    assert change.if_match == '"r7"'
+    assert "reason=why" in Ask.delete_entry.request("e", reason="why").url
+    assert entity_tag('"r7.0a"') == '"r7.0a"'
+
+
+def test_yaml_is_sent_as_it_is_and_documents_as_json() -> None:
+    text = Ask.import_matrix.request("kind: Entry\n", reason="r")
+    assert (text.media, text.content()) == ("application/yaml", b"kind: Entry\n")
+    listed = Ask.import_matrix.request([{"kind": "Entry"}], reason="r")
+    assert (listed.media, listed.content()) == ("application/json", b'[{"kind":"Entry"}]')
+    assert not text.repeatable
+    assert Ask.import_matrix.request("", reason="r", dry_run=True).repeatable
