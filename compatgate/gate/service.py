@@ -74,13 +74,20 @@ class Gate:
         self.snapshots.on_new = self._forget
 
     @classmethod
-    def open(cls, database: str | None = None, *, overlays: Sequence[str] | None = None) -> Gate:
+    def open(
+        cls,
+        database: str | None = None,
+        *,
+        overlays: Sequence[str] | None = None,
+        images: ImageSettings | None = None,
+    ) -> Gate:
         """A gate on a database.
 
         Args:
             database: URL, or path of an SQLite file, which is made and migrated as needed; None:
                 ``COMPATGATE_DATABASE``, else a file in the user's data folder.
             overlays: the operator's fact files.
+            images: as of `Gate`.
 
         Raises:
             Unavailable: the database does not answer, or has another schema.
@@ -89,7 +96,7 @@ class Gate:
 
         opened = Database.open(database)
         schema.prepare(opened)
-        return cls(opened, load_facts(overlays), overlays=overlays)
+        return cls(opened, load_facts(overlays), overlays=overlays, images=images)
 
     @property
     def url(self) -> str:
