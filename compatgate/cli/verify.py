@@ -116,8 +116,8 @@ def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> Verified:
     from compatgate.cli.check.observed import read_bytes
     from compatgate.gate.attest.strict import LARGEST
 
-    data = read_bytes(args.envelope, "envelope", LARGEST)
-    return verify(data, keys, Expected(_subjects(args), args.target), now)
+    expected = Expected(_subjects(args), args.target)
+    return verify(read_bytes(args.envelope, "envelope", LARGEST), keys, expected, now)
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:
