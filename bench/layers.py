@@ -36,7 +36,7 @@ from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.layers import Layer, Scan
 from compatgate.discovery.image.manifest import Descriptor
 from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.registry import Blob
+from compatgate.discovery.image.blob import Blob
 from compatgate.discovery.signals import read_signals
 from contextlib import contextmanager
 

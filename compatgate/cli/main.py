@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts, and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "k8s": ("compatgate.cli.k8s", "print what a Kubernetes cluster is to be told"),
+    "attest": ("compatgate.cli.attest", "sign a verdict, and attach it to its image"),
+    "verify": ("compatgate.cli.verify", "verify a signed verdict, offline"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),

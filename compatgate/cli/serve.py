@@ -10,7 +10,7 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from compatgate.cli import serve_hooks
+from compatgate.cli import serve_hooks, serve_signing
 from compatgate.cli.parser import count
 from compatgate.errors import BadInput, Unavailable
 
@@ -73,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _images(parser.add_argument_group("images that questions name"))
     serve_hooks.add_tls(parser.add_argument_group("TLS and links"))
     serve_hooks.add_admission(parser.add_argument_group("Kubernetes admission"))
+    signed = parser.add_argument_group("signed verdicts")
+    serve_signing.add_signing(signed)
+    serve_signing.add_verifying(signed)
     add("--facts", action="append", metavar="DIR", help="fact files to lay over the shipped ones")
     add("--log-level", choices=_LEVELS, default="warning", help="what is logged (warning)")
 
@@ -121,6 +124,7 @@ def _serve(args: argparse.Namespace) -> int:
     given = _scopes(args.anonymous)
     tls, admission = serve_hooks.tls_pair(args), serve_hooks.admission_options(args)
     public_url = serve_hooks.public_url(args)
+    signing = serve_signing.signing(args, public_url)
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
@@ -132,6 +136,7 @@ def _serve(args: argparse.Namespace) -> int:
         max_listeners=args.threads // 2,
         admission=admission,
         public_url=public_url,
+        signing=signing,
     )
     url = url_of(listener, args.host, secure=tls is not None)
     prepared = prepare(args.database, args.matrix, overlays)

@@ -16,7 +16,7 @@ from compatgate.core.judge import Judged, judge
 from compatgate.core.matrix import Matrix
 from compatgate.core.stack import Stack, complete
 from compatgate.core.target import Policy, Pool, Target
-from compatgate.core.verdict import RANK, Checked, Finding, Outcome, Verdict
+from compatgate.core.verdict import RANK, Basis, Checked, Finding, Outcome, Verdict
 from compatgate.core.versions import show
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -31,6 +31,7 @@ def evaluate(
     matrix: Matrix | None = None,
     now: datetime,
     with_fixes: bool = True,
+    basis: Basis = "stated",
 ) -> Verdict:
     """May this stack run on this target?
 
@@ -43,11 +44,12 @@ def evaluate(
         matrix: entries, waivers and evidence; none for a question about facts alone.
         now: for ends of life, waivers and the age of evidence.
         with_fixes: compute fixes; planning, which asks thousands of times, leaves them out.
+        basis: where the stack is from.
     """
     found = assess(
         stack, target, facts=facts, matrix=matrix or Matrix(), now=now, with_fixes=with_fixes
     )
-    return seal(found, target.policy, stack.image, now)
+    return seal(found, target.policy, stack.image, now, basis)
 
 
 def assess(
@@ -96,18 +98,25 @@ def assess(
     )
 
 
-def seal(found: Verdict, policy: Policy, image: str | None, now: datetime) -> Verdict:
+def seal(
+    found: Verdict,
+    policy: Policy,
+    image: str | None,
+    now: datetime,
+    basis: Basis = "stated",
+) -> Verdict:
     """The verdict of an assessment.
 
-    Its id is a digest of what it rests on and says, the image included, not of the time.
+    Its id is a digest of what it rests on and says, image and basis included, not of the time.
 
     Args:
         found: of `assess`.
         policy: of the target.
         image: that the stack was read from.
         now: when it was decided.
+        basis: where the stack is from.
     """
-    verdict = replace(found, image=image)
+    verdict = replace(found, image=image, basis=basis)
     digest = hashlib.sha256(_encode((verdict, policy))).hexdigest()
     return replace(verdict, id=f"vd_{digest[:32]}", decided_at=shown_moment(now))
 

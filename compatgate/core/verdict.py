@@ -10,6 +10,7 @@ from compatgate.core.facts import Source
 
 Outcome = Literal["pass", "warn", "unknown", "fail"]
 FindingOutcome = Literal["fail", "unknown", "warn", "waived", "not-checked"]
+Basis = Literal["image", "stated", "what-if"]
 
 RANK: dict[str, int] = {
     "pass": 0,
@@ -99,6 +100,8 @@ class Verdict(Struct, frozen=True):
             same facts, matrix and evidence has the same id.
         verdict: the truth; ``allowed`` is what the policy makes of it.
         stack: as evaluated, in JSON form; ``pools`` likewise.
+        basis: where the gate has the stack from: it read the ``image`` and nothing else; the asker
+            ``stated`` it, or a part of it; or ``set`` changed stack or pools (``what-if``).
         facts: digest of the catalog.
         overlays: the operator's fact files that were used.
         evidence: ids of the runs that the answer rests on.
@@ -121,6 +124,7 @@ class Verdict(Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     entries: dict[str, str] = {}
     image: str | None = None
+    basis: Basis = "stated"
     decided_at: str = ""
     valid_until: str | None = None
 
@@ -144,6 +148,7 @@ class Verdict(Struct, frozen=True):
             },
             "stack": self.stack,
             "image": self.image,
+            "basis": self.basis,
             "pools": list(self.pools),
             "matrix_revision": self.matrix_revision,
             "entries": self.entries,

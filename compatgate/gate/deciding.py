@@ -14,7 +14,7 @@ from compatgate.core.evaluate import assess, evaluate, seal
 from compatgate.core.matrix import matches_image
 from compatgate.core.request import Request, change_pool, parse_request
 from compatgate.core.target import Policy, Target
-from compatgate.core.verdict import Verdict
+from compatgate.core.verdict import Basis, Verdict
 from compatgate.gate.remembered import Remembered
 from compatgate.gate.snapshot import Snapshot
 
@@ -22,13 +22,14 @@ _encode = msgspec.json.Encoder().encode
 """Keeps the order of keys: of two aliases in ``set`` the last one counts."""
 
 
-def decide(body: Any, snapshot: Snapshot, now: datetime) -> Verdict:
+def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
     """The verdict on a question.
 
     Args:
         body: as ``POST /gate``.
         snapshot: what the answer rests on.
         now: for ends of life, waivers and the age of evidence.
+        by_image: the stack is what the gate itself read from the image, and nothing besides.
 
     Raises:
         BadInput: names the field.
@@ -36,7 +37,21 @@ def decide(body: Any, snapshot: Snapshot, now: datetime) -> Verdict:
     """
     request = parse_request(body, snapshot.facts.gpus)
     target = asked_target(request, snapshot)
-    return evaluate(request.stack, target, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
+    basis = _basis(request.changes, by_image)
+    return evaluate(
+        request.stack,
+        target,
+        facts=snapshot.facts,
+        matrix=snapshot.matrix,
+        now=now,
+        basis=basis,
+    )
+
+
+def _basis(changes: Any, by_image: bool) -> Basis:
+    if changes:
+        return "what-if"
+    return "image" if by_image else "stated"
 
 
 class _Assessed(Struct, frozen=True):
@@ -56,19 +71,23 @@ class Decider:
         self._assessed: Remembered[_Assessed] = Remembered()
         self.clear = self._assessed.clear
 
-    def decide(self, body: Any, snapshot: Snapshot, now: datetime) -> Verdict:
+    def decide(
+        self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False
+    ) -> Verdict:
         """The verdict on a question; arguments and errors are those of `decide`."""
         key = _key(body, snapshot)
         known = self._assessed.get(key, snapshot) if key is not None else None
         if known is not None:
-            return seal(known.found, known.policy, body.get("image"), now)
+            basis = _basis(body.get("set"), by_image)
+            return seal(known.found, known.policy, body.get("image"), now, basis)
         request = parse_request(body, snapshot.facts.gpus)
         target = asked_target(request, snapshot)
         found = assess(request.stack, target, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
         if key is not None:
             known = _Assessed(found, target.policy)
             self._assessed.put(key, snapshot, known, found.valid_until, now)
-        return seal(found, target.policy, request.stack.image, now)
+        basis = _basis(request.changes, by_image)
+        return seal(found, target.policy, request.stack.image, now, basis)
 
 
 def _key(body: Any, snapshot: Snapshot) -> bytes | None:

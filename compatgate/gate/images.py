@@ -23,6 +23,7 @@ from compatgate.errors import BadInput
 from compatgate.gate.deciding import asked_target
 from compatgate.gate.reading import Readings
 from compatgate.gate.registries import Place, allowed
+from compatgate.gate.shown import Shown
 from compatgate.gate.snapshot import Snapshot
 
 SETTING = "compatgate serve --registry (COMPATGATE_REGISTRIES)"
@@ -67,8 +68,8 @@ class Images:
             options, overlays, settings.deadline_s, settings.at_once, settings.waiting
         )
 
-    def shown(self, body: Any, snapshot: Snapshot, wait_s: float | None = None) -> tuple[Any, bool]:
-        """A question with what its image shows, and whether an image was read for it.
+    def shown(self, body: Any, snapshot: Snapshot, wait_s: float | None = None) -> Shown:
+        """A question with what its image shows.
 
         Args:
             body: of the question, as `compatgate.gate.deciding.decide` takes it.
@@ -90,13 +91,13 @@ class Images:
         """
         image = body.get("image") if isinstance(body, Mapping) else None
         if not isinstance(image, str) or not image:
-            return body, False
+            return Shown(body)
         stated = body.get("stack")
         name, why = self._to_be_read(image, stated is not None)
         if name is None:
             noted = [*_remarks(stated), why]
             known = isinstance(stated, Mapping)
-            return ({**body, "stack": {**stated, "unread": noted}} if known else body), False
+            return Shown({**body, "stack": {**stated, "unread": noted}} if known else body)
         # Whatever is wrong with the question is said before any registry is asked.
         request = parse_request(
             {**body, "stack": _NOT_YET if stated is None else stated}, snapshot.facts.gpus
@@ -105,11 +106,9 @@ class Images:
         cpu = "aarch64" if cpus == {"aarch64"} else "x86_64"
         reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts.arch, wait_s)
         shown = _of_platform(reading, cpus)
-        return {
-            **body,
-            "stack": shown_wins(shown, stated or {}, "the image"),
-            "image": reading.pinned,
-        }, True
+        stack = shown_wins(shown, stated or {}, "the image")
+        body = {**body, "stack": stack, "image": reading.pinned}
+        return Shown(body, read=True, alone=stack == shown)
 
     def _to_be_read(self, image: str, stated: bool) -> tuple[Reference | None, str]:
         """The image, or None and why it is not to be read.

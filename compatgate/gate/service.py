@@ -25,6 +25,7 @@ from compatgate.gate.runs.baselines import BaselineService
 from compatgate.gate.runs.catalogue import library
 from compatgate.gate.runs.service import Runs
 from compatgate.gate.sessions import BrowserSessions
+from compatgate.gate.shown import Shown
 from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, decisions, evidence, revisions, schema
@@ -75,13 +76,20 @@ class Gate:
         self.snapshots.on_new = self._forget
 
     @classmethod
-    def open(cls, database: str | None = None, *, overlays: Sequence[str] | None = None) -> Gate:
+    def open(
+        cls,
+        database: str | None = None,
+        *,
+        overlays: Sequence[str] | None = None,
+        images: ImageSettings | None = None,
+    ) -> Gate:
         """A gate on a database.
 
         Args:
             database: URL, or path of an SQLite file, which is made and migrated as needed; None:
                 ``COMPATGATE_DATABASE``, else a file in the user's data folder.
             overlays: the operator's fact files.
+            images: as of `Gate`.
 
         Raises:
             Unavailable: the database does not answer, or has another schema.
@@ -90,7 +98,7 @@ class Gate:
 
         opened = Database.open(database)
         schema.prepare(opened)
-        return cls(opened, load_facts(overlays), overlays=overlays)
+        return cls(opened, load_facts(overlays), overlays=overlays, images=images)
 
     @property
     def url(self) -> str:
@@ -124,10 +132,10 @@ class Gate:
         snapshot = self.snapshots.current()
         found = self._answers.get(question, snapshot)
         if found is None:
-            body, read = self._shown(_decode(question), snapshot, image_s)
+            body, read, alone = self._shown(_decode(question), snapshot, image_s)
             if read:  # that may have taken seconds
                 now, snapshot = clock.now(), self.snapshots.current()
-            answer = Answer.of(self._decider.decide(body, snapshot, now))
+            answer = Answer.of(self._decider.decide(body, snapshot, now, by_image=alone))
             if not read:  # a tag may be another image by the next time
                 until = answer.verdict.valid_until
                 self._answers.put(question, snapshot, answer, until, now)
@@ -158,7 +166,8 @@ class Gate:
     def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
         """The verdict that `answer` would give, without logging it."""
         snapshot = self.snapshots.current()
-        return decide(self._shown(body, snapshot, image_s)[0], snapshot, clock.now())
+        shown = self._shown(body, snapshot, image_s)
+        return decide(shown.body, snapshot, clock.now(), by_image=shown.alone)
 
     def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
         """What the gate would have said of the matrix as it was, with today's facts.
@@ -180,7 +189,8 @@ class Gate:
         else:
             now = clock.now()
             snapshot = self.snapshots.at(at)
-        return decide(self._shown(body, snapshot)[0], snapshot, now)
+        shown = self._shown(body, snapshot)
+        return decide(shown.body, snapshot, now, by_image=shown.alone)
 
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
         """A verdict as it was first given.
@@ -225,12 +235,10 @@ class Gate:
         self._answers.clear()
         self._decider.clear()
 
-    def _shown(
-        self, body: Any, snapshot: Snapshot, image_s: float | None = None
-    ) -> tuple[Any, bool]:
-        """A question with what its image shows, and whether an image was read."""
+    def _shown(self, body: Any, snapshot: Snapshot, image_s: float | None = None) -> Shown:
+        """A question with what its image shows."""
         if self._images is None or image_s == 0:
-            return body, False
+            return Shown(body)
         return self._images.shown(body, snapshot, image_s)
 
     def close(self) -> None:

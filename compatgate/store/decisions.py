@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from compatgate.errors import NotFound
@@ -61,6 +61,13 @@ def verdict(session: Session, verdict_id: str) -> str:
             f"there is no verdict {verdict_id!r}", field="id", value=verdict_id, hint=hint
         )
     return body
+
+
+def confirmed_at(session: Session, verdict_id: str) -> datetime | None:
+    """When a verdict was given last; None: its decisions are no longer kept."""
+    query = select(func.max(Decision.decided_at)).where(Decision.verdict_id == verdict_id)
+    last: datetime | None = session.execute(query).scalar()
+    return last
 
 
 def show(session: Session, number: int) -> DecisionRow:

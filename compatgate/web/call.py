@@ -15,6 +15,7 @@ from compatgate.web.reasons import HEADER as REASON
 from compatgate.web.reasons import given_reason
 
 if TYPE_CHECKING:
+    from compatgate.gate.attest.service import Attestations
     from compatgate.gate.auth import Principal
     from compatgate.gate.service import Gate
     from compatgate.web.metrics import Metrics
@@ -39,6 +40,8 @@ class Service(Struct, frozen=True):
     """The OpenAPI document."""
     listeners: Listeners
     """Who follows a log."""
+    attestations: Attestations
+    """Signs verdicts."""
 
 
 class Call(Struct, Generic[Q]):

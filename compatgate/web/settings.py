@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from compatgate.gate.admission.admit import AdmissionOptions
 from compatgate.gate.admission.kinds import load_kinds
+from compatgate.gate.attest.service import Signing
 
 MAX_REQUEST_SIZE = 1024 * 1024
 MAX_DEPTH = 32
@@ -22,6 +23,7 @@ class Settings(Struct, frozen=True):
         overlays: the operator's fact files, as the gate was opened with.
         admission: of the Kubernetes hook.
         public_url: where people reach this service, for links; empty: where it was asked.
+        signing: the keys of attestations.
     """
 
     anonymous: frozenset[str] = frozenset()
@@ -31,3 +33,4 @@ class Settings(Struct, frozen=True):
     overlays: tuple[str, ...] | None = None
     admission: AdmissionOptions = field(default_factory=lambda: AdmissionOptions(load_kinds()))
     public_url: str = ""
+    signing: Signing = Signing()

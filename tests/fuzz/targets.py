@@ -25,6 +25,7 @@ from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.gpucode.dynamic import read_dynamic
 from compatgate.discovery.gpucode.source import Source
 from compatgate.discovery.image import files
+from compatgate.discovery.image.blob import Blob
 from compatgate.discovery.image.config import read_config
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.feed import Content, Feed, Member
@@ -39,7 +40,6 @@ from compatgate.discovery.image.manifest import (
     parse_manifest,
 )
 from compatgate.discovery.image.options import ImageOptions, Limits
-from compatgate.discovery.image.registry import Blob
 from compatgate.discovery.image.stream import Budget, decompressed
 from compatgate.discovery.libraries import parse_version_file
 from compatgate.discovery.lockfiles import Platform as LockPlatform

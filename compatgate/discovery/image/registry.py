@@ -8,17 +8,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
 from compatgate.discovery.image import auth
+from compatgate.discovery.image.blob import Blob
 from compatgate.discovery.image.credentials import Credentials, find_credentials
 from compatgate.discovery.image.manifest import ACCEPT, Descriptor
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.problems import damaged
 from compatgate.discovery.image.reference import Reference, is_digest, is_loopback
-from compatgate.discovery.image.transport import CHUNK, Response, Transport
-from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+from compatgate.discovery.image.transport import Response, Transport
+from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 
 LARGEST_MANIFEST = 4 * 1024 * 1024
 LARGEST_CONFIG = 16 * 1024 * 1024
@@ -30,56 +32,6 @@ class Found(Struct, frozen=True):
     digest: str
     media_type: str
     data: bytes
-
-
-class Blob:
-    """A blob that is read once, front to back; its end is reached only if it is what it should be.
-
-    Attributes:
-        verified: it was read to its end, and digest and size are right.
-    """
-
-    def __init__(self, response: Response, descriptor: Descriptor) -> None:
-        self.verified = False
-        self.position = 0
-        self._response = response
-        self._descriptor = descriptor
-        self._hash = hashlib.new(descriptor.digest.partition(":")[0])
-
-    def read(self, size: int = CHUNK, /) -> bytes:
-        """The next bytes; none at the end.
-
-        Raises:
-            Damaged: the blob is truncated, too long, or has another digest.
-            Unavailable: as `Response.read`.
-        """
-        if self.verified:
-            return b""
-        data = self._response.read(size)
-        self.position += len(data)
-        self._hash.update(data)
-        if self.position > self._descriptor.size:
-            raise self._damaged(f"has more than the {self._descriptor.size} bytes it should have")
-        if not data:
-            self._verify()
-        return data
-
-    def drain(self) -> None:
-        """Read what is left, to verify it."""
-        while self.read():
-            pass
-
-    def _verify(self) -> None:
-        if self.position < self._descriptor.size:
-            what = f"ends after {self.position} of {self._descriptor.size} bytes"
-            raise self._damaged(what)
-        found = f"{self._hash.name}:{self._hash.hexdigest()}"
-        if found != self._descriptor.digest:
-            raise self._damaged(f"has the digest {found}")
-        self.verified = True
-
-    def _damaged(self, what: str) -> Damaged:
-        return damaged(f"the blob {self._descriptor.digest} {what}")
 
 
 class Registry:
@@ -172,15 +124,37 @@ class Registry:
     def _get(
         self, path: str, headers: dict[str, str], what: str, *, method: str = "GET"
     ) -> Response:
-        url = f"{self.base}/v2/{self._repository}/{path}"
+        answer = self.send(method, self.url(path), headers)
+        if answer.status == 200:
+            return answer
+        answer.close()
+        raise self.refusal(answer, what)
+
+    def url(self, path: str) -> str:
+        """The address of something in the repository."""
+        return f"{self.base}/v2/{self._repository}/{path}"
+
+    def send(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None = None
+    ) -> Response:
+        """A request with what the registry wants to know of who asks, whatever it answers then.
+
+        Args:
+            method: of HTTP.
+            url: of the repository, or where the registry led from it.
+            headers: besides those of authentication, which go to the registry alone.
+            body: to be sent.
+
+        Raises:
+            Unavailable: no answer, or no credentials for what is asked.
+        """
+        own = urlsplit(url)[:2] == urlsplit(self.base)[:2]
         for attempt in range(2):
-            known = {"Authorization": self._authorization} if self._authorization else {}
-            answer = self._transport.open(url, {**headers, **known}, method=method)
-            if answer.status == 200:
+            known = {"Authorization": self._authorization} if self._authorization and own else {}
+            answer = self._transport.open(url, {**headers, **known}, body=body, method=method)
+            if answer.status != 401 or attempt or not own:
                 return answer
             answer.close()
-            if answer.status != 401 or attempt:
-                raise self._refusal(answer, what)
             self._authorization = auth.authorize(
                 answer.headers.get("WWW-Authenticate", ""),
                 self._repository,
@@ -191,12 +165,27 @@ class Registry:
         raise AssertionError("the second answer returns or raises")
 
     def _fetch(self, url: str, headers: dict[str, str], form: bytes | None) -> tuple[int, bytes]:
-        with self._transport.open(url, headers, form=form) as answer:
+        method = "GET" if form is None else "POST"
+        with self._transport.open(url, headers, body=form, method=method) as answer:
             return answer.status, answer.read_all(auth.LARGEST_ANSWER)
 
-    def _refusal(self, answer: Response, what: str) -> CompatgateError:
+    def lead(self, answer: Response) -> str:
+        """Where an answer leads on to.
+
+        Raises:
+            Unavailable: nowhere, or to where nothing may be sent.
+        """
+        location = answer.headers.get("Location")
+        if not location:
+            raise Unavailable(f"{self.base} does not say where to send to", field="image")
+        target = urljoin(answer.url, location)
+        self._transport.check_lead(answer.url, target)
+        return target
+
+    def refusal(self, answer: Response, what: str, verb: str = "read") -> CompatgateError:
+        """The error for an answer that is none of those that were hoped for."""
         if answer.status in (401, 403):
-            return auth.refused(f"{self.base} does not let {self._repository} be read")
+            return auth.refused(f"{self.base} does not let {self._repository} be {verb}")
         if answer.status == 404:
             hint = "check the name, the tag and whether it was deleted"
             problem = f"{self.base} has no {what} in {self._repository}"

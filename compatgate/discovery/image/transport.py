@@ -29,6 +29,7 @@ _CONNECT_SECONDS = 15.0
 _STALL_SECONDS = 60.0
 _ATTEMPTS = 3
 _BUSY = (429, 502, 503, 504)
+_READING = ("GET", "HEAD")
 _MOVED = (301, 302, 303, 307, 308)
 
 
@@ -116,9 +117,9 @@ class Transport:
             manager.clear()
 
     def open(
-        self, url: str, headers: dict[str, str], *, form: bytes | None = None, method: str = "GET"
+        self, url: str, headers: dict[str, str], *, body: bytes | None = None, method: str = "GET"
     ) -> Response:
-        """Send a GET or HEAD, or a POST with a form, and follow redirects.
+        """Send a request; redirects of a GET or HEAD are followed.
 
         ``Authorization`` goes to the host of ``url`` only: object stores refuse a request that
         carries another server's token.
@@ -128,20 +129,25 @@ class Transport:
         """
         first = urlsplit(url)
         for _ in range(MOST_REDIRECTS + 1):
-            response = self._send(url, headers, form, method)
+            response = self._send(url, headers, body, method)
             location = response.headers.get("Location")
-            if response.status not in _MOVED or form is not None or not location:
+            if response.status not in _MOVED or method not in _READING or not location:
                 return response
             response.close()
             target = urljoin(url, location)
-            self._check_redirect(url, target)
+            self.check_lead(url, target)
             url = target
             if urlsplit(url)[:2] != first[:2]:
                 headers = {k: v for k, v in headers.items() if k != "Authorization"}
         what = f"{first.netloc} redirects more than {MOST_REDIRECTS} times"
         raise Unavailable(what, field="image", hint="the registry or its mirror is misconfigured")
 
-    def _check_redirect(self, url: str, target: str) -> None:
+    def check_lead(self, url: str, target: str) -> None:
+        """Make sure that a server may lead on to another place.
+
+        Raises:
+            Unavailable: it is no place for HTTP, or leaves TLS.
+        """
         scheme, host = urlsplit(target)[:2]
         if scheme not in ("http", "https") or not host:
             raise Unavailable(f"{_host(url)} redirects to {target[:200]!r}", field="image")
@@ -149,14 +155,14 @@ class Transport:
             what = f"{_host(url)} redirects from TLS to plain HTTP on {host}"
             raise Unavailable(what, field="image")
 
-    def _send(self, url: str, headers: dict[str, str], form: bytes | None, method: str) -> Response:
+    def _send(self, url: str, headers: dict[str, str], body: bytes | None, method: str) -> Response:
         """One request; a connection that fails, or a server that is busy, is asked again."""
         for attempt in range(_ATTEMPTS):
             last = attempt == _ATTEMPTS - 1
             self._guard.check_name(url)
             self.deadline.check(f"asking {_host(url)}")
             try:
-                response = self._send_once(url, headers, form, method)
+                response = self._send_once(url, headers, body, method)
             except (HTTPError, OSError) as error:
                 self.deadline.check(f"asking {_host(url)}")
                 if last or isinstance(error, SSLError):
@@ -169,13 +175,13 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def _send_once(
-        self, url: str, headers: dict[str, str], form: bytes | None, method: str
+        self, url: str, headers: dict[str, str], body: bytes | None, method: str
     ) -> Response:
         left = self.deadline.left
         raw = self._manager(url).request(
-            method if form is None else "POST",
+            method,
             url,
-            body=form,
+            body=body,
             headers={"User-Agent": f"compatgate/{__version__}", **headers},
             timeout=Timeout(connect=min(_CONNECT_SECONDS, left), read=min(_STALL_SECONDS, left)),
             retries=False,

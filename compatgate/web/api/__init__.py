@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from compatgate.web.api import (
+    attestations,
     audit,
+    badges,
     decisions,
     description,
     entries,
@@ -29,6 +31,10 @@ ROUTES: tuple[Route, ...] = (
     gate.preview,
     whatif.what_if,
     verdicts.show_verdict,
+    attestations.show_attestation,
+    attestations.list_keys,
+    badges.stack_badge,
+    badges.entry_badge,
     targets.list_targets,
     *targets.documents,
     targets.list_target_pools,
@@ -82,5 +88,6 @@ TAGS: dict[str, str] = {
     "decisions": "What the gate answered, to whom and when.",
     "audit": "The hash-chained log of every change and decision.",
     "tokens": "Access tokens.",
+    "badges": "Small pictures for pages: what the gate says now.",
     "hooks": "Webhooks: questions in the forms of other systems.",
 }

@@ -24,8 +24,9 @@ from compatgate.web import problems
 from compatgate.web.auth import authenticate, authorize
 from compatgate.web.call import Call, Reply, Service
 from compatgate.web.errors import UnsupportedMedia
+from compatgate.web.links import base_url, verdict_link
 from compatgate.web.models.admission import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
-from compatgate.web.route import HOOKS, JSON, PREFIX, Body, Returns, route
+from compatgate.web.route import HOOKS, JSON, Body, Returns, route
 
 LARGEST = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
@@ -36,7 +37,6 @@ _MARGIN = 0.9
 _BEGINNING = 64 * 1024
 _MOST_DRAINED = 64 * 1024 * 1024
 _DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
-_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
 
 
 class Timeout(Struct, frozen=True):
@@ -89,7 +89,7 @@ def make_view(service: Service) -> Callable[[], Response]:
         asked = Asked(
             principal.name,
             wait_s(request.args.get("timeout", "")),
-            partial(_link, _base(service)),
+            partial(verdict_link, base_url(service)),
             partial(_decided, service),
         )
         return _sent(admission.answer(review, asked), uid)
@@ -186,18 +186,6 @@ def _sent(answer: Answer, uid: str, status: int = 200) -> Response:
     response = Response(body, status=status, content_type=JSON)
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def _base(service: Service) -> str:
-    """Where people reach this service: as the operator says, else where it was asked."""
-    if service.settings.public_url:
-        return service.settings.public_url.rstrip("/")
-    host = request.environ.get("HTTP_HOST", "")
-    return f"{request.scheme}://{host}" if _HOST.fullmatch(host) else ""
-
-
-def _link(base: str, verdict_id: str) -> str:
-    return f"{base}{PREFIX}/verdicts/{verdict_id}"
 
 
 def _decided(service: Service, verdict: Verdict, seconds: float) -> None:

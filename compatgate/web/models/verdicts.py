@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.core.target import Mode
-from compatgate.core.verdict import FindingOutcome, Outcome
+from compatgate.core.verdict import Basis, FindingOutcome, Outcome
 
 Text = Annotated[str, Meta(min_length=1)]
 StackValue = str | int | bool | list[str] | None
@@ -135,3 +135,11 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     valid_until: Annotated[
         str | None, Meta(description="when something that it rests on passes; null: nothing does")
     ]
+    basis: Annotated[
+        Basis | None,
+        Meta(
+            description="where the gate has the stack from: it read the image, and nothing else; "
+            "the asker stated it, or a part; or `set` changed something; null: decided before "
+            "this was kept"
+        ),
+    ] = None

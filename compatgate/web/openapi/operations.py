@@ -19,6 +19,9 @@ _PATH = {
     "number": "number of the revision",
     "table": "table of facts, as listed",
     "key": "key of the row, as listed",
+    "target": "name of the target",
+    "entry": "name of the entry",
+    "stack": "components, like cuda=12.4,torch=2.4.1+cu124,arch=sm_80+compute_90",
 }
 _OPEN_SCOPES = ("read", "gate")
 """What an operator may give to anybody; the description allows for it."""

@@ -68,10 +68,7 @@ def test_an_image_is_read_and_decided_by_what_it_shows(serving, registry):
     assert verdict["stack"]["cudnn"] == "8.9.2.26+cu12"
     assert response["allowed"] is verdict["allowed"] is False
     assert "CG801" in response["status"]["message"]
-    assert (
-        f"http://127.0.0.1:{server.port}/api/v1/verdicts/{verdict['id']}"
-        in (response["status"]["message"])
-    )
+    assert f"http://127.0.0.1:{server.port}/v/{verdict['id']}" in (response["status"]["message"])
 
 
 def test_an_image_that_is_not_there_is_unknown_and_the_message_says_so(serving, registry):

@@ -11,7 +11,7 @@ PROMISED = [
 ]  # fmt: skip
 """In the design's answer."""
 
-ADDED = ["checked", "image", "pools", "entries", "overlays"]
+ADDED = ["checked", "image", "basis", "pools", "entries", "overlays"]
 """Beside them."""
 
 FINDING = [

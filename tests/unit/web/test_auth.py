@@ -15,6 +15,8 @@ SCOPES = ("read", "gate", "operate", "bless", "admin")
 NEEDS = {
     "ask": "gate",
     "preview": "gate",
+    "stack_badge": "gate",
+    "list_keys": None,
     "create_target": "operate",
     "change_target": "operate",
     "delete_target": "operate",
@@ -65,7 +67,7 @@ def test_a_token_opens_what_its_scope_is_for(
         assert status != 401
 
 
-def test_without_a_token_nothing_is_open_but_the_description(
+def test_without_a_token_nothing_is_open_but_description_and_keys(
     make_client: Callable[..., FlaskClient],
 ) -> None:
     client = make_client(**NOBODY)

@@ -69,7 +69,7 @@ def test_the_link_leads_to_the_verdict(client: FlaskClient) -> None:
     message = response["status"]["message"]
     link = next(word for word in message.split() if word.startswith("http://gate.example:8443/"))
     path = link.removeprefix("http://gate.example:8443")
-    assert client.get(path).get_json()["allowed"] is False
+    assert client.get(path, follow_redirects=True).get_json()["allowed"] is False
     hostile = answer(client, review, headers={"Host": "evil.example/<script>"})
     assert "evil" not in hostile["status"]["message"]
 

@@ -1,0 +1,190 @@
+"""``compatgate attest``: a verdict, signed; and beside its image in the registry."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli import serve_signing
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from compatgate.gate.attest.verify import Verified
+    from compatgate.gate.service import Gate
+
+HELP = "sign a verdict, and attach it to its image"
+_IMAGE_S = 300.0
+_EPILOG = """\
+exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input
+
+examples:
+  a verdict that the gate gave before
+    compatgate attest --server https://gate.example --verdict vd_... > verdict.json
+  decide about an image, sign, and push the result beside it
+    compatgate attest --server https://gate.example --target prod-a100 \\
+                      --image registry.example/team/app@sha256:... --attach
+  without a server: decide from the database, sign with a key of one's own
+    compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
+                      --stack cuda=12.4,torch=2.4.1+cu124
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.epilog = _EPILOG
+    what = parser.add_argument_group("what is signed").add_argument
+    what("--verdict", metavar="ID", help="a verdict that was given")
+    what("--target", metavar="NAME", help="or ask now: a target of the blessed matrix")
+    what("--image", metavar="REF", help="the stack in an image, as the gate reads it")
+    what(
+        "--stack",
+        metavar="NAME=VERSION,...",
+        action="append",
+        default=[],
+        help="a stated stack: the stack is what the signature is about then; may be repeated",
+    )
+    what("--form", choices=("verdict", "vsa"), default="verdict", help="own predicate, or SLSA's")
+    who = parser.add_argument_group("who decides and signs")
+    who.add_argument("--server", metavar="URL", help="this gate ($COMPATGATE_SERVER)")
+    who.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+    who.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=60.0, help="for a server (60)"
+    )
+    who.add_argument("--database", metavar="URL", help="or this database, and --signing-key")
+    serve_signing.add_signing(who)
+    where = parser.add_argument_group("where to").add_argument
+    where("-o", "--output", metavar="FILE", default="-", help="the envelope (standard output)")
+    where(
+        "--attach",
+        metavar="IMAGE",
+        nargs="?",
+        const="",
+        help="push it beside this image (that of the verdict), as an OCI referrer",
+    )
+    where("--platform", default="linux/amd64", metavar="OS/CPU", help="of an index (linux/amd64)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sign; the exit status is that of the verdict.
+
+    Raises:
+        BadInput: an option is wrong, or the gate does not sign this verdict.
+        NotFound: there is no such verdict, target or image.
+        Unavailable: the gate, the key or the registry does not answer.
+    """
+    from compatgate.cli.attachments import attach_envelope
+    from compatgate.cli.output import write_output
+    from compatgate.core.verdict import exit_code
+
+    question = _question(args)
+    server = args.server or (None if args.database else os.environ.get("COMPATGATE_SERVER"))
+    envelope, found = _by_server(args, server, question) if server else _here(args, question)
+    write_output(args.output, envelope + b"\n")
+    predicate = found.predicate
+    if args.attach is not None:
+        image = args.attach or (predicate.image.reference if predicate.image else "")
+        made = attach_envelope(image, envelope, found, args.platform)
+        print(f"attached as {made}", file=sys.stderr)
+    return exit_code(predicate.verdict, allowed=predicate.allowed)
+
+
+def _question(args: argparse.Namespace) -> dict[str, Any] | None:
+    """What is to be asked first; None: nothing, the verdict is named.
+
+    Raises:
+        BadInput: both, or neither.
+    """
+    from compatgate.cli.check.question import read_stack
+
+    asks = bool(args.target or args.image or args.stack)
+    if bool(args.verdict) == asks:
+        hint = "--verdict ID, or --target NAME with --image or --stack"
+        raise BadInput("name a verdict, or ask a question: one of the two", hint=hint)
+    if args.verdict:
+        return None
+    if not args.target or not (args.image or args.stack):
+        raise BadInput("name a target, and an image or a stack", field="--target")
+    stack = {"stack": read_stack(args.stack)} if args.stack else {}
+    return {"target": args.target, **stack, **({"image": args.image} if args.image else {})}
+
+
+def _by_server(
+    args: argparse.Namespace, url: str, question: dict[str, Any] | None
+) -> tuple[bytes, Verified]:
+    """The server decides and signs; its keys say whether what came is whole."""
+    import msgspec
+
+    from compatgate.cli.remote import Server
+    from compatgate.gate.attest.public import read_keys
+
+    if args.signing_key:
+        raise BadInput("a server signs with its own key", field="--signing-key")
+    token = args.token or os.environ.get("COMPATGATE_TOKEN") or None
+    server = Server(url, token, args.timeout, instead="nothing was signed")
+    verdict_id = args.verdict if question is None else server.post("gate", question)["id"]
+    path = f"verdicts/{_id(verdict_id)}/attestation?form={args.form}"
+    envelope = msgspec.json.encode(server.get(path))
+    keys = read_keys(msgspec.json.encode(server.get("keys")), "keys of the server")
+    return envelope, _verified(envelope, keys)
+
+
+def _here(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[bytes, Verified]:
+    """Decide from a database, and sign with the key that is named."""
+    import msgspec
+
+    from compatgate.gate.attest.service import Attestations
+
+    signing = serve_signing.signing(args)
+    with _gate(args) as gate:
+        if question is None:
+            verdict_id = _id(args.verdict)
+        else:
+            from compatgate.cli.database import user
+
+            verdict_id = gate.decide(question, asked_by=f"cli:{user()}", source="cli").id
+        signed = Attestations(gate.database, signing).attest(verdict_id, args.form)
+    envelope = msgspec.json.encode(signed.envelope)
+    return envelope, _verified(envelope, signing.keys)
+
+
+@contextmanager
+def _gate(args: argparse.Namespace) -> Iterator[Gate]:
+    """The gate on the database, which reads the image that is named, and no other."""
+    from compatgate.cli.database import refuse_missing
+    from compatgate.discovery.image import default_folder, options_from_environment, parse_reference
+    from compatgate.gate.images import ImageSettings
+    from compatgate.gate.registries import Place
+    from compatgate.gate.service import Gate
+
+    refuse_missing(args.database)
+    images = None
+    if args.image:
+        place = Place(parse_reference(args.image).registry)
+        options = options_from_environment(cache=str(default_folder()))
+        images = ImageSettings((place,), _IMAGE_S, options=options)
+    gate = Gate.open(args.database, images=images)
+    try:
+        yield gate
+    finally:
+        gate.close()
+
+
+def _verified(envelope: bytes, keys: Any) -> Verified:
+    from compatgate.gate.attest.verify import Expected, verify
+    from compatgate.store.clock import now
+
+    return verify(envelope, keys, Expected(), now())
+
+
+def _id(text: str) -> str:
+    import re
+
+    if not re.fullmatch(r"vd_[0-9a-f]{32}", text):
+        hint = "vd_ and 32 digits, as check shows it"
+        raise BadInput(f"{text!r} is not a verdict's id", field="--verdict", hint=hint)
+    return text

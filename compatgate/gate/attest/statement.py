@@ -1,0 +1,213 @@
+"""A stored verdict as an in-toto statement.
+
+Source: in-toto/attestation ``spec/v1/statement.md`` and ``spec/v1/resource_descriptor.md``. The
+predicate is described in docs/signing.md and by ``matrix/schema/verdict-attestation.schema.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.core.evaluate import shown_moment
+from compatgate.core.verdict import Basis, FindingOutcome, Outcome
+from compatgate.errors import Conflict
+from compatgate.gate.attest.subjects import (
+    DigestSet,
+    digest_of,
+    digest_set,
+    image_digest,
+    image_name,
+    stack_digest,
+)
+from compatgate.store.clock import parse_moment
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://compatgate.dev/attestations/verdict/v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+Moment = Annotated[datetime, Meta(tz=True)]
+_NEITHER = "was decided before the gate kept what a verdict rests on"
+
+
+class Descriptor(Struct, frozen=True, rename="camel"):
+    """Names what was used, by its digest."""
+
+    name: str
+    digest: DigestSet
+
+
+class Image(Struct, frozen=True, rename="camel"):
+    """The image that a question named.
+
+    Attributes:
+        read: the gate itself read it, and the stack is what it showed, nothing else.
+    """
+
+    reference: str
+    read: bool
+    digest: DigestSet | None = None
+
+
+class ShortFinding(Struct, frozen=True, rename="camel"):
+    """A finding without source and fixes; the verdict itself has them."""
+
+    rule: str
+    name: str
+    outcome: FindingOutcome
+    component: str
+    pools: list[str]
+    message: str
+
+
+class Predicate(Struct, frozen=True, rename="camel", kw_only=True):
+    """What the gate said, of what, resting on what, and for how long.
+
+    Attributes:
+        confirmed_at: when it was said last; asking again confirms it.
+        valid_until: from then on it proves nothing; ask again.
+        inputs: digests of all that the answer rests on, and of the verdict as it is stored.
+    """
+
+    id: str
+    verdict: Outcome
+    allowed: bool
+    mode: str
+    basis: Basis
+    target: str | None
+    pools: list[dict[str, Any]]
+    stack: dict[str, Any]
+    image: Image | None
+    findings: list[ShortFinding]
+    matrix_revision: int
+    entries: dict[str, str]
+    facts: DigestSet
+    overlays: list[str]
+    evidence: list[str]
+    inputs: list[Descriptor]
+    decided_at: Moment
+    confirmed_at: Moment
+    valid_until: Moment
+
+
+class Subject(Struct, frozen=True, rename="camel"):
+    """What a statement is about."""
+
+    name: str
+    digest: DigestSet
+
+
+class Vouched(Struct, frozen=True):
+    """What is to be signed, in every form."""
+
+    subject: Subject
+    predicate: Predicate
+
+
+def vouched(stored: str, *, confirmed_at: datetime | None, valid_for: timedelta) -> Vouched:
+    """What can be vouched for of a verdict.
+
+    The image is the subject only where the gate read it and decided on nothing else: whoever may
+    ask may state any stack, and put any image's name on it.
+
+    Args:
+        stored: the verdict's JSON, as it was first given.
+        confirmed_at: when it was given last; None: then.
+        valid_for: how long it counts from then on, unless a date that it rests on passes before.
+
+    Raises:
+        Conflict: it is a what-if, of a version that did not keep what it rests on, or rests on a
+            waiver for an image that was not read.
+    """
+    verdict: dict[str, Any] = msgspec.json.decode(stored)
+    _check(verdict)
+    decided_at = parse_moment(verdict["decided_at"])
+    confirmed = max(confirmed_at or decided_at, decided_at)
+    until = confirmed + valid_for
+    if verdict["valid_until"]:
+        until = min(until, parse_moment(verdict["valid_until"]))
+    predicate = Predicate(
+        id=verdict["id"],
+        verdict=verdict["verdict"],
+        allowed=verdict["allowed"],
+        mode=verdict["mode"],
+        basis=verdict["basis"],
+        target=verdict["target"],
+        pools=verdict["pools"],
+        stack=verdict["stack"],
+        image=_image(verdict),
+        findings=msgspec.convert(verdict["findings"], list[ShortFinding]),
+        matrix_revision=verdict["matrix_revision"],
+        entries=verdict["entries"],
+        facts=digest_set(verdict["facts"]),
+        overlays=verdict["overlays"],
+        evidence=verdict["evidence"],
+        inputs=_inputs(verdict, stored),
+        decided_at=decided_at,
+        confirmed_at=confirmed,
+        valid_until=until,
+    )
+    return Vouched(_subject(predicate), predicate)
+
+
+def statement_of(about: Vouched) -> dict[str, Any]:
+    """The statement with our own predicate."""
+    return statement(about.subject, PREDICATE_TYPE, plain(about.predicate))
+
+
+def statement(
+    subject: Subject, predicate_type: str, predicate: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An in-toto statement about one subject."""
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [plain(subject)],
+        "predicateType": predicate_type,
+        "predicate": predicate,
+    }
+
+
+def plain(value: Struct) -> dict[str, Any]:
+    """A struct as JSON has it, times as answers carry them."""
+    made: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(datetime,))
+    return {key: shown_moment(v) if isinstance(v, datetime) else v for key, v in made.items()}
+
+
+def _check(verdict: Mapping[str, Any]) -> None:
+    basis = verdict.get("basis")
+    if basis not in ("image", "stated"):
+        why = "is a what-if: it says nothing of what is there" if basis else _NEITHER
+        hint = "ask again without set" if basis else "ask again"
+        raise Conflict(f"verdict {verdict['id']} {why}", field="id", hint=hint)
+    waived = any(finding["outcome"] == "waived" for finding in verdict["findings"])
+    if basis == "stated" and verdict["image"] and waived:
+        what = f"verdict {verdict['id']} rests on a waiver, and its image was not read"
+        hint = "let the gate read the image (serve --registry), or ask without it"
+        raise Conflict(what, field="id", hint=hint)
+
+
+def _image(verdict: Mapping[str, Any]) -> Image | None:
+    if not verdict["image"]:
+        return None
+    read = verdict["basis"] == "image"
+    return Image(verdict["image"], read, image_digest(verdict["image"]))
+
+
+def _subject(predicate: Predicate) -> Subject:
+    image = predicate.image
+    if image and image.read and image.digest:
+        return Subject(image_name(image.reference), image.digest)
+    return Subject("stack", stack_digest(predicate.stack))
+
+
+def _inputs(verdict: Mapping[str, Any], stored: str) -> list[Descriptor]:
+    return [
+        Descriptor("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
+        Descriptor("stack", stack_digest(verdict["stack"])),
+        Descriptor("pools", digest_of(verdict["pools"])),
+        Descriptor("facts", digest_set(verdict["facts"])),
+    ]

@@ -1,0 +1,289 @@
+"""From a question to a signed verdict, to the registry and back, by the commands alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatgate.gate.attest.envelope import MEDIA
+
+from .conftest import write_key
+
+TARGET = ("--target", "prod-a100")
+STACK = "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"
+
+
+def attest(run: Any, key: tuple[str, str], path: Path, *more: str) -> tuple[int, str, str]:
+    result: tuple[int, str, str] = run("attest", "--signing-key", key[0], "-o", str(path), *more)
+    return result
+
+
+def refused(result: tuple[int, str, str], reason: str) -> str:
+    status, out, err = result
+    assert status == 1, err
+    assert out == ""
+    assert err.startswith(f"refused ({reason}): "), err
+    return err
+
+
+@pytest.fixture
+def signed(stocked: Any, key: Any, tmp_path: Path) -> Path:
+    """A signed verdict on a stated stack."""
+    path = tmp_path / "verdict.json"
+    assert attest(stocked, key, path, *TARGET, "--stack", STACK)[0] == 0
+    return path
+
+
+def test_a_stated_stack_is_signed_and_verified(stocked: Any, key: Any, signed: Path) -> None:
+    status, out, err = stocked(
+        "verify", str(signed), "--key", key[1], *TARGET, "--stack", f"{STACK}"
+    )
+    assert (status, err) == (0, "")
+    assert "warn, allowed (enforce)" in out
+    assert "on         prod-a100" in out
+
+
+def test_each_refusal_has_its_reason(stocked: Any, key: Any, signed: Path, tmp_path: Path) -> None:
+    def verify(*more: str, path: Path = signed, trusted: str = key[1]) -> tuple[int, str, str]:
+        result: tuple[int, str, str] = stocked("verify", str(path), "--key", trusted, *more)
+        return result
+
+    _, other = write_key(tmp_path, "other")
+    refused(verify(trusted=other), "unknown-key")
+    refused(verify("--now", "2999-01-01"), "expired")
+    refused(verify("--now", "2020-01-01"), "not-yet-valid")
+    refused(verify("--target", "inference-l4"), "wrong-target")
+    refused(verify("--stack", "cuda=12.1"), "wrong-subject")
+    refused(verify("--digest", f"sha256:{'0' * 64}"), "wrong-subject")
+    envelope = json.loads(signed.read_text())
+    statement = base64.b64decode(envelope["payload"]).replace(b'"warn"', b'"pass"')
+    envelope["payload"] = base64.b64encode(statement).decode()
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(envelope))
+    refused(verify(path=changed), "bad-signature")
+    status, out, _ = verify("--format", "json", path=changed)
+    assert (status, json.loads(out)["reason"]) == (1, "bad-signature")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["x.json"], "--key"),
+        (["x.json", "--key", "{pub}", "--image", "app:1"], "--image"),
+        (["x.json", "--key", "{pub}", "--digest", "sha256:12"], "--digest"),
+        (["x.json", "--key", "{key}"], "--key"),
+        (["--key", "{pub}"], "envelope"),
+        (["--key", "{pub}", "--from-registry"], "--from-registry"),
+        (["nowhere.json", "--key", "{pub}"], "envelope"),
+        (["x.json", "--key", "{pub}", "--digest", "a", "--stack", "b"], "exclude"),
+        (["x.json", "--jwks", "http://gate.example/keys"], "https"),
+    ],
+)
+def test_wrong_usage_is_status_2(run: Any, key: Any, arguments: list[str], field: str) -> None:
+    named = [word.format(key=key[0], pub=key[1]) for word in arguments]
+    status, out, err = run("verify", *named)
+    assert (status, out) == (2, "")
+    assert field in err
+
+
+def test_a_key_that_others_may_read_is_refused(stocked: Any, key: Any, tmp_path: Path) -> None:
+    Path(key[0]).chmod(0o644)
+    status, _, err = attest(stocked, key, tmp_path / "v.json", *TARGET, "--stack", STACK)
+    assert status == 2
+    assert "chmod 600" in err
+
+
+def test_without_a_subject_a_note_says_so(stocked: Any, key: Any, signed: Path) -> None:
+    status, _, err = stocked("verify", str(signed), "--key", key[1])
+    assert status == 0
+    assert err.startswith("note: no image, digest or stack was named")
+
+
+def test_an_image_is_read_signed_attached_found_and_verified(
+    stocked: Any, key: Any, good: Any, tmp_path: Path, registry: Any
+) -> None:
+    path = tmp_path / "verdict.json"
+    status, _, err = attest(stocked, key, path, *TARGET, "--image", good.reference, "--attach")
+    assert status == 0, err
+    assert f"attached as {good.reference.rpartition(':')[0]}@sha256:" in err
+    pinned = good.by_digest()
+    assert stocked("verify", str(path), "--key", key[1], "--image", pinned)[0] == 0
+    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--format", "json")
+    for reference in (good.reference, pinned):
+        status, out, err = stocked(*found, "--image", reference)
+        assert status == 0, err
+        assert json.loads(out)["subjects"][0]["digest"]["sha256"] == good.digest[7:]
+    name = good.reference.partition("/")[2].rpartition(":")[0]
+    tag = good.digest.replace(":", "-")
+    accept = {"Accept": "application/vnd.oci.image.index.v1+json"}
+    index = json.loads(registry.read(f"/v2/{name}/manifests/{tag}", accept))
+    (listed,) = index["manifests"]
+    assert listed["artifactType"] == "application/vnd.in-toto+json"
+    assert listed["annotations"]["in-toto.io/predicate-type"].endswith("/verdict/v1")
+    accept = {"Accept": listed["mediaType"]}
+    manifest = json.loads(registry.read(f"/v2/{name}/manifests/{listed['digest']}", accept))
+    assert manifest["subject"]["digest"] == good.digest
+    assert manifest["config"]["mediaType"] == "application/vnd.oci.empty.v1+json"
+    assert [layer["mediaType"] for layer in manifest["layers"]] == [MEDIA]
+
+
+def test_attaching_the_same_again_adds_nothing(
+    stocked: Any, key: Any, good: Any, tmp_path: Path, registry: Any
+) -> None:
+    path = tmp_path / "verdict.json"
+    attest(stocked, key, path, *TARGET, "--image", good.reference)
+    verdict = json.loads(base64.b64decode(json.loads(path.read_text())["payload"]))
+    again = ("--verdict", verdict["predicate"]["id"], "--attach", good.reference)
+    made = [attest(stocked, key, path, *again)[2] for _ in range(2)]
+    assert made[0] == made[1]
+    attest(stocked, key, path, *again, "--form", "vsa")
+    name = good.reference.partition("/")[2].rpartition(":")[0]
+    accept = {"Accept": "application/vnd.oci.image.index.v1+json"}
+    index = registry.read(f"/v2/{name}/manifests/{good.digest.replace(':', '-')}", accept)
+    assert len(json.loads(index)["manifests"]) == 2
+
+
+def test_a_denied_image_is_denied_by_both_commands(
+    stocked: Any, key: Any, bad: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "verdict.json"
+    assert attest(stocked, key, path, *TARGET, "--image", bad.reference, "--attach")[0] == 1
+    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", bad.reference)
+    status, out, _ = stocked(*found)
+    assert status == 1
+    assert "fail, denied" in out
+
+
+def test_of_two_attestations_the_newer_decides(
+    stocked: Any, key: Any, good: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "verdict.json"
+    asked = (*TARGET, "--image", good.reference, "--attach")
+    assert attest(stocked, key, path, *asked)[0] == 0
+    entries = tmp_path / "entries.yaml"
+    exported = stocked("matrix", "export")[1]
+    entries.write_text(exported.replace("status: blessed", "status: revoked"))
+    assert stocked("matrix", "import", str(entries), "--reason", "it fails")[0] == 0
+    assert attest(stocked, key, path, *asked)[0] == 1
+    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", good.reference)
+    assert stocked(*found)[0] == 1
+
+
+def test_nothing_attached_or_nothing_that_counts_is_refused(
+    stocked: Any, key: Any, good: Any, tmp_path: Path
+) -> None:
+    found = ("verify", "--from-registry", *TARGET, "--image", good.reference)
+    refused(stocked(*found, "--key", key[1]), "no-attestation")
+    path = tmp_path / "verdict.json"
+    attest(stocked, key, path, *TARGET, "--image", good.reference, "--attach")
+    _, other = write_key(tmp_path, "other")
+    refused(stocked(*found, "--key", other), "unknown-key")
+    refused(stocked(*found, "--key", key[1], "--now", "2999-01-01"), "expired")
+    attest(stocked, key, path, *TARGET, "--image", good.reference, "--attach", "--form", "vsa")
+    said = refused(stocked(*found, "--key", other), "no-attestation")
+    assert "none of the 2" in said
+    assert "unknown-key" in said
+
+
+def test_it_is_attached_to_no_other_image(
+    stocked: Any, key: Any, good: Any, bad: Any, signed: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "verdict.json"
+    asked = (*TARGET, "--image", good.reference, "--attach", bad.reference)
+    status, _, err = attest(stocked, key, path, *asked)
+    assert status == 2
+    assert "another image" in err
+    status, _, err = attest(
+        stocked, key, path, *TARGET, "--stack", STACK, "--attach", good.reference
+    )
+    assert status == 2
+    assert "about a stack" in err
+
+
+def test_what_is_stated_beside_an_image_makes_the_stack_the_subject(
+    stocked: Any, key: Any, good: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "verdict.json"
+    asked = (*TARGET, "--image", good.reference, "--stack", "nccl=2.21.5")
+    attest(stocked, key, path, *asked)
+    result = stocked("verify", str(path), "--key", key[1], "--image", good.by_digest())
+    refused(result, "wrong-subject")
+
+
+def test_an_index_is_verified_by_its_image_for_a_platform(
+    stocked: Any, key: Any, good: Any, tmp_path: Path, registry: Any
+) -> None:
+    index = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [
+            {
+                "mediaType": good.media_type,
+                "digest": good.digest,
+                "size": good.size,
+                "platform": {"os": "linux", "architecture": "amd64"},
+            }
+        ],
+    }
+    name = good.reference.partition("/")[2].rpartition(":")[0]
+    pushed = registry.push_manifest(name, index, tag="multi")
+    path = tmp_path / "verdict.json"
+    for reference in (pushed.reference, pushed.by_digest()):
+        asked = (*TARGET, "--image", reference, "--attach")
+        assert attest(stocked, key, path, *asked)[0] == 0
+        found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", reference)
+        assert stocked(*found)[0] == 0
+
+
+def test_a_registry_with_a_password_is_written_to_with_it(
+    stocked: Any, key: Any, start_registry: Any, tmp_path: Path
+) -> None:
+    from image_blobs import layer_of
+
+    from .conftest import stack
+
+    private = start_registry(password=True)
+    image = private.push(layer_of(stack("2.4.1+cu124", "9.1.0.70")))
+    path = tmp_path / "verdict.json"
+    asked = (*TARGET, "--image", image.reference, "--attach")
+    assert attest(stocked, key, path, *asked)[0] == 3
+    auth = base64.b64encode(b"reader:secret").decode()
+    config = {"auths": {private.host: {"auth": auth}}}
+    (tmp_path / "docker" / "config.json").write_text(json.dumps(config))
+    status, _, err = attest(stocked, key, path, *asked)
+    assert status == 0, err
+    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", image.reference)
+    assert stocked(*found)[0] == 0
+
+
+def test_an_image_that_is_gone_is_said_to_be(stocked: Any, key: Any, good: Any) -> None:
+    reference = good.reference.replace(":1", ":2") if good.reference.endswith(":1") else ""
+    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", reference)
+    status, _, err = stocked(*found)
+    assert status == 2
+    assert "has no image 2" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name a verdict"),
+        (["--verdict", "vd_1", "--target", "t"], "name a verdict"),
+        (["--target", "prod-a100"], "an image or a stack"),
+        (["--stack", "cuda=12.4"], "name a target"),
+        (["--verdict", "vd_1"], "not a verdict's id"),
+        (["--verdict", f"vd_{'0' * 32}"], "there is no verdict"),
+        (["--attestation-validity", "x", "--verdict", f"vd_{'0' * 32}"], "duration"),
+    ],
+)
+def test_attest_says_what_is_missing(
+    stocked: Any, key: Any, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    status, out, err = attest(stocked, key, tmp_path / "v.json", *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert not (tmp_path / "v.json").exists()
