@@ -119,17 +119,17 @@ def _by_server(
     """The server decides and signs; its keys say whether what came is whole."""
     import msgspec
 
-    from compatgate.cli.remote import Server
+    from compatgate.cli.remote import make_client
     from compatgate.gate.attest.public import read_keys
 
     if args.signing_key:
         raise BadInput("a server signs with its own key", field="--signing-key")
     token = args.token or os.environ.get("COMPATGATE_TOKEN") or None
-    server = Server(url, token, args.timeout, instead="nothing was signed")
-    verdict_id = args.verdict if question is None else server.post("gate", question)["id"]
-    path = f"verdicts/{_id(verdict_id)}/attestation?form={args.form}"
-    envelope = msgspec.json.encode(server.get(path))
-    keys = read_keys(msgspec.json.encode(server.get("keys")), "keys of the server")
+    with make_client(url, token, args.timeout) as client:
+        verdict_id = args.verdict if question is None else client.ask(question).id
+        signed = client.show_attestation(_id(verdict_id), form=args.form)
+        keys = read_keys(msgspec.json.encode(client.list_keys()), "keys of the server")
+    envelope = msgspec.json.encode(signed)
     return envelope, _verified(envelope, keys)
 
 

@@ -17,6 +17,7 @@ from compatgate.client.operations import (
     runs,
     targets,
     tokens,
+    trust,
     waivers,
 )
 
@@ -87,3 +88,8 @@ class Operations:
     revoke_token = tokens.revoke_token
 
     validate_kubernetes = hooks.validate_kubernetes
+
+    show_attestation = trust.show_attestation
+    list_keys = trust.list_keys
+    stack_badge = trust.stack_badge
+    entry_badge = trust.entry_badge

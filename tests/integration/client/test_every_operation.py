@@ -67,6 +67,15 @@ def test_asking(call: Call) -> None:
     assert call("openapi")["openapi"] == "3.1.0"
 
 
+def test_signed_verdicts_and_badges(call: Call) -> None:
+    verdict = call("ask", target="prod-a100", stack=STACK)
+    with pytest.raises(Conflict, match="sign"):  # this service has no key
+        call("show_attestation", verdict.id)
+    assert call("list_keys").keys == []
+    assert call("stack_badge", "prod-a100", "cuda=12.4,cudnn=9.1.0").startswith("<svg")
+    assert "blessed" in call("entry_badge", "prod-a100", "torch24-cu124")
+
+
 def test_what_if(call: Call) -> None:
     found = call("what_if", {"target": "prod-a100", "set": {"driver": "580.95.05"}})
     assert found.target == "prod-a100"
