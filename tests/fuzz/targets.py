@@ -13,11 +13,13 @@ import lzma
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
+from attest_keys import new_key, public_pem, sealed, signer_of
 from gpu_binaries import make_archive, make_elf, make_entry, make_fatbin
 
 from compatgate.catalog import load_facts, read_source
@@ -50,6 +52,8 @@ from compatgate.discovery.printed import probe_labels
 from compatgate.discovery.probe import SCHEMA, read_probe
 from compatgate.discovery.sbom import read_sbom
 from compatgate.discovery.signals import Signals, read_signals
+from compatgate.gate.attest.public import key_set, read_keys
+from compatgate.gate.attest.verify import Expected, verify
 
 TESTS = Path(__file__).parents[1]
 DISCOVERY = TESTS / "unit" / "discovery"
@@ -74,6 +78,7 @@ def targets() -> dict[str, Target]:
         **_binaries(),
         **_texts(),
         **_smi(),
+        **_signed(),
     }
 
 
@@ -323,3 +328,32 @@ def _smi() -> dict[str, Target]:
             form = path.name.partition("-")[0]
             forms.setdefault(f"nvidia-smi {form}", []).append(path.read_bytes())
     return {name: Target(read, samples) for name, samples in forms.items()}
+
+
+def _signed() -> dict[str, Target]:
+    """Envelopes, what is in them, and keys; a damaged one must never be verified."""
+    signer = signer_of()
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": "stack", "digest": {"sha256": "ab" * 32}}],
+        "predicateType": "https://compatgate.dev/attestations/verdict/v1",
+        "predicate": {"verdict": "pass", "allowed": True, "validUntil": "2999-01-01T00:00:00Z"},
+    }
+    payload = json.dumps(statement).encode()
+    envelope = json.dumps(sealed(payload, signer)).encode()
+
+    def judge(data: bytes) -> object:
+        return verify(data, [signer.public_key], Expected(), now)
+
+    def judge_payload(data: bytes) -> object:
+        return judge(json.dumps(sealed(data, signer)).encode())
+
+    keys = [new_key(), new_key("p256")]
+    pem = b"".join(map(public_pem, keys))
+    published = json.dumps(key_set(read_keys(pem, "keys"))).encode()
+    return {
+        "envelope": Target(judge, [envelope]),
+        "statement": Target(judge_payload, [payload]),
+        "keys": Target(lambda data: read_keys(data, "keys"), [pem, published]),
+    }

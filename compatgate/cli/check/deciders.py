@@ -86,7 +86,11 @@ class FactsDecider(Decider):
         requests = [parse_request(body, self._facts.gpus) for body in bodies]
         pools = tuple(request.pool for request in requests if request.pool)
         return evaluate(
-            requests[0].stack, Target("", pools), facts=self._facts, now=datetime.now(UTC)
+            requests[0].stack,
+            Target("", pools),
+            facts=self._facts,
+            now=datetime.now(UTC),
+            basis="what-if" if requests[0].changes else "stated",
         ).to_json()
 
 
