@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from compatgate.catalog import browse, source_names
 from compatgate.errors import BadInput, NotFound
-from compatgate.web.call import Call, Reply
+from compatgate.web.call import Call, Reply, Service
 from compatgate.web.models.facts import FactRecord, FactsBody, FactTable
 from compatgate.web.paging import Filter, Paged, Search, page, slice_page
 from compatgate.web.route import NoQuery, Returns, route
@@ -30,9 +30,8 @@ class FactFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
 )
 def list_tables(call: Call[NoQuery]) -> Reply:
     """List the tables of facts."""
-    tables = [_table(call, name) for name in source_names()]
     facts = call.gate.facts
-    return Reply(FactsBody(facts.digest, list(facts.overlays), tables))
+    return Reply(FactsBody(facts.digest, list(facts.overlays), tables(call.service)))
 
 
 @route(
@@ -49,7 +48,7 @@ def list_facts(call: Call[FactFilters]) -> Reply:
     wanted, part = (call.query.search or "").lower(), call.query.part
     found = [
         record
-        for record in _records(call, call.args["table"])
+        for record in records(call.service, call.args["table"])
         if wanted in record.name.lower() and part in (None, record.part)
     ]
     return page(slice_page(found, call.query), lambda record: record)
@@ -73,15 +72,24 @@ def show_fact(call: Call[NoQuery]) -> Reply:
         raise _missing(error) from None
 
 
-def _table(call: Call[Any], name: str) -> FactTable:
-    document = call.service.facts(name)
-    lists = browse.lists(name, document)
-    return FactTable(name, {part: len(document[part]) for part in lists})
+def tables(service: Service) -> list[FactTable]:
+    """Every table, with the number of its records."""
+    found = []
+    for name in source_names():
+        document = service.facts(name)
+        parts = {part: len(document[part]) for part in browse.lists(name, document)}
+        found.append(FactTable(name, parts))
+    return found
 
 
-def _records(call: Call[Any], table: str) -> list[FactRecord]:
+def records(service: Service, table: str) -> list[FactRecord]:
+    """The records of a table.
+
+    Raises:
+        NotFound: there is no such table; names near ones.
+    """
     source = _source(table)
-    document = call.service.facts(source)
+    document = service.facts(source)
     return [
         FactRecord(part, browse.name_of(record, key), record)
         for part, key in browse.lists(source, document).items()

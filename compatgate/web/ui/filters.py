@@ -15,6 +15,8 @@ from compatgate.store import clock
 _STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
 _MARKS = {
     "pass": "✓",
+    "active": "✓",
+    "expired": "-",
     "passed": "✓",
     "blessed": "✓",
     "ready": "✓",
@@ -117,6 +119,20 @@ def label(component: str) -> str:
 def pretty(value: Any) -> str:
     """JSON for people."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def compact(value: dict[str, Any]) -> str:
+    """``target prod-a100, count 3``: a small object in one line; what is empty is left out."""
+    shown = ((key, item) for key, item in value.items() if item not in (None, "", [], {}))
+    return ", ".join(f"{key} {_inline(item)}" for key, item in shown)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(_inline, value))
+    return msgspec.json.encode(value).decode() if isinstance(value, dict) else str(value)
 
 
 def short(digest: str | None) -> str:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from compatgate.web.ui.page import Page
-from compatgate.web.ui.pages import access, ask, home, matrix, missing, search, whatif
+from compatgate.web.ui.pages import (
+    access,
+    ask,
+    audit,
+    facts,
+    home,
+    matrix,
+    missing,
+    rules,
+    search,
+    tokens,
+    whatif,
+)
 
 PAGES: tuple[Page, ...] = (
     home.show,
@@ -12,6 +24,16 @@ PAGES: tuple[Page, ...] = (
     ask.paste,
     ask.keep,
     whatif.show,
+    audit.show,
+    audit.verify,
+    facts.show_tables,
+    facts.show_table,
+    facts.show_record,
+    rules.show_rules,
+    rules.show_rule,
+    tokens.show,
+    tokens.create,
+    tokens.revoke,
     access.show_sign_in,
     access.sign_in,
     access.sign_out,
