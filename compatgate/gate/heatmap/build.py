@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from msgspec import Struct
@@ -94,8 +94,12 @@ def _pair(entry: Entry, column: Column, fits: Fits, now: datetime, deadline: flo
 
 
 def _places(entry: Entry, column: Column) -> Iterator[Place]:
-    for place in column.places:
-        if _concerns(entry, place.target) and entry.is_for(place.pool):
+    if ANY_TARGET in entry.targets:
+        named: Iterable[Place] = column.kinds
+    else:
+        named = (place for name in entry.targets for place in column.of(name))
+    for place in named:
+        if entry.is_for(place.pool):
             yield place
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -24,18 +25,35 @@ class Place(Struct, frozen=True):
     pool: Pool
 
 
-class Column(Struct, frozen=True):
+class Column:
     """Places across: a target, or all pools of one GPU or driver.
 
-    Attributes:
+    Args:
+        key: unique among the columns.
+        label: shown.
+        note: about it.
+        places: that it stands for.
         unusable: why nothing can be said of it; empty where something can.
     """
 
-    key: str
-    label: str
-    note: str
-    places: tuple[Place, ...]
-    unusable: str = ""
+    def __init__(
+        self, key: str, label: str, note: str, places: Iterable[Place], unusable: str = ""
+    ) -> None:
+        self.key, self.label, self.note, self.unusable = key, label, note, unusable
+        self.places = tuple(places)
+        self._by_target: dict[str, list[Place]] = {}
+        alike: dict[tuple[object, ...], Place] = {}
+        for place in self.places:
+            self._by_target.setdefault(place.target, []).append(place)
+            pool = place.pool
+            sku, driver = pool.gpu and pool.gpu.sku, pool.driver and pool.driver.text
+            alike.setdefault((sku, driver, pool.os, pool.cpu), place)
+        self.kinds = tuple(alike.values())
+        """One place of each GPU, driver and system: what is said of it holds for all of them."""
+
+    def of(self, target: str) -> Sequence[Place]:
+        """The places of one target."""
+        return self._by_target.get(target, ())
 
 
 class Row(Struct, frozen=True):
