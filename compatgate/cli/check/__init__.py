@@ -56,17 +56,19 @@ def _asked(args: argparse.Namespace) -> int:
         from compatgate.cli.check.batch import run_batch
 
         return run_batch(args)
+    from compatgate.cli.check import reports as forms
     from compatgate.cli.check.deciders import decider_for
-    from compatgate.cli.check.reports import read_reports, remove_old, write_reports
 
-    reports = read_reports(args.format, args.output)
-    remove_old(reports)
+    reports = forms.read_reports(args.format, args.output)
+    files = (args.sbom, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
+    forms.refuse_inputs(reports, (*args.lock, *files))
+    forms.remove_old(reports)
     decider = decider_for(args)
     try:
         answers = _answers(args, decider)
     finally:
         decider.close()
-    write_reports(reports, answers)
+    forms.write_reports(reports, answers)
     if "github" in args.format:
         from compatgate.cli.check.github import publish
 
@@ -90,10 +92,10 @@ def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
     answers = []
     for question in asked.questions:
         verdict = decider.decide(question.bodies)
-        file = question.file or next(iter(read), "")
-        at = fallback or (Place(file) if file else None)
-        link = decider.link(verdict)
-        answers.append(Answer(verdict, question.file, question.places, at, link))
+        first = question.file or next(iter(read), "")
+        at = fallback or (Place(first) if first else None)
+        file = question.file.encode("utf-8", "replace").decode()  # a name need not be text
+        answers.append(Answer(verdict, file, question.places, at, decider.link(verdict)))
     return answers
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -44,6 +44,18 @@ def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
         hint = "name a file for each but one: --format sarif=compatgate.sarif"
         raise BadInput(f"several forms would go to {where}", field="--format", hint=hint)
     return reports
+
+
+def refuse_inputs(reports: Sequence[Report], inputs: Iterable[str | None]) -> None:
+    """Refuse a report that would take the place of a file that is read.
+
+    Raises:
+        BadInput: names the file.
+    """
+    read = {os.path.realpath(path) for path in inputs if path and path != STDOUT}
+    for report in reports:
+        if report.path != STDOUT and os.path.realpath(report.path) in read:
+            raise BadInput(f"{report.path} is read; a report would overwrite it", field="--format")
 
 
 def remove_old(reports: Sequence[Report]) -> None:

@@ -123,3 +123,14 @@ def test_standard_input_is_told_by_its_content_and_read_once(
     assert json.loads(capsys.readouterr().out)[0]["location"]["path"] == "stdin"
     assert ask("--lock", "-", "--sbom", "-") == 2
     assert "standard input can be read once" in capsys.readouterr().err
+
+
+def test_names_that_are_no_text_are_shown_as_far_as_they_are(
+    locks: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    odd = "odd-\udcff-requirements.txt"
+    (locks / odd).write_text(BAD)
+    forms = ("text", "json", "sarif", "junit", "github", "gitlab-codequality", "markdown", "dotenv")
+    for form in forms:
+        assert main(["check", *POOL, "--format", form, odd, "good/requirements.txt"]) == 1
+        assert capsysbinary.readouterr().out.decode()
