@@ -81,7 +81,7 @@ def said(outcome: Outcome) -> str:
     return f"{outcome.stdout}\n{outcome.stderr}"
 
 
-def test_the_action_answers_as_documented(case, machine, token):
+def test_the_action_answers_as_documented(case, machine, token, gate):
     server, status, verdict, allowed = case
     (step,) = (s for s in example("jobs")["jobs"]["compatgate"]["steps"] if "with" in s)
     assert step["with"]["token"] == "${{ secrets.COMPATGATE_TOKEN }}"
@@ -96,6 +96,8 @@ def test_the_action_answers_as_documented(case, machine, token):
         return
     assert done.outputs["id"].startswith("vd_")
     assert done.outputs["markdown"].startswith("<!-- compatgate: target prod-a100 -->")
+    assert f"[verdict]({gate.url}/api/v1/verdicts/{done.outputs['id']})" in done.outputs["markdown"]
+    assert gate.call("GET", f"verdicts/{done.outputs['id']}", token=token)[0] == 200
     assert json.loads((machine.workspace / "compatgate.sarif").read_text())["version"] == "2.1.0"
     assert ("::error file=requirements.txt,line=" in done.stdout) is (allowed == "false")
 

@@ -79,7 +79,6 @@ def _asked(args: argparse.Namespace) -> int:
 
 
 def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
-    from compatgate.cli.check.places import stated_place
     from compatgate.cli.check.question import read_questions
     from compatgate.cli.formats import Answer, Place
     from compatgate.cli.terminal import printable
@@ -88,7 +87,11 @@ def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
     for note in asked.notes:
         print(f"note: {printable(note)}", file=sys.stderr)
     read = [path for path in (*args.lock, args.sbom) if path]
-    fallback = stated_place(args.show_at) if args.show_at else None
+    fallback = None
+    if args.show_at:
+        from compatgate.cli.check.places import stated_place
+
+        fallback = stated_place(args.show_at)
     answers = []
     for question in asked.questions:
         verdict = decider.decide(question.bodies)

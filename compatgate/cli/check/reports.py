@@ -72,11 +72,12 @@ def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:
     Raises:
         BadInput: a file cannot be written.
     """
-    from compatgate.cli.output import write_output
     from compatgate.cli.terminal import wants_colour, width_of
 
     for report in reports:
         if report.path != STDOUT:
+            from compatgate.cli.output import write_output
+
             text = render_all(report.form, answers)
             write_output(report.path, f"{text}\n".encode("utf-8", "backslashreplace"))
             continue
