@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -131,10 +132,25 @@ def test_no_input_of_the_action_is_part_of_a_command(machine, hostile):
     assert not list(machine.workspace.iterdir())
 
 
-def test_no_version_to_install_is_part_of_a_command(machine):
-    done = run_action(machine, {"version": "1 $(touch pwned)"})
-    assert done.status == 1, said(done)
-    assert "Invalid requirement" in done.stderr
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [
+        ("0.1.0", "compatgate[sbom]==0.1.0"),
+        ("1 $(touch pwned)", "compatgate[sbom]==1 $(touch pwned)"),
+        ("", f"{ROOT}/deploy/ci/github/../../..[sbom]"),
+    ],
+)
+def test_the_action_installs_the_version_or_itself_where_there_is_none(machine, version, package):
+    """With a Python whose environments have a pip that writes down what it is asked for."""
+    if not version:
+        (machine.programs / "compatgate").unlink()
+    pip = 'for word; do printf "%s\\n" "$word"; done > "$RUNNER_TEMP/asked"'
+    made = f"printf '%s\\n' '#!/bin/sh' {shlex.quote(pip)} > \"$3/bin/pip\""
+    machine.program("python3", f'mkdir -p "$3/bin" && {made} && chmod +x "$3/bin/pip"')
+    run_action(machine, {"version": version, "pool": "driver=580.95.05,gpu=L4"})
+    asked = (machine.temp / "asked").read_text().splitlines()
+    assert asked == ["install", "--quiet", "--", package]
+    assert (machine.temp / "PATH-0").read_text() == f"{machine.temp}/compatgate/bin\n"
     assert not list(machine.workspace.iterdir())
 
 
