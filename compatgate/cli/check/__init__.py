@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.check.options import add_arguments
 from compatgate.core.verdict import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
-from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.errors import BadInput, CompatgateError
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         status = _asked(args)
     except CompatgateError as error:
-        open_anyway = args.fail_open and isinstance(error, Unavailable)
+        open_anyway = args.fail_open and error.exit_code == EXIT_NO_DECISION
         if "github" in args.format:
             from compatgate.cli.check.github import publish_error
 

@@ -71,6 +71,17 @@ def test_failing_open_hides_no_denial() -> None:
     assert check("open", "bad", options=("--fail-open",)) == 1
 
 
+def test_failing_open_is_for_whatever_leaves_no_decision(
+    locks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (locks / "open" / "requirements.txt").write_text("torch=={{ version }}\n")
+    assert check("open") == 3
+    assert check("open", options=("--fail-open",)) == 0
+    said = capsys.readouterr().err
+    assert "is a template" in said
+    assert "NO DECISION WAS MADE" in said
+
+
 @pytest.mark.usefixtures("locks")
 def test_unrelated_files_are_passed_over_when_asked_and_said(
     capsys: pytest.CaptureFixture[str],
