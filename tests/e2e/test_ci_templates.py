@@ -243,3 +243,19 @@ def test_the_hook_answers_for_each_lockfile_through_pre_commit(machine):
     assert "exit code: 1" in done.stdout
     (machine.workspace / "app/requirements.txt").write_text(ALLOWED)
     assert machine.run(["sh"], run, env).status == 0
+
+
+def test_the_hints_of_a_target_come_from_the_gate(machine, gate, token):
+    page = (ROOT / "docs/build-hints.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    job = yaml.safe_load(text)["jobs"]["build"]
+    (script,) = (s["run"] for s in job["steps"] if "compatgate env" in s.get("run", ""))
+    assert set(job["env"]) == {"COMPATGATE_SERVER", "COMPATGATE_TOKEN"}
+    variables = {"COMPATGATE_SERVER": gate.url, "GITHUB_ENV": str(machine.temp / "env")}
+    script = script.replace("--target prod ", "--target prod-a100 ")
+    done = machine.run(["bash", "-e"], script, {**variables, "COMPATGATE_TOKEN": token})
+    assert done.status == 0, said(done)
+    assert "UV_CUDA_DRIVER_VERSION=580.95.05\n" in (machine.temp / "env").read_text()
+    assert machine.run(["bash", "-e"], script, variables).status == 2
+    unreachable = {**variables, "COMPATGATE_SERVER": NOBODY}
+    assert machine.run(["bash", "-e"], script, unreachable).status == 3
