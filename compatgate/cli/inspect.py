@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatgate.cli.terminal import paint, wants_colour
+from compatgate.cli.terminal import paint, printable, wants_colour
 from compatgate.errors import NotFound
 
 if TYPE_CHECKING:
@@ -137,19 +137,23 @@ KINDS: tuple[Kind, ...] = (
 
 def _text(what: str, inspection: Inspection) -> str:
     colour = wants_colour(sys.stdout)
-    lines = [paint(what, "bold", colour=colour)]
+    lines = [paint(_shown(what), "bold", colour=colour)]
     for name, value in inspection.stack.items():
         shown = " ".join(value) or "none" if isinstance(value, list) else value
-        lines.append(f"  {name:<12} {shown}")
+        lines.append(f"  {name:<12} {_shown(shown)}")
     if not inspection.stack:
         lines.append("  no version of a CUDA component and no GPU code found")
     if inspection.observations:
         lines += ["", paint("seen", "bold", colour=colour)]
     for seen in inspection.observations:
-        where = paint(f"{seen.origin} ({seen.confidence})", "dim", colour=colour)
-        lines.append(f"  {seen.component:<12} {seen.version}  {where}")
+        where = paint(f"{_shown(seen.origin)} ({seen.confidence})", "dim", colour=colour)
+        lines.append(f"  {seen.component:<12} {_shown(seen.version)}  {where}")
     if inspection.doubts:
         lines += ["", paint("conflicts", "bold", "yellow", colour=colour)]
-    lines += (f"  {c.component:<12} {c.message}" for c in inspection.doubts)
-    # Names of files need not be text.
-    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+    lines += (f"  {c.component:<12} {_shown(c.message)}" for c in inspection.doubts)
+    return "\n".join(lines)
+
+
+def _shown(text: str) -> str:
+    """In one line that no terminal obeys; names of files need not be text."""
+    return printable(text.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n"))

@@ -41,10 +41,26 @@ def paint(text: str, *styles: str, colour: bool) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without characters that a terminal would obey; line breaks stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    """The text without characters that a terminal would obey; line breaks stay.
+
+    Where the runner of GitHub Actions reads along, without what that would obey, either.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    if ("::" in text or "##[" in text) and os.environ.get("GITHUB_ACTIONS") == "true":
+        return without_commands(text)
+    return text
+
+
+def without_commands(text: str) -> str:
+    """The text without workflow commands.
+
+    The runner obeys ``::error::x`` at the beginning of a line, blanks before it left aside, and
+    ``##[error]x`` anywhere in it. Source: actions/runner, src/Runner.Common/ActionCommand.cs.
+    """
+    import re
+
+    return re.sub(r"(^|\s)::", r"\1: :", text).replace("##[", "## [")
 
 
 def wrap(text: str, width: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def said(outcome: Outcome) -> str:
     return f"{outcome.stdout}\n{outcome.stderr}"
 
 
-def test_the_action_answers_as_documented(case, machine, token):
+def test_the_action_answers_as_documented(case, machine, token, gate):
     server, status, verdict, allowed = case
     (step,) = (s for s in example("jobs")["jobs"]["compatgate"]["steps"] if "with" in s)
     assert step["with"]["token"] == "${{ secrets.COMPATGATE_TOKEN }}"
@@ -96,6 +97,8 @@ def test_the_action_answers_as_documented(case, machine, token):
         return
     assert done.outputs["id"].startswith("vd_")
     assert done.outputs["markdown"].startswith("<!-- compatgate: target prod-a100 -->")
+    assert f"[verdict]({gate.url}/api/v1/verdicts/{done.outputs['id']})" in done.outputs["markdown"]
+    assert gate.call("GET", f"verdicts/{done.outputs['id']}", token=token)[0] == 200
     assert json.loads((machine.workspace / "compatgate.sarif").read_text())["version"] == "2.1.0"
     assert ("::error file=requirements.txt,line=" in done.stdout) is (allowed == "false")
 
@@ -129,10 +132,25 @@ def test_no_input_of_the_action_is_part_of_a_command(machine, hostile):
     assert not list(machine.workspace.iterdir())
 
 
-def test_no_version_to_install_is_part_of_a_command(machine):
-    done = run_action(machine, {"version": "1 $(touch pwned)"})
-    assert done.status == 1, said(done)
-    assert "Invalid requirement" in done.stderr
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [
+        ("0.1.0", "compatgate[sbom]==0.1.0"),
+        ("1 $(touch pwned)", "compatgate[sbom]==1 $(touch pwned)"),
+        ("", f"{ROOT}/deploy/ci/github/../../..[sbom]"),
+    ],
+)
+def test_the_action_installs_the_version_or_itself_where_there_is_none(machine, version, package):
+    """With a Python whose environments have a pip that writes down what it is asked for."""
+    if not version:
+        (machine.programs / "compatgate").unlink()
+    pip = 'for word; do printf "%s\\n" "$word"; done > "$RUNNER_TEMP/asked"'
+    made = f"printf '%s\\n' '#!/bin/sh' {shlex.quote(pip)} > \"$3/bin/pip\""
+    machine.program("python3", f'mkdir -p "$3/bin" && {made} && chmod +x "$3/bin/pip"')
+    run_action(machine, {"version": version, "pool": "driver=580.95.05,gpu=L4"})
+    asked = (machine.temp / "asked").read_text().splitlines()
+    assert asked == ["install", "--quiet", "--", package]
+    assert (machine.temp / "PATH-0").read_text() == f"{machine.temp}/compatgate/bin\n"
     assert not list(machine.workspace.iterdir())
 
 
@@ -225,3 +243,19 @@ def test_the_hook_answers_for_each_lockfile_through_pre_commit(machine):
     assert "exit code: 1" in done.stdout
     (machine.workspace / "app/requirements.txt").write_text(ALLOWED)
     assert machine.run(["sh"], run, env).status == 0
+
+
+def test_the_hints_of_a_target_come_from_the_gate(machine, gate, token):
+    page = (ROOT / "docs/build-hints.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    job = yaml.safe_load(text)["jobs"]["build"]
+    (script,) = (s["run"] for s in job["steps"] if "compatgate env" in s.get("run", ""))
+    assert set(job["env"]) == {"COMPATGATE_SERVER", "COMPATGATE_TOKEN"}
+    variables = {"COMPATGATE_SERVER": gate.url, "GITHUB_ENV": str(machine.temp / "env")}
+    script = script.replace("--target prod ", "--target prod-a100 ")
+    done = machine.run(["bash", "-e"], script, {**variables, "COMPATGATE_TOKEN": token})
+    assert done.status == 0, said(done)
+    assert "UV_CUDA_DRIVER_VERSION=580.95.05\n" in (machine.temp / "env").read_text()
+    assert machine.run(["bash", "-e"], script, variables).status == 2
+    unreachable = {**variables, "COMPATGATE_SERVER": NOBODY}
+    assert machine.run(["bash", "-e"], script, unreachable).status == 3

@@ -23,6 +23,7 @@ from attest_keys import new_key, public_pem, sealed, signer_of
 from gpu_binaries import make_archive, make_elf, make_entry, make_fatbin
 
 from compatgate.catalog import load_facts, read_source
+from compatgate.cli.check.places import places_of
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.gpucode.dynamic import read_dynamic
 from compatgate.discovery.gpucode.source import Source
@@ -109,18 +110,28 @@ def _by_name(folder: Path, read: Callable[[str, bytes], object]) -> dict[str, Ta
 def _lockfiles() -> dict[str, Target]:
     platform = LockPlatform("linux", "x86_64", "3.11")
 
-    def read(name: str, data: bytes) -> object:
+    def read(name: str, data: bytes) -> Any:
         reading = read_lockfile(name, data, platform=platform)
         assert reading.observations or reading.open
         return reading
 
-    return _by_name(DISCOVERY / "lockfiles" / "files", read)
+    named = _by_name(DISCOVERY / "lockfiles" / "files", read)
+    samples = [sample for target in named.values() for sample in target.samples]
+
+    def placed(data: bytes) -> object:
+        name = "standard input"  # the content says what it is
+        observations = read(name, data).observations
+        places = places_of("-", name, data, observations)
+        assert len(places) == len({seen.component for seen in observations})
+        return places
+
+    return {**named, "lock on standard input": Target(placed, samples)}
 
 
 def _sboms() -> dict[str, Target]:
     def read(name: str, data: bytes) -> object:
         reading = read_sbom(name, data, signals=_published())
-        assert reading.observations or reading.open
+        assert reading.observations or reading.open or reading.rest
         return reading
 
     return _by_name(DISCOVERY / "sbom" / "files", read)

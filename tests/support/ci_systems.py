@@ -40,20 +40,24 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.workspace = folder / "workspace"
         self.temp = folder / "temp"
-        programs = folder / "bin"
-        for made in (self.workspace, self.temp, programs):
+        self.programs = folder / "bin"
+        for made in (self.workspace, self.temp, self.programs):
             made.mkdir()
-        program = programs / "compatgate"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m compatgate "$@"\n')
-        program.chmod(0o755)
+        self.program("compatgate", f'exec {sys.executable} -m compatgate "$@"')
         kept = ("LANG", "HOME")
         self.env = {k: os.environ[k] for k in kept if k in os.environ}
         self.env |= {
-            "PATH": f"{programs}:/usr/bin:/bin",
+            "PATH": f"{self.programs}:/usr/bin:/bin",
             "PYTHONPATH": str(ROOT),
             "XDG_DATA_HOME": str(folder),
             "TMPDIR": str(self.temp),
         }
+
+    def program(self, name: str, script: str) -> None:
+        """Put a shell script on the path."""
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
 
     def run(self, shell: list[str], script: str, env: Mapping[str, str]) -> Outcome:
         """Run a script in the workspace."""

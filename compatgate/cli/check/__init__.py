@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.check.options import add_arguments
 from compatgate.core.verdict import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
-from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.errors import BadInput, CompatgateError
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         status = _asked(args)
     except CompatgateError as error:
-        open_anyway = args.fail_open and isinstance(error, Unavailable)
+        open_anyway = args.fail_open and error.exit_code == EXIT_NO_DECISION
         if "github" in args.format:
             from compatgate.cli.check.github import publish_error
 
@@ -56,17 +56,19 @@ def _asked(args: argparse.Namespace) -> int:
         from compatgate.cli.check.batch import run_batch
 
         return run_batch(args)
+    from compatgate.cli.check import reports as forms
     from compatgate.cli.check.deciders import decider_for
-    from compatgate.cli.check.reports import read_reports, remove_old, write_reports
 
-    reports = read_reports(args.format, args.output)
-    remove_old(reports)
+    reports = forms.read_reports(args.format, args.output)
+    files = (args.sbom, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
+    forms.refuse_inputs(reports, (*args.lock, *files))
+    forms.remove_old(reports)
     decider = decider_for(args)
     try:
         answers = _answers(args, decider)
     finally:
         decider.close()
-    write_reports(reports, answers)
+    forms.write_reports(reports, answers)
     if "github" in args.format:
         from compatgate.cli.check.github import publish
 
@@ -77,7 +79,6 @@ def _asked(args: argparse.Namespace) -> int:
 
 
 def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
-    from compatgate.cli.check.places import stated_place
     from compatgate.cli.check.question import read_questions
     from compatgate.cli.formats import Answer, Place
     from compatgate.cli.terminal import printable
@@ -86,14 +87,18 @@ def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
     for note in asked.notes:
         print(f"note: {printable(note)}", file=sys.stderr)
     read = [path for path in (*args.lock, args.sbom) if path]
-    fallback = stated_place(args.show_at) if args.show_at else None
+    fallback = None
+    if args.show_at:
+        from compatgate.cli.check.places import stated_place
+
+        fallback = stated_place(args.show_at)
     answers = []
     for question in asked.questions:
         verdict = decider.decide(question.bodies)
-        file = question.file or next(iter(read), "")
-        at = fallback or (Place(file) if file else None)
-        link = decider.link(verdict)
-        answers.append(Answer(verdict, question.file, question.places, at, link))
+        first = question.file or next(iter(read), "")
+        at = fallback or (Place(first) if first else None)
+        file = question.file.encode("utf-8", "replace").decode()  # a name need not be text
+        answers.append(Answer(verdict, file, question.places, at, decider.link(verdict)))
     return answers
 
 

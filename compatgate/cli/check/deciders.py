@@ -151,10 +151,11 @@ class ServerDecider(Decider):
             raise
 
     def _ask(self, body: Body) -> dict[str, Any]:
+        from compatgate.cli.check.answered import verdict_of
         from compatgate.client.operations import Operations
 
         answer: dict[str, Any] = self._client.send(Operations.ask.request(body).plain())
-        return answer
+        return verdict_of(answer, self._client.base_url)
 
     def close(self) -> None:
         """Close the connection."""

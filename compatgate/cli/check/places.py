@@ -49,8 +49,8 @@ def _line_of(package: str, text: str) -> int:
     """The line that names the package: as a name, or else anywhere as a whole word."""
     word = re.escape(package)
     for pattern in (
-        rf"^[\s\-\[{{]*name\s*[:=]\s*[\"']?{word}[\"']?\s*,?\s*$",
-        rf"(?<![\w\-]){word}",
+        rf"^[ \t\-\[{{]*name[ \t]*[:=][ \t]*[\"']?{word}[\"']?[ \t,]*$",
+        rf"(?<![\w\-]){word}(?!\w)",
     ):
         if package and (match := re.search(pattern, text, re.MULTILINE)):
             return text.count("\n", 0, match.start()) + 1

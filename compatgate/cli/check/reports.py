@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -46,6 +46,18 @@ def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
     return reports
 
 
+def refuse_inputs(reports: Sequence[Report], inputs: Iterable[str | None]) -> None:
+    """Refuse a report that would take the place of a file that is read.
+
+    Raises:
+        BadInput: names the file.
+    """
+    read = {os.path.realpath(path) for path in inputs if path and path != STDOUT}
+    for report in reports:
+        if report.path != STDOUT and os.path.realpath(report.path) in read:
+            raise BadInput(f"{report.path} is read; a report would overwrite it", field="--format")
+
+
 def remove_old(reports: Sequence[Report]) -> None:
     """Remove the files of an earlier run: where there is no answer now, none must be found."""
     for report in reports:
@@ -60,11 +72,12 @@ def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:
     Raises:
         BadInput: a file cannot be written.
     """
-    from compatgate.cli.output import write_output
     from compatgate.cli.terminal import wants_colour, width_of
 
     for report in reports:
         if report.path != STDOUT:
+            from compatgate.cli.output import write_output
+
             text = render_all(report.form, answers)
             write_output(report.path, f"{text}\n".encode("utf-8", "backslashreplace"))
             continue

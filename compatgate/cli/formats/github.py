@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compatgate.cli.formats import Answer, Json, View, located, words
+from compatgate.cli.terminal import without_commands
 
 _COMMANDS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "notice"}
 
@@ -68,5 +69,4 @@ def _property(text: str) -> str:
 
 def _plain(text: str) -> str:
     """A line that cannot be taken for a workflow command."""
-    clean = " ".join(text.split())
-    return f" {clean}" if clean.startswith("::") else clean
+    return without_commands(" ".join(text.split()))

@@ -24,7 +24,8 @@ def relative(path: str) -> str:
         return "stdin"
     shown = os.path.relpath(path)
     outside = shown == os.pardir or shown.startswith(os.pardir + os.sep)
-    return (os.path.abspath(path) if outside else shown).replace(os.sep, "/")
+    shown = os.path.abspath(path) if outside else shown
+    return shown.replace(os.sep, "/").encode("utf-8", "replace").decode()
 
 
 def each(answers: Sequence[Answer]) -> Iterator[tuple[Json, Answer, str]]:

@@ -21,14 +21,9 @@ SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 HOME = "https://compatgate.dev"
-_LEVELS = {
-    "fail": ("error", "fail"),
-    "unknown": ("error", "fail"),
-    "warn": ("warning", "fail"),
-    "waived": ("warning", "fail"),
-    "not-checked": ("none", "notApplicable"),
-}
-"""Outcome to SARIF's level and kind; a level other than none needs the kind fail."""
+_LEVELS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "note"}
+"""Outcome to level; what was not checked is no result, which code scanning would raise an alert
+for, but a notification."""
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
@@ -39,8 +34,19 @@ def render(answers: Sequence[Answer], view: View) -> str:
         "results": [
             _result(finding, answer, fingerprint, indexes)
             for finding, answer, fingerprint in located.each(answers)
+            if finding["outcome"] in _LEVELS
         ],
-        "invocations": [{"executionSuccessful": True, **_ended(answers)}],
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                **_ended(answers),
+                "toolExecutionNotifications": [
+                    _notification(finding, answer)
+                    for answer in answers
+                    for finding in words.of(answer.verdict, "not-checked")
+                ],
+            }
+        ],
         "columnKind": "unicodeCodePoints",
         "properties": {"verdicts": [_verdict(answer.verdict) for answer in answers]},
     }
@@ -97,13 +103,13 @@ def _rule(rule: Rule) -> dict[str, Any]:
 def _result(
     finding: Json, answer: Answer, fingerprint: str, indexes: dict[str, int]
 ) -> dict[str, Any]:
-    level, kind = _LEVELS[finding["outcome"]]
+    level = _LEVELS[finding["outcome"]]
     if level == "error" and answer.verdict["allowed"]:
         level = "warning"
     result: dict[str, Any] = {
         "ruleId": finding["rule"],
         "level": level,
-        "kind": kind,
+        "kind": "fail",
         "message": {"text": _message(finding, answer)},
         "locations": [_location(finding, answer)],
         "partialFingerprints": {
@@ -122,6 +128,14 @@ def _result(
     if answer.link:
         result["hostedViewerUri"] = answer.link
     return result
+
+
+def _notification(finding: Json, answer: Answer) -> dict[str, Any]:
+    return {
+        "associatedRule": {"id": finding["rule"]},
+        "level": "note",
+        "message": {"text": f"{words.place(answer.verdict)}: not checked: {finding['message']}"},
+    }
 
 
 def _message(finding: Json, answer: Answer) -> str:

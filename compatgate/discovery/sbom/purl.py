@@ -15,14 +15,13 @@ from compatgate.discovery.lockfiles import conda, pypi
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.sbom.bounds import library
-from compatgate.discovery.sbom.interface import Part
+from compatgate.discovery.sbom.interface import NOT_BY_NAME, Part
 from compatgate.discovery.sbom.relevant import may_be_component
 from compatgate.discovery.signals import Signals
 from compatgate.errors import BadInput
 
 _SOURCES = ("download_url", "repository_url", "vcs_url", "index_url")
 _SYSTEM = ("deb", "rpm", "apk")
-_NOT_BY_NAME = ("driver", "tritonserver")
 _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
@@ -99,7 +98,7 @@ def _by_name(
     except BadInput:
         return []
     component = resolved.component.name
-    if component in _NOT_BY_NAME:
+    if component in NOT_BY_NAME:
         return []
     if not version:
         left.append(f"{component}: no version is stated ({origin})")

@@ -59,13 +59,14 @@ def read_sbom(
         hint = "point the generator at the image or environment"
         raise Inconclusive("lists no components", field=name, hint=hint)
     found = observe(_for_platform(bill.parts, platform, name), name, read_signals(signals))
-    left = list(found.open)
-    if not found.observations and not left and not bill.rest:
+    rest = {key: value for key, value in bill.rest.items() if key != "open"}
+    left = [*bill.rest.get("open", ()), *found.open]
+    if not found.observations and not left and not rest:
         left.append(f"{name} holds no component of a GPU stack")
     left += without_cuda(found.observations, name)
     left += several_versions(found.observations, name)
     conflicts = (*found.conflicts, *two_cudas(found.observations))
-    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]), bill.rest)
+    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]), rest)
 
 
 def _for_platform(

@@ -19,6 +19,7 @@ from compatgate import __version__
 from compatgate.core.components import COMPONENTS, in_order
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.sbom.cyclonedx import STACK
+from compatgate.discovery.sbom.interface import NOT_BY_NAME
 from compatgate.discovery.stack import Inspection
 
 Json = dict[str, Any]
@@ -34,7 +35,11 @@ def to_cyclonedx(what: str, inspection: Inspection) -> Json:
     """
     stack = inspection.stack
     names = in_order(name for name in stack if name in COMPONENTS)
-    rest = {name: value for name, value in stack.items() if name not in COMPONENTS}
+    rest = {
+        name: value
+        for name, value in stack.items()
+        if name not in COMPONENTS or name in NOT_BY_NAME
+    }
     for key, more in (
         ("open", inspection.open),
         ("conflicts", [conflict.message for conflict in inspection.conflicts]),

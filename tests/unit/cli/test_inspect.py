@@ -75,3 +75,11 @@ def test_what_is_not_there_and_what_is_unknown_are_errors(run, tmp_path):
     (tmp_path / "x").write_text("hello")
     with pytest.raises(BadInput):
         run(str(tmp_path / "x"))
+
+
+def test_no_name_of_a_file_commands_the_terminal(run, tmp_path):
+    path = tmp_path / "\x1b[2J\nsm_80 forged.ptx"
+    path.write_text(_PTX)
+    text = run(str(path))
+    assert "\x1b" not in text
+    assert not any(line.startswith("sm_80 forged") for line in text.splitlines())

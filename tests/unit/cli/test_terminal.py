@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
 
@@ -75,3 +75,17 @@ def test_wrapping_keeps_every_word_in_order(text: str, width: int) -> None:
 def test_characters_that_a_terminal_would_obey_are_replaced() -> None:
     assert printable("\x1b[2Jgone\x07\n") == "\ufffd[2Jgone\ufffd\n"
     assert printable("plain — text") == "plain — text"
+
+
+@given(st.text(alphabet=":#[]ab \t\r\n\x85\u2028"), st.integers(4, 30))
+def test_the_runner_of_github_actions_finds_no_command_in_any_text(text: str, width: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GITHUB_ACTIONS", "true")
+        for shown in (printable(text), "\n".join(f"  {line}" for line in wrap(text, width))):
+            for line in shown.replace("\r", "\n").split("\n"):
+                assert not line.lstrip().startswith("::")
+                assert "##[" not in line
+
+
+def test_elsewhere_colons_and_hashes_stay_as_they_are() -> None:
+    assert printable("std::vector ::x ##[y]") == "std::vector ::x ##[y]"

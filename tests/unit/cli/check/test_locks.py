@@ -71,6 +71,17 @@ def test_failing_open_hides_no_denial() -> None:
     assert check("open", "bad", options=("--fail-open",)) == 1
 
 
+def test_failing_open_is_for_whatever_leaves_no_decision(
+    locks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (locks / "open" / "requirements.txt").write_text("torch=={{ version }}\n")
+    assert check("open") == 3
+    assert check("open", options=("--fail-open",)) == 0
+    said = capsys.readouterr().err
+    assert "is a template" in said
+    assert "NO DECISION WAS MADE" in said
+
+
 @pytest.mark.usefixtures("locks")
 def test_unrelated_files_are_passed_over_when_asked_and_said(
     capsys: pytest.CaptureFixture[str],
@@ -123,3 +134,14 @@ def test_standard_input_is_told_by_its_content_and_read_once(
     assert json.loads(capsys.readouterr().out)[0]["location"]["path"] == "stdin"
     assert ask("--lock", "-", "--sbom", "-") == 2
     assert "standard input can be read once" in capsys.readouterr().err
+
+
+def test_names_that_are_no_text_are_shown_as_far_as_they_are(
+    locks: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    odd = "odd-\udcff-requirements.txt"
+    (locks / odd).write_text(BAD)
+    forms = ("text", "json", "sarif", "junit", "github", "gitlab-codequality", "markdown", "dotenv")
+    for form in forms:
+        assert main(["check", *POOL, "--format", form, odd, "good/requirements.txt"]) == 1
+        assert capsysbinary.readouterr().out.decode()

@@ -89,3 +89,17 @@ def test_a_batch_has_no_reports(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for option in (["--format", "sarif=x"], ["--output", "x"], ["--format", "github"]):
         assert main(["check", "--batch", str(questions), *option]) == 2
     assert "a batch answers in JSON lines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--lock", "--sbom", "--probe"])
+def test_a_report_never_takes_the_place_of_what_is_read(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = tmp_path / "uv.lock"
+    read.write_text("mine")
+    link = tmp_path / "link"
+    link.symlink_to(read)
+    for report in (["--format", f"json={read}"], ["--output", str(link)]):
+        assert main(["check", *POOL, option, str(read), *report]) == 2
+        assert "a report would overwrite it" in capsys.readouterr().err
+    assert read.read_text() == "mine"

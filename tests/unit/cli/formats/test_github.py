@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from compatgate.cli.formats import Answer, Place, render, render_all
 
 Json = dict[str, Any]
@@ -53,4 +55,14 @@ def test_an_annotation_stands_at_the_line_of_its_component(denied: Json) -> None
 def test_the_answers_of_several_files_are_told_apart(denied: Json, passing: Json) -> None:
     text = render_all("github", [Answer(denied, "a/uv.lock"), Answer(passing, "::b/uv.lock")])
     assert "\na/uv.lock: DENIED: CUDA 12.1" in text
-    assert "\n ::b/uv.lock: ALLOWED: CUDA 12.1" in text
+    assert "\n: :b/uv.lock: ALLOWED: CUDA 12.1" in text
+
+
+@pytest.mark.parametrize("start", ["::error::x", "  ::error::x", "x ##[add-mask]y", "\t::a::b"])
+def test_nothing_but_annotations_is_obeyed_by_the_runner(hostile: Json, start: str) -> None:
+    """The runner leaves blanks before a command aside, and finds ``##[`` anywhere."""
+    verdict = {**hostile, "stack": {"torch": start}, "target": start, "id": start}
+    lines = render_all("github", [Answer(verdict, start)]).splitlines()
+    for line in lines[1:]:
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line

@@ -73,10 +73,17 @@ def test_levels_and_kinds_fit_together(denied: Json, unknown: Json, on_target: J
     assert {(r["properties"]["outcome"], r["level"], r["kind"]) for r in results} == {
         ("fail", "error", "fail"),
         ("warn", "warning", "fail"),
-        ("not-checked", "none", "notApplicable"),
         ("unknown", "error", "fail"),
-        ("waived", "warning", "fail"),
+        ("waived", "note", "fail"),
     }
+
+
+def test_what_was_not_checked_is_said_and_raises_no_alert(denied: Json) -> None:
+    found = run(denied)
+    assert not any(result["ruleId"] == "CG301" for result in found["results"])
+    (note,) = found["invocations"][0]["toolExecutionNotifications"]
+    assert note["associatedRule"] == {"id": "CG301"}
+    assert note["message"]["text"].endswith("not checked: message of CG301")
 
 
 def test_a_waived_finding_is_suppressed(on_target: Json) -> None:
@@ -92,7 +99,7 @@ def test_fingerprints_outlive_a_rephrased_message(denied: Json) -> None:
 
     changed = json.loads(json.dumps(denied).replace("message of", "words on"))
     assert fingerprints(changed) == fingerprints(denied)
-    assert len({json.dumps(f) for f in fingerprints(denied)}) == 3
+    assert len({json.dumps(f) for f in fingerprints(denied)}) == 2
 
 
 @pytest.mark.parametrize("name", ["passing", "denied", "unknown", "on_target", "hostile"])
@@ -107,7 +114,8 @@ def test_every_log_is_valid(
         Answer(verdict),
     ]
     results = valid(render_all("sarif", many))["results"]
-    assert len(results) == 3 * len(verdict["findings"])
+    said = [f for f in verdict["findings"] if f["outcome"] != "not-checked"]
+    assert len(results) == 3 * len(said)
     assert len({result["partialFingerprints"]["compatgate/v1"] for result in results}) == len(
         results
     )
