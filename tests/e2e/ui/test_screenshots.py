@@ -1,0 +1,31 @@
+"""Pictures of the main pages for the documentation, at two widths.
+
+``COMPATGATE_SCREENSHOTS=docs/screenshots`` keeps them; otherwise they are made and thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+MAIN = {
+    "home": "",
+    "matrix": "matrix?row=torch24-cu124&column=prod-a100",
+    "ask": "ask?driver=525.60.13&gpu=A100-SXM4-80GB&stack=cuda%3D12.1,arch%3Dcompute_80",
+    "what-if": "what-if?target=staging-h100&driver=525.60.13",
+}
+WIDTHS = {1440: 900, 390: 844}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", MAIN)
+def test_it_has_its_picture_taken(open_page, tmp_path, name, width):
+    folder = Path(os.environ.get("COMPATGATE_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = open_page(MAIN[name], viewport={"width": width, "height": WIDTHS[width]})
+    page.wait_for_load_state("networkidle")
+    path = folder / f"{name}-{width}.png"
+    page.screenshot(path=path)
+    assert path.stat().st_size > 10_000
