@@ -79,10 +79,11 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.attachments import attach_envelope
     from compatgate.cli.output import write_output
+    from compatgate.cli.remote import server_of
     from compatgate.core.verdict import exit_code
 
     question = _question(args)
-    server = args.server or (None if args.database else os.environ.get("COMPATGATE_SERVER"))
+    server = server_of(args)
     envelope, found = _by_server(args, server, question) if server else _here(args, question)
     write_output(args.output, envelope + b"\n")
     predicate = found.predicate

@@ -40,7 +40,7 @@ def verdict_link(base: str, verdict_id: str) -> str:
 
 
 def verdict_place(verdict_id: str) -> str:
-    """What shows a verdict now, below the service's root."""
+    """What shows a verdict now, below the service's root; the one place to change it."""
     return f"{PREFIX}/verdicts/{verdict_id}"
 
 

@@ -162,12 +162,12 @@ class ServerDecider(Decider):
         self._client.close()
 
     def link(self, verdict: Mapping[str, Any]) -> str:
-        """Its address in the REST interface."""
+        """The short link, which stays."""
         from urllib.parse import quote
 
         base = self._client.base_url
         # A password in the address is nobody else's to read.
-        return "" if "@" in base else f"{base}/api/v1/verdicts/{quote(str(verdict['id']))}"
+        return "" if "@" in base else f"{base}/v/{quote(str(verdict['id']))}"
 
 
 class BundleDecider(Decider):

@@ -6,6 +6,7 @@ Subject" and "Referrers Tag Schema".
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from urllib.parse import quote, urljoin
@@ -14,10 +15,13 @@ from compatgate.discovery.artifacts.manifest import Descriptor, Listed, index, r
 from compatgate.discovery.artifacts.push import push_manifest
 from compatgate.discovery.image.manifest import OCI_INDEX
 from compatgate.discovery.image.registry import LARGEST_MANIFEST, Registry
-from compatgate.errors import NotFound, Unavailable
+from compatgate.errors import NotFound, TimedOut, Unavailable
 
+SETTLE_S = 0.3
+"""What others need at most between reading such a list and writing it."""
 _MOST_PAGES = 20
-_ATTEMPTS = 5
+_ATTEMPTS = 10
+_MOST_TROUBLES = 3
 _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
 
 
@@ -37,19 +41,24 @@ def referrers(registry: Registry, digest: str, kind: str) -> list[Descriptor]:
 def list_by_tag(registry: Registry, digest: str, own: Descriptor) -> None:
     """Add an artifact to the list that a tag holds, where the registry keeps none itself.
 
-    Whoever writes such a tag at the same time may overwrite it, so it is looked at once more.
+    Whoever read the list before may write it after, without this one; so it is looked at again when
+    they have had the time to.
 
     Raises:
         Unavailable: the registry does not answer, or others kept overwriting it.
     """
+    troubles = 0
     for attempt in range(_ATTEMPTS):
-        listed = _of_tag(registry, digest)
-        if any(one.digest == own.digest for one in listed):
-            return
-        push_manifest(registry, index([*listed, own]), OCI_INDEX, _tag(digest))
-        if any(one.digest == own.digest for one in _of_tag(registry, digest)):
-            return
-        time.sleep(0.1 * (attempt + 1))
+        try:
+            listed = _of_tag(registry, digest)
+            if any(one.digest == own.digest for one in listed):
+                return
+            push_manifest(registry, index([*listed, own]), OCI_INDEX, _tag(digest))
+        except Unavailable as error:  # registries stumble over a tag that is just being written
+            troubles += 1
+            if troubles > _MOST_TROUBLES or isinstance(error, TimedOut):
+                raise
+        time.sleep(SETTLE_S * random.uniform(1, 2 + attempt))  # noqa: S311 - not all at once again
     what = f"others write the list of {digest} at the same time"
     raise Unavailable(what, field="image", hint="try again")
 

@@ -12,10 +12,17 @@ from attest_keys import new_key, private_pem, public_pem
 from image_blobs import distribution, layer_of
 
 from compatgate.cli.main import main
+from compatgate.discovery.artifacts import referrers
 from compatgate.resources import matrix_dir
 from compatgate.store.urls import ENVIRONMENT
 
 Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else writes to the registries of most tests."""
+    monkeypatch.setattr(referrers, "SETTLE_S", 0.0)
 
 
 @pytest.fixture

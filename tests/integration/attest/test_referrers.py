@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compatgate.discovery.artifacts import attach, attached, opened
+from compatgate.discovery.artifacts import attach, attached, opened, referrers
 from compatgate.discovery.artifacts.manifest import Layer
 from compatgate.discovery.image import ImageOptions
 from compatgate.errors import BadInput, CompatgateError, Unavailable
@@ -41,6 +42,17 @@ def test_a_registry_that_keeps_the_list_needs_no_tag(
     pushed(reference, digest, options, b"another kind", kind="application/other")
     assert sorted(fetched(reference, digest, options)) == [b"one", b"two"]
     assert not [asked for asked in oci_registry.asked if "manifests/sha256-" in asked]
+
+
+def test_of_those_who_attach_at_the_same_time_none_is_lost(
+    registry: Any, options: ImageOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(referrers, "SETTLE_S", 0.2)
+    image = registry.push()
+    every = [f"from {number}".encode() for number in range(3)]
+    with ThreadPoolExecutor(len(every)) as pool:
+        list(pool.map(lambda data: pushed(image.reference, image.digest, options, data), every))
+    assert sorted(fetched(image.reference, image.digest, options)) == every
 
 
 def test_what_is_there_is_not_sent_again(oci_registry: Any, options: ImageOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,12 @@ def test_many_keys_of_pem_are_read_once_each() -> None:
     pem = public_pem(new_key())
     assert len(read_keys(pem + b"\n" + pem + os.linesep.encode(), "--key")) == 1
     assert isinstance(new_key(), ed25519.Ed25519PrivateKey)
+
+
+@pytest.mark.parametrize("missing", ["cryptography", "securesystemslib.dsse"])
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    for call in (lambda: signer_maker("k.pem"), lambda: read_keys(b"", "--key")):
+        with pytest.raises(BadInput) as caught:
+            call()
+        assert "compatgate[signing]" in caught.value.hint

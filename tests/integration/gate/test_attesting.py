@@ -1,0 +1,61 @@
+"""Attestations of what a database holds, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attest_keys import payload_of, signer_of
+
+from compatgate.errors import Conflict, NotFound
+from compatgate.gate.attest.service import Attestations, Signing
+from compatgate.gate.service import Gate
+
+QUESTION = {
+    "target": "prod-a100",
+    "stack": {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"},
+}
+
+
+@pytest.fixture
+def attestations(stocked: Gate) -> Attestations:
+    signer = signer_of()
+    return Attestations(stocked.database, Signing(lambda: signer, (signer.public_key,)))
+
+
+def predicate(attestations: Attestations, verdict_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = payload_of(attestations.attest(verdict_id).envelope)["predicate"]
+    return found
+
+
+def test_a_verdict_is_attested_as_it_is_stored_and_as_the_audit_log_vouches_for_it(
+    stocked: Gate, attestations: Attestations
+) -> None:
+    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    found = predicate(attestations, verdict.id)
+    assert (found["id"], found["decidedAt"]) == (verdict.id, verdict.decided_at)
+    (link,) = stocked.history.list_audit(action="decisions").items
+    digests = {one["name"]: one["digest"]["sha256"] for one in found["inputs"]}
+    assert link.detail["verdicts"] == {verdict.id: digests["verdict"]}
+    assert stocked.history.verify().ok
+
+
+def test_the_last_of_its_decisions_confirms_it(stocked: Gate, attestations: Attestations) -> None:
+    first = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    again = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    assert again.id == first.id
+    found = predicate(attestations, first.id)
+    assert found["decidedAt"] == first.decided_at
+    (last,) = stocked.history.list_decisions(verdict_id=first.id, limit=1).items
+    assert found["confirmedAt"] == again.decided_at
+    assert last.decided_at.isoformat()[:23] == again.decided_at[:23]
+
+
+def test_what_is_not_stored_or_is_a_what_if_is_not_attested(
+    stocked: Gate, attestations: Attestations
+) -> None:
+    with pytest.raises(NotFound):
+        attestations.attest(stocked.preview(QUESTION).id)
+    asked = {**QUESTION, "set": {"driver": "580.95.05"}}
+    with pytest.raises(Conflict):
+        attestations.attest(stocked.decide(asked, asked_by="ci", source="rest").id)
