@@ -29,7 +29,7 @@ _COLUMNS = (
     Column("name", "Waiver"),
     Column("left", "Days left", "number"),
     Column("state", "State", "badge"),
-    Column("expires", "Last day"),
+    Column("expires", "Last day", "code"),
     Column("rules", "Rules", "code"),
     Column("targets", "Targets"),
     Column("for", "For", "code"),
