@@ -130,7 +130,7 @@ def test_nothing_waived_teaches_how(pages, stocked, by):
 
 def test_hostile_text_is_text(pages):
     client = pages("read", "bless")
-    refused = _make(client, **{name: HOSTILE for name in (*TYPED, "expires", "image")})
+    refused = _make(client, **dict.fromkeys((*TYPED, "expires", "image"), HOSTILE))
     assert "<script>alert" not in refused.text
     made = _make(client, owner=HOSTILE, why=HOSTILE, reason=HOSTILE, image=HOSTILE)
     assert made.status_code == 303
