@@ -85,7 +85,8 @@ def _ask_again(verdict: dict[str, Any]) -> str:
 
 def _waive(verdict: dict[str, Any]) -> str | None:
     """The form for a waiver of what stands in the way."""
-    against = {f["rule"] for f in verdict["findings"] if f["outcome"] in ("fail", "warn")}
+    outcome = verdict["verdict"]
+    against = {f["rule"] for f in verdict["findings"] if f["outcome"] == outcome}
     if not verdict["target"] or not against:
         return None
     return link(
