@@ -48,6 +48,12 @@ class History:
         known = {row.day: row for row in found.days}
         return Counted(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
 
+    def stopped_per_target(self, days: int) -> dict[str, int]:
+        """Decisions of the last days that did not allow what was asked, by target."""
+        since = clock.now() - timedelta(days=days)
+        with self._database.reading() as session:
+            return decision_days.stopped_per_target(session, since)
+
     def list_audit(self, **filters: Any) -> Page[AuditRow]:
         """Links of the chain, newest first; filters of `compatgate.store.audit.list_records`."""
         with self._database.reading() as session:

@@ -9,7 +9,7 @@ from sqlalchemy import insert
 from compatgate.gate.history import History
 from compatgate.store import clock
 from compatgate.store.database import Database
-from compatgate.store.decision_days import DayRow, per_day
+from compatgate.store.decision_days import DayRow, per_day, stopped_per_target
 from compatgate.store.models import Decision, Verdict
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -66,6 +66,15 @@ def test_only_the_newest_are_counted_where_there_are_too_many(database: Database
         found = per_day(session, START, most=2)
     assert not found.complete
     assert [row.day.day for row in found.days] == [4, 5]
+
+
+def test_what_was_stopped_is_counted_by_target(database: Database) -> None:
+    made = [(START, DENIED, "prod"), (START, STOPPED, "prod"), (START, ALLOWED, "dev")]
+    _decide(database, (START - timedelta(days=1), DENIED, "old"), *made, (START, DENIED, None))
+    with database.reading() as session:
+        assert stopped_per_target(session, START) == {"prod": 2}
+        assert stopped_per_target(session, START + timedelta(days=1)) == {}
+    assert History(database).stopped_per_target(7) == {}
 
 
 def test_history_has_every_day_up_to_today(database: Database) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from attest_keys import signer_of
+
+from compatgate.gate.attest.service import Signing
+from compatgate.web.app import create_app
+from compatgate.web.settings import Settings
 
 FAILS = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -94,6 +99,16 @@ def test_a_verdict_of_a_pool_asks_about_the_pool_again(pages, stocked):
     shown = pages().get(f"/ui/verdicts/{verdict.id}").text
     assert "/ui/ask?driver=535.104.05&amp;gpu=A100-SXM4-80GB" in shown
     assert "sm_80%2Bsm_90" in shown
+
+
+def test_a_gate_that_signs_leads_to_the_attestation(pages, stocked):
+    path = f"/ui/verdicts/{_decide(stocked).id}"
+    assert "/attestation" not in pages().get(path).text
+    signer = signer_of()
+    settings = Settings(frozenset({"read"}), signing=Signing(lambda: signer, (signer.public_key,)))
+    client = create_app(stocked, settings).test_client()
+    leads_to = client.get(path).text.partition('/attestation"')[0].rpartition('"')[2]
+    assert client.get(f"{leads_to}/attestation").status_code == 200
 
 
 def test_only_who_may_do_so_is_offered_to_ask_and_to_waive(pages, stocked):

@@ -16,10 +16,17 @@ def test_the_list_says_what_runs_where(pages):
         assert said in shown
 
 
+def test_the_list_counts_what_was_not_allowed_lately(pages, stocked):
+    body = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
+    stocked.decide(body, asked_by="ci", source="rest")
+    shown = pages().get("/ui/targets").text
+    assert '<a href="/ui/decisions?target=inference-l4&amp;allowed=no">1</a>' in shown
+
+
 def test_the_list_is_filtered_sorted_and_exported(pages):
     client = pages()
     lines = client.get("/ui/targets?label=tier%3Dprod&sort=-nodes&format=csv").text.splitlines()
-    assert lines[0] == "Target,Labels,GPUs,Drivers,Nodes,Mode,Entries,Usable"
+    assert lines[0] == 'Target,Labels,GPUs,Drivers,Nodes,Mode,Entries,"Not allowed, 7 d",Usable'
     assert [line.partition(",")[0] for line in lines[1:]] == ["prod-a100", "inference-l4"]
     nothing = client.get("/ui/targets?search=nowhere").text
     assert "No target fits." in nothing

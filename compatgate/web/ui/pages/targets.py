@@ -20,6 +20,8 @@ from compatgate.web.ui.page import Ask, Listing, LongListing, Shown, page, rows_
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
 
 DAYS = 30
+LATELY = 7
+"""Days whose decisions the list counts."""
 ENTRIES = 60
 """Entries that a target's page evaluates; the list of entries has the rest."""
 REVISIONS = 10
@@ -32,6 +34,7 @@ _COLUMNS = (
     Column("nodes", "Nodes", "number"),
     Column("mode", "Mode"),
     Column("entries", "Entries", "number"),
+    Column("stopped", "Not allowed, 7 d", "number"),
     Column("usable", "Usable", "badge"),
 )
 _NONE = Empty(
@@ -62,10 +65,11 @@ def listing(ask: Ask[TargetQuery]) -> Shown:
         gpu=query.gpu,
         driver=query.driver,
     )
+    stopped = ask.gate.history.stopped_per_target(LATELY)
     table = make(
         "targets",
         _COLUMNS,
-        [_line(row, snapshot) for row in found.items],
+        [_line(row, snapshot, stopped.get(row.name, 0)) for row in found.items],
         _NONE,
         sort=query.sort,
         following=found.next,
@@ -92,7 +96,7 @@ def _choices(values: set[str]) -> list[str] | None:
     return sorted(values) if len(values) <= _MOST_CHOICES else None
 
 
-def _line(row: Stored, snapshot: Snapshot) -> tuple[Any, ...]:
+def _line(row: Stored, snapshot: Snapshot, stopped: int) -> tuple[Any, ...]:
     document = _document(row)
     pools = document.spec.pools
     why = snapshot.unusable.get(row.name, "")
@@ -104,6 +108,7 @@ def _line(row: Stored, snapshot: Snapshot) -> tuple[Any, ...]:
         sum(pool.count for pool in pools),
         document.spec.policy.mode,
         len(snapshot.matrix.entries.of(row.name)),
+        Cell(stopped, href=link("decisions", target=row.name, allowed="no")) if stopped else 0,
         Cell("no", tone="fail", title=why) if why else Cell("yes", tone="pass"),
     )
 

@@ -34,6 +34,8 @@ def show(ask: Ask[Any]) -> Shown:
     given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_LATEST)
     until = verdict.get("valid_until")
     base = base_url(ask.service)
+    signs = ask.service.settings.signing.make is not None
+    api = f"{request.script_root}{API}/verdicts/{verdict_id}"
     context = {
         "verdict": verdict,
         "says": _WORDS[verdict["verdict"]],
@@ -45,7 +47,8 @@ def show(ask: Ask[Any]) -> Shown:
             "ask": _ask_again(verdict),
             "waive": _waive(verdict),
             "decisions": link("decisions", verdict_id=verdict_id),
-            "api": f"{request.script_root}{API}/verdicts/{verdict_id}",
+            "api": api,
+            "attestation": f"{api}/attestation" if signs else None,
             "curl": as_curl(f"{base}{API}/verdicts/{verdict_id}"),
             "permanent": verdict_link(base, verdict_id),
         },
