@@ -11,11 +11,12 @@ from sqlalchemy.orm import Session
 from compatgate.core.facts import Facts
 from compatgate.documents.read import read_body
 from compatgate.documents.sources import Source
-from compatgate.documents.specs import Document, Kind
+from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.errors import BadInput, Conflict
 from compatgate.gate import imports
 from compatgate.gate.imports import ImportResult
 from compatgate.gate.matrix_reader import MatrixReader, found
+from compatgate.gate.restating import restated
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, documents, revisions
 from compatgate.store.database import Database
@@ -108,6 +109,39 @@ class MatrixService(MatrixReader):
             if before != after:
                 _revise(session, Edit(before, after), by)
             return found(session, kind, name)
+
+        return self._write(write)
+
+    def restate(
+        self,
+        name: str,
+        status: str,
+        by: By,
+        *,
+        replacement: str = "",
+        expected: int | None = None,
+    ) -> Stored:
+        """Give an entry another status, and the reason for it.
+
+        Args:
+            name: of the entry.
+            status: ``blessed``, ``deprecated`` or ``revoked``.
+            by: who and why; the entry keeps the reason.
+            replacement: what to use instead of a deprecated or revoked one.
+            expected: the revision of the version that was looked at.
+
+        Raises:
+            NotFound: there is no such entry.
+            BadInput: it cannot become that.
+            Conflict: someone else changed it since ``expected``.
+        """
+        by.check()
+
+        def write(session: Session) -> Stored:
+            before = _expected(session, "Entry", name, expected)
+            body = restated(to_body(before), status, by.reason, replacement)
+            _revise(session, Edit(before, self._parse(session, "Entry", body, name)), by)
+            return found(session, "Entry", name)
 
         return self._write(write)
 

@@ -82,6 +82,10 @@ class MatrixReader:
         """Revisions, newest first; filters of `compatgate.store.revisions.list_revisions`."""
         return self._read(lambda session: revisions.list_revisions(session, **filters))
 
+    def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionRow]:
+        """Revisions that changed one document, newest first, each with that change alone."""
+        return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
+
     def show_revision(self, number: int) -> RevisionRow:
         """A revision with all its changes.
 

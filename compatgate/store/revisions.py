@@ -180,7 +180,7 @@ def show(session: Session, number: int) -> RevisionRow:
     """
     row = require(session, number)
     query = select(Change.__table__).where(Change.revision == number).order_by(Change.id)
-    return _row(row, tuple(_compared(change) for change in session.execute(query)))
+    return _row(row, tuple(_compared(one, one.action) for one in session.execute(query)))
 
 
 def list_revisions(
@@ -209,12 +209,32 @@ def list_revisions(
     return page(session, query, Revision.number, _row, cursor=cursor, limit=limit, descending=True)
 
 
+def list_changes(
+    session: Session, kind: Kind, name: str, *, cursor: str | None = None, limit: int = DEFAULT
+) -> Page[RevisionRow]:
+    """Revisions that changed one document, newest first, each with that change alone."""
+    of_change = (Change.kind, Change.name, Change.action.label("did"), Change.before, Change.after)
+    query = select(*Revision.__table__.columns, *of_change).join(
+        Change, Change.revision == Revision.number
+    )
+    query = query.where(Change.kind == kind, Change.name == name)
+    return page(
+        session,
+        query,
+        Revision.number,
+        lambda row: _row(row, (_compared(row, row.did),)),
+        cursor=cursor,
+        limit=limit,
+        descending=True,
+    )
+
+
 def _row(row: Any, changes: tuple[compared.Change, ...] = ()) -> RevisionRow:
     return RevisionRow(
         row.number, row.made_at, row.author, row.reason, row.action, row.count, changes
     )
 
 
-def _compared(row: Any) -> compared.Change:
+def _compared(row: Any, action: compared.Action) -> compared.Change:
     before, after = (msgspec.json.decode(t) if t else None for t in (row.before, row.after))
-    return compared.Change(row.kind, row.name, row.action, before, after)
+    return compared.Change(row.kind, row.name, action, before, after)

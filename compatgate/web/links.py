@@ -40,8 +40,11 @@ def verdict_link(base: str, verdict_id: str) -> str:
 
 
 def verdict_place(verdict_id: str) -> str:
-    """What shows a verdict now, below the service's root; the one place to change it."""
-    return f"{PREFIX}/verdicts/{verdict_id}"
+    """What shows a verdict now, below the service's root: browsers are shown the page."""
+    from compatgate.web.ui.install import wants_page
+    from compatgate.web.ui.page import PREFIX as PAGES
+
+    return f"{PAGES if wants_page() else PREFIX}/verdicts/{verdict_id}"
 
 
 def install(app: Flask, service: Service) -> None:
@@ -52,7 +55,8 @@ def install(app: Flask, service: Service) -> None:
         if not _ID.fullmatch(id):
             raise NotFound
         below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
-        return Response(status=302, headers={"Location": f"{below}{verdict_place(id)}"})
+        place = f"{below}{verdict_place(id)}"
+        return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:
         """The public keys, where clients look for them."""

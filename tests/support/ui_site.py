@@ -2,33 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
+from compatgate.store import clock
 
-QUESTIONS = (
+QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),
     ("prod-a100", {"cuda": "11.8", "cudnn": "8.7.0", "torch": "2.3.1+cu118", "arch": "sm_80"}),
     ("inference-l4", {"cuda": "12.4", "arch": "sm_80"}),
     ("inference-l4", {"cuda": "12.4", "arch": "sm_70"}),
     ("dev-rtx", {"cuda": "99.9"}),
 )
+_UNDECIDED: tuple[str, dict[str, Any]] = (
+    "inference-l4",
+    {"cuda": "12.99", "cudnn": "9.99.0", "onnxruntime-gpu": "1.23.0", "arch": "sm_89"},
+)
+_DAYS = 12
 
 
 def fill(database: str) -> None:
     """Fill an empty database."""
     gate = Gate.open(database, overlays=[])
     try:
-        gate.matrix.import_documents(
-            read_paths([matrix_dir() / "examples"]), By("mara", "the first matrix")
-        )
-        _change(gate)
+        with _days_ago(_DAYS + 1):
+            gate.matrix.import_documents(
+                read_paths([matrix_dir() / "examples"]), By("mara", "the first matrix")
+            )
+        _past(gate)
+        with _days_ago(0.1):
+            _change(gate)
+            _waive(gate)
         for target, stack in QUESTIONS:
-            body = {"target": target, "stack": stack, "image": "registry.example/team/app:1.4"}
-            gate.decide(body, asked_by="ci", source="rest")
+            _decide(gate, target, stack)
     finally:
         gate.close()
+
+
+@contextmanager
+def _days_ago(days: float) -> Iterator[None]:
+    """What is done in it was done then."""
+    then = clock.now() - timedelta(days=days)
+    with patch.object(clock, "now", lambda: then):
+        yield
+
+
+def _past(gate: Gate) -> None:
+    """Some decisions on each of the days before, more on some than on others."""
+    for day in range(_DAYS, 0, -1):
+        with _days_ago(day):
+            for number in range(1 + day * 7 % 5):
+                _decide(gate, *(*QUESTIONS[:2], _UNDECIDED)[(number + day) % 3])
+
+
+def _decide(gate: Gate, target: str, stack: dict[str, Any]) -> None:
+    body = {"target": target, "stack": stack, "image": "registry.example/team/app:1.4"}
+    gate.decide(body, asked_by="ci", source="rest")
 
 
 def _change(gate: Gate) -> None:
@@ -41,3 +77,18 @@ def _change(gate: Gate) -> None:
         {"metadata": stored["metadata"], "spec": spec},
         By("mara", "cuDNN 8 is no longer patched"),
     )
+
+
+def _waive(gate: Gate) -> None:
+    """A waiver that ends soon, and one that has ended."""
+    for name, days in (("night-run", 5), ("old-training", -20)):
+        spec = {
+            "rules": ["CG802"],
+            "targets": ["prod-a100"],
+            "owner": "team-night",
+            "reason": "the nightly job moves to torch 2.4 next week",
+            "expires": (clock.today() + timedelta(days=days)).isoformat(),
+            "match": {"components": {"torch": "~=2.3.0"}},
+        }
+        by = By("mara", f"until {name} has moved")
+        gate.matrix.create("Waiver", {"metadata": {"name": name}, "spec": spec}, by)

@@ -53,7 +53,7 @@ def columns(snapshot: Snapshot, by: ColumnsBy, search: str = "") -> list[Column]
     words = search.casefold().split()
     names = [name for name in snapshot.documents if _about(snapshot, name, words)]
     if by == "target":
-        found = [_target_column(snapshot, name) for name in names]
+        found = [target_column(snapshot, name) for name in names]
     else:
         found = _place_columns((snapshot.targets[n] for n in names if n in snapshot.targets), by)
     return sorted(found, key=lambda column: natural(column.key))
@@ -111,7 +111,8 @@ def _group(key: str, entries: list[Entry]) -> Row:
     return Row(key, key, note, tuple(entries))
 
 
-def _target_column(snapshot: Snapshot, name: str) -> Column:
+def target_column(snapshot: Snapshot, name: str) -> Column:
+    """A target as a column."""
     target = snapshot.targets.get(name)
     if target is None:
         return Column(name, name, "", (), snapshot.unusable.get(name, "it cannot be used"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 
 from msgspec import Struct
 
@@ -67,6 +68,12 @@ class Fits:
         verdict = evaluate(stack, where, facts=self._facts, now=now, with_fixes=False)
         said = verdict.failing[0].message if verdict.failing else ""
         return Fit(verdict.verdict, said)
+
+
+@cache
+def fits_of(facts: Facts) -> Fits:
+    """The answers of a catalog, shared by all who ask."""
+    return Fits(facts)
 
 
 def _key(entry: Entry, pool: Pool) -> Key:

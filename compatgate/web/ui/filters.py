@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import msgspec
 from markupsafe import Markup
 
 from compatgate.core.components import COMPONENTS
+from compatgate.documents.write import to_yaml
 from compatgate.store import clock
 
 _STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
@@ -143,7 +144,37 @@ def short(digest: str | None) -> str:
     return f"{kind}:{rest[:12]}" if colon else digest[:15]
 
 
+def said(value: Any) -> str:
+    """A value of a document: text as it is, lists with commas, what is deeper as YAML."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and not any(isinstance(one, list | dict) for one in value):
+        return ", ".join(map(str, value))
+    return yaml(value) if isinstance(value, list | dict) else str(value)
+
+
+def yaml(value: Any) -> str:
+    """A document as the files have it."""
+    return to_yaml([value]).rstrip()
+
+
+def field(path: str) -> str:
+    """A place in a document; ``spec`` goes without saying."""
+    return path.removeprefix("spec.")
+
+
+def seconds(day: date) -> int:
+    """The beginning of a day in UTC, as charts take it."""
+    return int(datetime.combine(day, time(), UTC).timestamp())
+
+
 FILTERS = {
+    "said": said,
+    "yaml": yaml,
+    "field": field,
+    "seconds": seconds,
     "ago": ago,
     "when": when,
     "duration": duration,

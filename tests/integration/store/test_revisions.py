@@ -198,3 +198,23 @@ def test_versions_since_a_revision_are_enough_to_catch_up(
             for kind, name, document, number in revisions.versions_since(session, 1)
         ]
     assert found == [("Entry", "b", False, 2), ("Entry", "a", True, 3)]
+
+
+def test_the_changes_of_one_document_are_listed_newest_first(
+    gate: Gate, by: By, entry_body: Body
+) -> None:
+    gate.matrix.create("Entry", entry_body("e"), by)
+    gate.matrix.create("Entry", entry_body("other"), by)
+    gate.matrix.change("Entry", "e", entry_body("e", status="revoked"), By("ann", "it crashes"))
+    gate.matrix.delete("Entry", "e", by)
+    first = gate.matrix.list_changes("Entry", "e", limit=2)
+    rest = gate.matrix.list_changes("Entry", "e", limit=2, cursor=first.next)
+    rows = (*first.items, *rest.items)
+    assert [(r.number, r.changes[0].action) for r in rows] == [
+        (4, "delete"),
+        (3, "change"),
+        (1, "create"),
+    ]
+    assert rows[1].reason == "it crashes"
+    assert [f.path for f in rows[1].changes[0].fields] == ["spec.status"]
+    assert gate.matrix.list_changes("Target", "e").items == ()

@@ -19,6 +19,12 @@ def test_a_short_link_leads_to_the_verdict(client: FlaskClient) -> None:
     assert client.get(answer.headers["Location"]).get_json() == verdict
 
 
+def test_browsers_are_led_to_the_page(client: FlaskClient) -> None:
+    answer = client.get(f"/v/{ID}", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert answer.headers["Location"] == f"/ui/verdicts/{ID}"
+    assert answer.headers["Vary"] == "Accept"
+
+
 def test_behind_a_proxy_it_stays_below_the_public_url(
     make_client: Callable[..., FlaskClient],
 ) -> None:

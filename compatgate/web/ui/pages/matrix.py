@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from compatgate.core.facts import Facts
 from compatgate.core.matrix import Status
-from compatgate.core.representative import represent
-from compatgate.core.verdict import Verdict
-from compatgate.gate.heatmap import Asked, Fits, HeatMap, Pair, build, pairs_of
+from compatgate.gate.heatmap import Asked, Fits, HeatMap, build, fits_of, pairs_of
 from compatgate.gate.heatmap.axes import ColumnsBy, RowsBy, columns, rows
 from compatgate.store import clock
-from compatgate.web.ui.links import here, link
+from compatgate.web.ui.about import about
+from compatgate.web.ui.links import here
 from compatgate.web.ui.page import Ask, Listing, Shown, page
 from compatgate.web.ui.tables import Column, Empty, Table, make
 
@@ -44,7 +41,7 @@ class MatrixQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 def show(ask: Ask[MatrixQuery]) -> Shown:
     """The map, with one of its cells explained."""
     query, snapshot, now = ask.query, ask.gate.snapshot(), clock.now()
-    fits = _fits(ask.gate.facts)
+    fits = fits_of(ask.gate.facts)
     asked = Asked(
         query.rows,
         query.columns,
@@ -78,11 +75,6 @@ _LEGEND = (
     ("u", "unknown", "unknown"),
     ("e", "elsewhere", "for another driver"),
 )
-
-
-@cache
-def _fits(facts: Facts) -> Fits:
-    return Fits(facts)
 
 
 def _pages(query: MatrixQuery, found: HeatMap) -> dict[str, str | None]:
@@ -127,30 +119,5 @@ def _cell(ask: Ask[MatrixQuery], fits: Fits) -> dict[str, Any] | None:
         "pairs": pairs[:_MOST_PAIRS],
         "more": len(pairs) - _MOST_PAIRS,
         "pair": single,
-        "about": _about(ask, single) if single else None,
+        "about": about(ask, single) if single else None,
     }
-
-
-def _about(ask: Ask[Any], pair: Pair) -> dict[str, Any]:
-    """The gate's own answer on the newest stack that an entry allows, and what it rests on."""
-    represented = represent(pair.entry, ask.gate.facts)
-    remarks = ask.gate.runs.remarks([pair.entry.name]).get(pair.entry.name)
-    verdict: Verdict | None = None
-    stack = represented.stacks[0].to_json() if represented.stacks else {}
-    if stack and pair.target in ask.gate.snapshot().targets:
-        verdict = ask.gate.preview({"target": pair.target, "stack": stack})
-    return {
-        "verdict": verdict.to_json() if verdict else None,
-        "open": represented.open,
-        "stack": stack,
-        "remarks": remarks.to_json() if remarks else {},
-        "ask": link("ask", target=pair.target, stack=_stated(stack)),
-    }
-
-
-def _stated(stack: dict[str, Any]) -> str:
-    return ",".join(
-        f"{name}={'+'.join(value) if isinstance(value, list) else value}"
-        for name, value in stack.items()
-        if isinstance(value, str | list)
-    )

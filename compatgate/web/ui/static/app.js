@@ -112,11 +112,16 @@ function draw(figure) {
   const rows = [...figure.querySelectorAll("tbody tr")];
   const columns = [...figure.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
   const number = (cell) => (cell && cell.dataset.value !== "" ? Number(cell.dataset.value) : null);
-  const data = columns.map((_, i) => rows.map((row) => number(row.cells[i])));
+  const numbers = columns.map((_, i) => rows.map((row) => number(row.cells[i])));
   if (!rows.length) return;
+  const stacked = figure.dataset.chart === "stacked"; // each bar stands on those of later columns
+  const above = (i, row) => numbers.slice(i).reduce((sum, column) => sum + column[row], 0);
+  const data = stacked ? numbers.map((column, i) => (i ? column.map((_, row) => above(i, row)) : column)) : numbers;
+  const half = data[0].length > 1 ? (data[0][1] - data[0][0]) / 2 : 0.5; // room for the outer bars
+  const dayOf = (at) => new Date(at * 1000).toISOString().slice(0, 10);
   const room = figure.querySelector(".chart");
   const isTime = figure.dataset.x === "time";
-  const bars = figure.dataset.chart === "bars";
+  const bars = stacked || figure.dataset.chart === "bars";
   const tones = (figure.dataset.tones || "--accent").split(" ").map(resolved);
   const grid = { stroke: resolved("--line"), width: 1 };
   const axis = { stroke: resolved("--muted"), grid, ticks: grid, font: "12px system-ui" };
@@ -128,13 +133,15 @@ function draw(figure) {
     points: { show: !bars, size: 6 },
     paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
     spanGaps: true,
+    ...(stacked && { value: (_, shown, of, at) => (at == null ? "–" : `${numbers[of][at]}`) }),
   }));
   const options = {
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     width: room.clientWidth || 600,
     height: Number(figure.dataset.height || 180),
-    series: [{ label: columns[0] }, ...series],
-    axes: [axis, { ...axis, size: 60 }],
-    scales: { x: { time: isTime }, y: bars ? { range: (_, low, high) => [0, Math.max(high, 1)] } : {} },
+    series: [{ label: columns[0], ...(stacked && { value: (_, at) => (at == null ? "–" : dayOf(at)) }) }, ...series],
+    axes: [{ ...axis, ...(stacked && { values: (_, days) => days.map((at) => dayOf(at).slice(5)) }) }, { ...axis, size: 60 }],
+    scales: { x: { time: isTime, ...(bars && { range: (_, low, high) => [low - half, high + half] }) }, y: bars ? { range: (_, low, high) => [0, Math.max(high, 1)] } : {} },
     legend: { show: columns.length > 2 && !figure.dataset.quiet },
     cursor: { drag: { x: false, y: false } },
     bands: figure.dataset.chart === "band" && columns.length >= 4

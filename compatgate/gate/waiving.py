@@ -1,0 +1,117 @@
+"""Waivers as people see and write them: how long they still hold, and a form into a document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.core.matrix import ANY_TARGET, Waiver
+from compatgate.errors import BadInput
+
+SOON_DAYS = 14
+"""A waiver that ends within so many days is to be thought of now."""
+State = Literal["active", "soon", "expired"]
+_LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
+_BETWEEN = re.compile(r"[\s,;]+")
+
+
+class Countdown(Struct, frozen=True):
+    """How long a waiver still holds.
+
+    Attributes:
+        days: until its last day, that day not counted; negative: since.
+    """
+
+    waiver: Waiver
+    state: State
+    days: int
+
+
+def countdown(waiver: Waiver, today: date) -> Countdown:
+    """How long a waiver still holds; its last day is the one that it names, in UTC."""
+    days = (date.fromisoformat(waiver.expires) - today).days
+    state: State = "expired" if days < 0 else "soon" if days <= SOON_DAYS else "active"
+    return Countdown(waiver, state, days)
+
+
+def countdowns(
+    waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
+) -> list[Countdown]:
+    """Waivers, those that end first before others.
+
+    Args:
+        waivers: of the matrix.
+        today: in UTC.
+        target: that a waiver concerns, by name or by ``*``.
+        owner: who answers for it.
+        search: words that must all be in its name, reason or rules.
+    """
+    words = search.casefold().split()
+    found = [
+        countdown(waiver, today)
+        for waiver in waivers
+        if (not target or target in waiver.targets or ANY_TARGET in waiver.targets)
+        and (not owner or owner == waiver.owner)
+        and _has(waiver, words)
+    ]
+    return sorted(found, key=lambda one: (one.days, one.waiver.name))
+
+
+def _has(waiver: Waiver, words: Iterable[str]) -> bool:
+    text = f"{waiver.name} {waiver.reason} {' '.join(waiver.rules)}".casefold()
+    return all(word in text for word in words)
+
+
+def from_form(form: Mapping[str, str]) -> dict[str, Any]:
+    """What somebody typed, as a waiver's document; the matrix checks it.
+
+    Args:
+        form: ``name rules targets image components owner why expires``; rules and targets with
+            commas or blanks between them, components one a line: ``torch ~=2.4.0``.
+
+    Raises:
+        BadInput: a component without a constraint.
+    """
+    match: dict[str, Any] = {}
+    if image := form.get("image", "").strip():
+        match["image"] = image
+    if components := _components(form.get("components", "")):
+        match["components"] = components
+    spec: dict[str, Any] = {
+        "rules": [rule.upper() for rule in _words(form.get("rules", ""))],
+        "targets": _words(form.get("targets", "")),
+        "owner": form.get("owner", "").strip(),
+        "reason": form.get("why", "").strip(),
+        "expires": form.get("expires", "").strip(),
+    }
+    if match:
+        spec["match"] = match
+    return {"metadata": {"name": form.get("name", "").strip()}, "spec": spec}
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _BETWEEN.split(text) if word]
+
+
+def _components(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            raise BadInput(
+                "needs a version", field="components", value=line, hint="one a line: torch ~=2.4.0"
+            )
+        if parts[1] in found:
+            raise BadInput("is stated twice", field="components", value=parts[1])
+        found[parts[1]] = parts[2].strip()
+    return found
+
+
+def ended(document: Mapping[str, Any], today: date) -> dict[str, Any]:
+    """A waiver's document that no longer holds: yesterday was its last day."""
+    last = min(document["spec"]["expires"], (today - timedelta(days=1)).isoformat())
+    return {**document, "spec": {**document["spec"], "expires": last}}

@@ -1,0 +1,100 @@
+"""A verdict, rule by rule, with all that it rests on."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from flask import request
+
+from compatgate.core.rules import BY_ID
+from compatgate.core.verdict import EXIT_NO_DECISION, exit_code
+from compatgate.store import clock
+from compatgate.web.links import base_url, verdict_link
+from compatgate.web.route import PREFIX as API
+from compatgate.web.ui.links import link
+from compatgate.web.ui.page import Ask, Shown, page
+from compatgate.web.ui.pages.decisions import listed
+from compatgate.web.ui.question import Question, written
+
+_LATEST = 20
+_WORDS = {
+    "pass": "It may run there.",
+    "warn": "It may run there; read the warnings first.",
+    "unknown": "Whether it can run there is not known.",
+    "fail": "It cannot run there as it is.",
+}
+
+
+@page("/verdicts/<verdict_id>", nav="decisions")
+def show(ask: Ask[Any]) -> Shown:
+    """One verdict as it was first given, and who was told so."""
+    verdict_id = ask.args["verdict_id"]
+    verdict = ask.gate.show_verdict(verdict_id)
+    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_LATEST)
+    until = verdict.get("valid_until")
+    base = base_url(ask.service)
+    signs = ask.service.settings.signing.make is not None
+    api = f"{request.script_root}{API}/verdicts/{verdict_id}"
+    context = {
+        "verdict": verdict,
+        "says": _WORDS[verdict["verdict"]],
+        "answer": _answer(verdict),
+        "passed": _rules(verdict["checked"]["passed"]),
+        "not_applicable": _rules(verdict["checked"]["not_applicable"]),
+        "over": until is not None and clock.is_past(clock.from_iso(until)),
+        "links": {
+            "ask": _ask_again(verdict),
+            "waive": _waive(verdict),
+            "decisions": link("decisions", verdict_id=verdict_id),
+            "api": api,
+            "attestation": f"{api}/attestation" if signs else None,
+            "curl": as_curl(f"{base}{API}/verdicts/{verdict_id}"),
+            "permanent": verdict_link(base, verdict_id),
+        },
+    }
+    table = listed(given.items, following=None)
+    title = f"{verdict['target'] or 'A pool'}: {verdict['verdict']}"
+    return Shown("verdict.html", title, {**context, "more": given.next is not None}, table=table)
+
+
+def as_curl(url: str) -> str:
+    """A command that reads an address of the API."""
+    return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
+
+
+def _answer(verdict: dict[str, Any]) -> tuple[str, str]:
+    """What the policy made of it: a badge and its text."""
+    if verdict["allowed"]:
+        return "allowed", "allowed"
+    if exit_code(verdict["verdict"], allowed=False) == EXIT_NO_DECISION:
+        return "unknown", "no decision"
+    return "denied", "denied"
+
+
+def _rules(ids: list[str]) -> list[tuple[str, str]]:
+    """Ids with names; a rule of another version of the gate has none here."""
+    return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
+
+
+def _ask_again(verdict: dict[str, Any]) -> str:
+    where: dict[str, str] = {"target": verdict["target"]} if verdict["target"] else {}
+    if not where and verdict["pools"]:
+        pool = verdict["pools"][0]
+        where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
+    stack = written(verdict["stack"])
+    return Question(stack=stack, image=verdict["image"] or "", **where).link()  # type: ignore[arg-type]
+
+
+def _waive(verdict: dict[str, Any]) -> str | None:
+    """The form for a waiver of what stands in the way."""
+    outcome = verdict["verdict"]
+    against = {f["rule"] for f in verdict["findings"] if f["outcome"] == outcome}
+    if not verdict["target"] or not against:
+        return None
+    return link(
+        "new-waiver",
+        rules=", ".join(sorted(against)),
+        targets=verdict["target"],
+        image=verdict["image"],
+    )

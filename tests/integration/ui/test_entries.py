@@ -1,0 +1,148 @@
+"""The pages of entries: what they say, and who may change a status."""
+
+from __future__ import annotations
+
+import pytest
+from ui_forms import post
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+ENTRY = "torch24-cu121"
+
+
+def _spec(gate, name=ENTRY):
+    return gate.matrix.get("Entry", name).document["spec"]
+
+
+def _send(client, name=ENTRY, **fields):
+    fields = {"revision": "1", "reason": "cuDNN 9.1 is out of support", **fields}
+    return post(client, f"entries/{name}/status", **fields)
+
+
+def test_the_list_is_filtered_and_says_what_runs_say(pages):
+    client = pages()
+    lines = client.get("/ui/entries?status=candidate&format=csv").text.splitlines()
+    assert [line.partition(",")[0] for line in lines[1:]] == ["jax08-cu129", "torch29-cu130"]
+    assert "waits for runs" in lines[1]
+    few = client.get("/ui/entries?target=inference-l4&component=vllm").text
+    assert "vllm014-cu128" in few
+    assert "torch24-cu124" not in few
+    assert client.get("/ui/entries?status=good").status_code == 400
+
+
+def test_an_entry_says_where_it_stands_and_what_the_gate_says(pages):
+    shown = pages().get("/ui/entries/torch24-cu124").text
+    for said in (
+        "suite dl-core passed on staging",
+        "&gt;=535.104.05,&lt;536",
+        "/ui/targets/prod-a100",
+        "CG102",
+        "/ui/ask?target=prod-a100&amp;stack=cuda",
+        "The document as it was made",
+    ):
+        assert said in shown, said
+
+
+def test_a_candidate_says_what_it_waits_for(pages):
+    shown = pages().get("/ui/entries/torch29-cu130").text
+    assert "On the way to blessed" in shown
+    assert "compatgate canary run --entry torch29-cu130 --suite smoke" in shown
+
+
+def test_an_entry_that_nothing_stands_for_says_what_is_open(pages, stocked, by, entry_body):
+    body = entry_body("driver-only", components={"driver": ">=535"})
+    stocked.matrix.create("Entry", body, by)
+    shown = pages().get("/ui/entries/driver-only").text
+    assert "It cannot be evaluated as it stands: it names no component" in shown
+    assert "every target" in shown
+
+
+def test_its_status_is_changed_with_a_reason(pages, stocked):
+    client = pages("read", "bless")
+    answer = _send(client, status="deprecated", replacement="torch24-cu124")
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == f"/ui/entries/{ENTRY}"
+    spec = _spec(stocked)
+    assert (spec["status"], spec["reason"], spec["replacement"]) == (
+        "deprecated", "cuDNN 9.1 is out of support", "torch24-cu124",
+    )  # fmt: skip
+    row = stocked.matrix.show_revision(2)
+    assert (row.author, row.reason) == ("read-bless-1", "cuDNN 9.1 is out of support")
+    shown = client.get(f"/ui/entries/{ENTRY}").text
+    assert "torch24-cu121 is deprecated since revision 2." in shown
+    assert "<del>blessed</del>" in shown
+    assert "<ins>deprecated</ins>" in shown
+
+
+def test_a_candidate_is_approved(pages, stocked):
+    client = pages("read", "bless")
+    assert _send(client, "torch29-cu130", status="blessed", reason="measured").status_code == 303
+    assert _spec(stocked, "torch29-cu130")["status"] == "blessed"
+
+
+def test_a_change_that_was_overtaken_is_refused_and_keeps_what_was_typed(pages, stocked):
+    mine, theirs = pages("read", "bless"), pages("read", "bless")
+    assert _send(theirs, status="revoked", reason="it crashes").status_code == 303
+    answer = _send(mine, status="deprecated", replacement="torch24-cu124", reason="slow & old")
+    assert answer.status_code == 409
+    assert "was changed meanwhile, by revision 2" in answer.text
+    assert "slow &amp; old</textarea>" in answer.text
+    assert 'name="revision" value="2"' in answer.text
+    assert _spec(stocked)["status"] == "revoked"
+    again = _send(mine, status="deprecated", revision="2")
+    assert again.status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"status": "blessed"}, "the entry is blessed already"),
+        ({"status": "candidate"}, "is not what an entry can become"),
+        ({}, "is not what an entry can become"),
+        ({"status": "revoked", "reason": ""}, "a change needs a reason"),
+        ({"status": "revoked", "reason": "a\0b"}, "is not a readable reason"),
+        ({"status": "revoked", "revision": "x"}, "is not a revision"),
+        ({"status": "revoked", "revision": "9" * 40}, "is not a revision"),
+        ({"status": "revoked", "replacement": ENTRY}, "an entry cannot replace itself"),
+        ({"status": "revoked", "replacement": "a\nb"}, "replacement"),
+    ],
+)
+def test_what_cannot_be_done_is_said_beside_the_form(pages, stocked, fields, said):
+    answer = _send(pages("read", "bless"), **fields)
+    assert answer.status_code == 400
+    assert said in answer.text
+    assert 'role="alert"' in answer.text
+    assert stocked.snapshot().revision == 1
+
+
+def test_who_may_not_bless_is_not_asked_to_and_is_refused(pages, stocked):
+    client = pages("read", "gate", "operate")
+    assert "Change its status" not in client.get(f"/ui/entries/{ENTRY}").text
+    assert _send(client, status="revoked").status_code == 403
+    assert _send(pages(), status="revoked").status_code == 401
+    assert _spec(stocked)["status"] == "blessed"
+
+
+def test_a_form_of_another_site_does_nothing(pages, stocked):
+    client = pages("read", "bless")
+    fields = {"revision": "1", "reason": "x", "status": "revoked"}
+    assert client.post(f"/ui/entries/{ENTRY}/status", data=fields).status_code == 403
+    assert _spec(stocked)["status"] == "blessed"
+
+
+def test_what_is_not_there_is_not_found(pages):
+    client = pages("read", "bless")
+    assert client.get("/ui/entries/nothing").status_code == 404
+    assert _send(client, "nothing", status="revoked").status_code == 404
+
+
+def test_hostile_text_is_text(pages, stocked, by, entry_body):
+    stocked.matrix.create("Entry", entry_body("made", reason=HOSTILE, replacement=HOSTILE), by)
+    client = pages("read", "bless")
+    answer = _send(client, "made", status="revoked", reason=HOSTILE, replacement=HOSTILE)
+    assert "<script>alert" not in answer.text
+    _send(client, "made", status="deprecated", revision="2", reason=HOSTILE, replacement=HOSTILE)
+    for path in ("entries", "entries/made", "revisions", "revisions/2", "revisions/3",
+                 f"entries?search={HOSTILE}", f"revisions?name={HOSTILE}"):  # fmt: skip
+        shown = client.get(f"/ui/{path}").text
+        assert "<script>alert" not in shown, path
+        assert "<img src=x" not in shown, path

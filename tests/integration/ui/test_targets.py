@@ -1,0 +1,125 @@
+"""The pages of targets, as the server makes them."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from compatgate.gate.service import Gate
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+
+
+def test_the_list_says_what_runs_where(pages):
+    shown = pages().get("/ui/targets").text
+    for said in ("prod-a100", "tier=prod, team=training", "A100-SXM4-80GB", "512", "enforce"):
+        assert said in shown
+
+
+def test_the_list_counts_what_was_not_allowed_lately(pages, stocked):
+    body = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
+    stocked.decide(body, asked_by="ci", source="rest")
+    shown = pages().get("/ui/targets").text
+    assert '<a href="/ui/decisions?target=inference-l4&amp;allowed=no">1</a>' in shown
+
+
+def test_the_list_is_filtered_sorted_and_exported(pages):
+    client = pages()
+    lines = client.get("/ui/targets?label=tier%3Dprod&sort=-nodes&format=csv").text.splitlines()
+    assert lines[0] == 'Target,Labels,GPUs,Drivers,Nodes,Mode,Entries,"Not allowed, 7 d",Usable'
+    assert [line.partition(",")[0] for line in lines[1:]] == ["prod-a100", "inference-l4"]
+    nothing = client.get("/ui/targets?search=nowhere").text
+    assert "No target fits." in nothing
+    assert "compatgate matrix import" in nothing
+
+
+@pytest.mark.parametrize("query", ["sort=none", "gpus=L4", "cursor=x", "format=xml"])
+def test_a_bad_address_says_what_is_wrong(pages, query):
+    answer = pages().get(f"/ui/targets?{query}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in answer.text
+
+
+def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
+    stocked.decide({"target": "prod-a100", "stack": {"cuda": "12.4"}}, asked_by="ci", source="rest")
+    shown = pages().get("/ui/targets/prod-a100").text
+    for said in (
+        "a100-80",
+        "535.183.01",
+        "What fails is denied.",
+        "in a namespace like ml-*",
+        "torch24-cu124",
+        "no run was judged yet",
+        "legacy-ocr",
+        'data-chart="stacked"',
+        "the document as it was made".capitalize(),
+        "/ui/matrix?places=prod-a100",
+        "/ui/decisions?target=prod-a100&amp;since=",
+    ):
+        assert said in shown, said
+
+
+def test_evidence_says_what_still_counts(pages, stocked, by):
+    from compatgate.core.matrix import Evidence
+    from compatgate.core.versions import parse_version
+    from compatgate.gate.snapshot import with_evidence
+    from compatgate.store import clock
+
+    run = Evidence(
+        "run_7", "smoke", "A100-SXM4-80GB", parse_version("driver", "535.104.05"),
+        {"torch": parse_version("torch", "2.4.1")}, "passed", int(clock.now().timestamp()) - 60,
+    )  # fmt: skip
+    snapshot = with_evidence(stocked.snapshot(), [run], 1)
+    stocked.snapshots.current = lambda: snapshot
+    shown = pages().get("/ui/targets/prod-a100").text
+    assert "/ui/runs/run_7" in shown
+    assert "it was on driver 535.104.05, the pool has 535.183.01" in shown
+
+
+def test_what_the_facts_no_longer_know_cannot_be_used_and_says_so(pages, stocked, database_url):
+    with stocked.database.writing() as session:
+        change = "UPDATE targets SET document = replace(document, 'A100-SXM4-80GB', 'B999')"
+        session.execute(text(change))
+    later = Gate.open(database_url, overlays=[])
+    try:
+        stocked.snapshots.current = later.snapshots.current
+        client = pages()
+        shown = client.get("/ui/targets/prod-a100").text
+        assert "No question about this target is answered" in shown
+        assert "B999" in shown
+        assert "torch24-cu124" in shown
+        assert "prod-a100,no" not in client.get("/ui/targets").text
+        lines = client.get("/ui/targets?format=csv").text.splitlines()
+        assert [line[-3:] for line in lines if line.startswith("prod-a100")] == [",no"]
+    finally:
+        later.close()
+
+
+def test_a_name_that_does_not_exist_has_near_ones_named(pages):
+    answer = pages().get("/ui/targets/prod-a10")
+    assert answer.status_code == 404
+    assert "prod-a100" in answer.text
+    assert pages().get(f"/ui/targets/{HOSTILE.replace('/', '')}").status_code == 404
+
+
+def test_nobody_sees_targets_where_reading_needs_a_token(pages):
+    client = pages(anonymous=())
+    assert "/ui/sign-in" in client.get("/ui/targets/prod-a100").headers["Location"]
+
+
+def test_hostile_text_is_text(pages, stocked, by, target_body):
+    pool = {"name": "p", "gpu": "L4", "driver": "580.95.05"}
+    match = {"namespaces": [HOSTILE]}
+    stocked.matrix.create("Target", target_body("made", pools=[pool], match=match), by)
+    stocked.decide(
+        {"target": "made", "stack": {"cuda": "12.4"}, "image": HOSTILE},
+        asked_by=HOSTILE,
+        source=HOSTILE,
+    )
+    client = pages()
+    for path in ("targets", "targets/made", "decisions", f"targets?search={HOSTILE}",
+                 f"targets?gpu={HOSTILE}", f"decisions?image={HOSTILE}"):  # fmt: skip
+        shown = client.get(f"/ui/{path}").text
+        assert "<script>alert" not in shown, path
+        assert "<img src=x" not in shown, path
+    assert "&lt;script&gt;" in client.get("/ui/targets/made").text

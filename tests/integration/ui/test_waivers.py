@@ -1,0 +1,141 @@
+"""The pages of waivers: how long they hold, and making and ending them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from ui_forms import post
+
+from compatgate.store import clock
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+TYPED = {
+    "name": "night-run",
+    "rules": "cg802",
+    "targets": "prod-a100",
+    "components": "torch ~=2.3.0",
+    "owner": "team-night",
+    "why": "moves to torch 2.4 next week",
+    "reason": "until the nightly job has moved",
+}
+
+
+def _day(days: int) -> str:
+    return (clock.today() + timedelta(days=days)).isoformat()
+
+
+def _make(client, **fields):
+    return post(client, "new-waiver", **{**TYPED, "expires": _day(5), **fields})
+
+
+def test_what_ends_first_comes_first_and_what_ended_stands_apart(pages, stocked):
+    client = pages("read", "bless")
+    assert _make(client).status_code == 303
+    assert _make(client, name="old-one", expires=_day(-3)).status_code == 303
+    shown = client.get("/ui/waivers").text
+    held, _, over = shown.partition("<h2>Ended</h2>")
+    assert held.index("/ui/waivers/night-run") < held.index("/ui/waivers/legacy-ocr")
+    assert "/ui/waivers/old-one" in over
+    assert "ends soon" in held
+    everything = client.get("/ui/waivers?format=csv").text
+    assert "old-one,-3,ended" in everything
+    assert "night-run" not in client.get("/ui/waivers?owner=team-ocr").text
+
+
+def test_a_waiver_is_made_and_counts_at_once(pages, stocked):
+    client = pages("read", "bless")
+    answer = _make(client, image="registry.example/night/*")
+    assert answer.headers["Location"] == "/ui/waivers/night-run"
+    document = stocked.matrix.get("Waiver", "night-run").document
+    assert document["spec"]["match"] == {
+        "image": "registry.example/night/*",
+        "components": {"torch": "~=2.3.0"},
+    }
+    assert stocked.matrix.show_revision(2).reason == TYPED["reason"]
+    assert "night-run holds since now." in client.get("/ui/waivers/night-run").text
+    stack = {"cuda": "11.8", "cudnn": "8.7.0", "torch": "2.3.1+cu118", "arch": "sm_80"}
+    body = {"target": "prod-a100", "stack": stack, "image": "registry.example/night/a:1"}
+    assert "CG821" in {f.rule for f in stocked.preview(body).findings}
+
+
+def test_a_verdicts_page_begins_the_form(pages):
+    client = pages("read", "bless")
+    shown = client.get("/ui/new-waiver?rules=CG801,%20CG104&targets=prod-a100&image=a/b:1").text
+    assert 'value="CG801, CG104"' in shown
+    assert 'value="a/b:1"' in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rules": "CG999"}, "there is no rule CG999"),
+        ({"rules": ""}, "spec.rules"),
+        ({"targets": "nowhere"}, "nowhere"),
+        ({"name": "a b"}, "metadata.name"),
+        ({"name": "legacy-ocr"}, "exists"),
+        ({"expires": "soon"}, "spec.expires"),
+        ({"components": "torch"}, "needs a version"),
+        ({"components": "driver >=535"}, "the driver belongs to the pool"),
+        ({"owner": ""}, "spec.owner"),
+        ({"reason": ""}, "a change needs a reason"),
+    ],
+)
+def test_what_is_wrong_is_said_and_what_was_typed_is_kept(pages, stocked, fields, said):
+    answer = _make(pages("read", "bless"), **fields)
+    assert answer.status_code in (400, 409)
+    assert said in answer.text
+    assert "moves to torch 2.4 next week</textarea>" in answer.text
+    assert stocked.snapshot().revision == 1
+
+
+def test_it_is_ended_now_and_stays_to_be_read(pages, stocked):
+    client = pages("read", "bless")
+    fields = {"revision": "1", "reason": "it has moved"}
+    answer = post(client, "waivers/legacy-ocr/end", how="end", **fields)
+    assert answer.status_code == 303
+    assert stocked.matrix.get("Waiver", "legacy-ocr").document["spec"]["expires"] == _day(-1)
+    shown = client.get("/ui/waivers/legacy-ocr").text
+    assert "ended 1 d ago" in shown
+    assert "End it now" not in shown
+    late = post(client, "waivers/legacy-ocr/end", how="delete", **fields)
+    assert late.status_code == 409
+    assert "it has moved</textarea>" in late.text
+    fields["revision"] = "2"
+    gone = post(client, "waivers/legacy-ocr/end", how="delete", **fields)
+    assert gone.headers["Location"] == "/ui/waivers"
+    assert client.get("/ui/waivers/legacy-ocr").status_code == 404
+    revision = client.get("/ui/revisions/3").text
+    assert "The document as it was" in revision
+    assert 'href="/ui/waivers/legacy-ocr"' not in revision
+
+
+def test_who_may_not_bless_can_neither_make_nor_end_one(pages, stocked):
+    client = pages("read", "gate", "operate")
+    assert "New waiver" not in client.get("/ui/waivers").text
+    assert "End it" not in client.get("/ui/waivers/legacy-ocr").text
+    assert client.get("/ui/new-waiver").status_code == 403
+    assert _make(client).status_code == 403
+    ending = post(client, "waivers/legacy-ocr/end", how="end", revision="1", reason="x")
+    assert ending.status_code == 403
+    assert stocked.snapshot().revision == 1
+
+
+def test_nothing_waived_teaches_how(pages, stocked, by):
+    stocked.matrix.delete("Waiver", "legacy-ocr", by)
+    shown = pages().get("/ui/waivers").text
+    assert "No waiver holds that fits." in shown
+    assert "compatgate matrix import waiver.yaml" in shown
+
+
+def test_hostile_text_is_text(pages):
+    client = pages("read", "bless")
+    refused = _make(client, **dict.fromkeys((*TYPED, "expires", "image"), HOSTILE))
+    assert "<script>alert" not in refused.text
+    made = _make(client, owner=HOSTILE, why=HOSTILE, reason=HOSTILE, image=HOSTILE)
+    assert made.status_code == 303
+    for path in ("waivers", "waivers/night-run", f"waivers?search={HOSTILE}", "revisions/2",
+                 "targets/prod-a100", f"new-waiver?rules={HOSTILE}"):  # fmt: skip
+        shown = client.get(f"/ui/{path}").text
+        assert "<script>alert" not in shown, path
+        assert "<img src=x" not in shown, path

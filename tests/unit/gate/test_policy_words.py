@@ -1,0 +1,39 @@
+"""Policies and match rules in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec
+from compatgate.gate.policy_words import match_in_words, policy_in_words
+
+
+def test_a_policy_that_asks_for_everything_says_so():
+    canary = CanarySpec(True, "14d", ("smoke", "dl-core"), True, ("soak",), "automatic", "revoke")
+    said = " ".join(policy_in_words(PolicySpec("enforce", True, canary, "fail")))
+    for part in (
+        "What fails is denied.",
+        "an entry has to match",
+        "passed suites smoke, dl-core on staging within the last 14d",
+        "suite soak must have passed as well",
+        "blessed without asking",
+        "is revoked",
+        "outside a container count",
+        "What cannot be decided is stopped",
+    ):
+        assert part in said
+
+
+@pytest.mark.parametrize("mode", ["warn", "audit"])
+def test_only_enforce_denies(mode):
+    said = policy_in_words(PolicySpec(mode))
+    assert said[0].startswith("Nothing is denied")
+    assert not any("cannot be decided" in sentence for sentence in said)
+
+
+def test_match_rules_are_told_together_because_all_must_hold():
+    assert len(match_in_words(MatchSpec())) == 1
+    both = match_in_words(MatchSpec(("ml-*", "train"), {"gpu": "A100"}))
+    assert both[1] == (
+        "Else an object in a namespace like ml-* or train and that asks for nodes with gpu=A100."
+    )
