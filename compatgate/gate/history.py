@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-from compatgate.store import audit, clock, decision_days, decisions, verify
+from compatgate.store import audit, clock, decision_days, decisions, denials, verify
 from compatgate.store.database import Database
 from compatgate.store.decision_days import Counted, DayRow
+from compatgate.store.denials import DeniedRow
 from compatgate.store.paging import Page
 from compatgate.store.rows import AuditRow, DecisionRow
 from compatgate.store.verify import ChainReport
@@ -53,6 +54,12 @@ class History:
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return decision_days.stopped_per_target(session, since)
+
+    def most_denied(self, days: int, *, limit: int = 10) -> list[DeniedRow]:
+        """Verdicts of the last days that did not allow, those given most often first."""
+        since = clock.now() - timedelta(days=days)
+        with self._database.reading() as session:
+            return denials.most_denied(session, since, limit=limit)
 
     def list_audit(self, **filters: Any) -> Page[AuditRow]:
         """Links of the chain, newest first; filters of `compatgate.store.audit.list_records`."""

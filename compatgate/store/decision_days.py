@@ -80,7 +80,7 @@ def stopped_per_target(session: Session, since: datetime, *, most: int = MOST) -
 
 def _newest(session: Session, since: datetime, target: str | None, most: int) -> Subquery | None:
     """The newest decisions since a moment; None: there are none."""
-    first = _first(session, since)
+    first = first_since(session, since)
     if first is None:
         return None
     wanted = select(Decision.decided_at, Decision.allowed, Decision.outcome, Decision.target)
@@ -97,7 +97,7 @@ def _counts(newest: Subquery) -> list[ColumnElement[int]]:
     return [func.sum(case((condition, 1), else_=0)) for condition in wanted]
 
 
-def _first(session: Session, since: datetime) -> int | None:
+def first_since(session: Session, since: datetime) -> int | None:
     """The smallest number of a decision since a moment: numbers are what the indexes end in."""
     early = select(Decision.id).where(Decision.decided_at >= since)
     early = early.order_by(Decision.decided_at).limit(_DISORDER)

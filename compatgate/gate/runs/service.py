@@ -21,11 +21,18 @@ from compatgate.gate.runs.remarks import Remarks, remarks
 from compatgate.gate.runs.submission import Submission, plan
 from compatgate.gate.runs.verification import asked_again, blessed, like_of, shown
 from compatgate.gate.snapshots import Snapshots
-from compatgate.store import clock, evidence, hosts, leases, runs
+from compatgate.store import clock, evidence, hosts, leases, runs, warnings
 from compatgate.store.database import Database
 from compatgate.store.leases import driver_key
 from compatgate.store.paging import Page
-from compatgate.store.run_rows import EvidenceRow, HostRow, OutputRow, RunRow, StepRow
+from compatgate.store.run_rows import (
+    EvidenceRow,
+    HostRow,
+    OutputRow,
+    RunRow,
+    StepRow,
+    WarningRow,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -218,6 +225,11 @@ class Runs:
     def remarks(self, entries: Iterable[str]) -> dict[str, Remarks]:
         """What runs have to say of some entries, by name."""
         return remarks(self._database, self._snapshots.current(), entries)
+
+    def warnings(self) -> tuple[WarningRow, ...]:
+        """Warnings on entries that are open, oldest first."""
+        with self._database.reading() as session:
+            return tuple(warnings.opened(session))
 
     def evidence(self, **filters: Any) -> Page[EvidenceRow]:
         """Evidence, newest first; filters of `compatgate.store.evidence.list_evidence`."""
