@@ -248,6 +248,12 @@ def test_nodes_are_released_or_held_by_the_label_of_the_gpu_operator(
     assert made == [*HELD, *calls]
 
 
+def test_kubernetes_takes_what_the_script_is_allowed() -> None:
+    text = (DEPLOY / "gpu-operator" / "rbac.yaml").read_text()
+    for made in yaml.safe_load_all(text):
+        kubernetes_validate.validate(made, KUBERNETES, strict=True)
+
+
 def test_the_script_explains_itself(shell: Shell) -> None:
     done = shell(f"{DEPLOY / 'gpu-operator' / 'roll-driver.sh'}")
     assert done.returncode == 2
