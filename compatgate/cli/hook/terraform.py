@@ -99,7 +99,7 @@ def _result(verdict: Mapping[str, Any], server: str | None) -> dict[str, str]:
     link = ""
     if server:
         base = server.rstrip("/").removesuffix("/api/v1")
-        link = f"{base}/api/v1/verdicts/{verdict['id']}"
+        link = f"{base}/v/{verdict['id']}"
     return {
         "decision": words.decision(verdict),
         "allowed": "true" if verdict["allowed"] else "false",

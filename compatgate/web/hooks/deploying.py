@@ -22,7 +22,7 @@ from compatgate.web import problems
 from compatgate.web.call import Reply, Service
 from compatgate.web.hooks.caller import caller
 from compatgate.web.hooks.kubernetes import wait_s
-from compatgate.web.links import base_url, verdict_url
+from compatgate.web.links import base_url, verdict_link
 from compatgate.web.query import parse_query
 from compatgate.web.route import Route
 from compatgate.web.view import to_response
@@ -56,7 +56,7 @@ class Asked(Struct, frozen=True):
             _encode(question), asked_by=self.principal.name, source=source, image_s=patience
         ).verdict
         self.service.metrics.decided(verdict, source, perf_counter() - began)
-        return verdict.to_json(), verdict_url(base_url(self.service), verdict.id)
+        return verdict.to_json(), verdict_link(base_url(self.service), verdict.id)
 
 
 class Hook(Struct, frozen=True):
