@@ -110,6 +110,18 @@ def test_flagger_gets_an_answer_to_each_webhook_of_the_canary(shared: Any) -> No
         assert answer.status == (409 if webhook["type"] == "rollback" else 200), answer.body
 
 
+def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
+    run_serve: Any, shell: Shell, tmp_path: Path
+) -> None:
+    database = str(tmp_path / "gate.db")
+    closed = run_serve("--database", database, "--matrix", "matrix/examples", "--anonymous", "none")
+    question = '{"target": "prod-a100", "stack": "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"}'
+    asked = f"curl -s -o /dev/null -w '%{{http_code}}' -H 'Content-Type: application/json' -d '{question}'"
+    for who, status in (("", 401), ("flagger:cg_wrong@", 401), (f"flagger:{closed.token}@", 200)):
+        done = shell(f"{asked} http://{who}127.0.0.1:{closed.port}/hooks/generic")
+        assert done.stdout == str(status)
+
+
 def job(server: str, image: str = IMAGE) -> dict[str, Any]:
     """The job as Helm makes it; the template needs nothing but values."""
     repository, _, tag = image.rpartition(":")
