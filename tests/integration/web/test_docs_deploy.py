@@ -116,7 +116,8 @@ def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
     database = str(tmp_path / "gate.db")
     closed = run_serve("--database", database, "--matrix", "matrix/examples", "--anonymous", "none")
     question = '{"target": "prod-a100", "stack": "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"}'
-    asked = f"curl -s -o /dev/null -w '%{{http_code}}' -H 'Content-Type: application/json' -d '{question}'"
+    sent = f"-H 'Content-Type: application/json' -d '{question}'"
+    asked = f"curl -s -o /dev/null -w '%{{http_code}}' {sent}"
     for who, status in (("", 401), ("flagger:cg_wrong@", 401), (f"flagger:{closed.token}@", 200)):
         done = shell(f"{asked} http://{who}127.0.0.1:{closed.port}/hooks/generic")
         assert done.stdout == str(status)
