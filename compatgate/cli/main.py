@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "k8s": ("compatgate.cli.k8s", "print what a Kubernetes cluster is to be told"),
     "attest": ("compatgate.cli.attest", "sign a verdict, and attach it to its image"),
     "verify": ("compatgate.cli.verify", "verify a signed verdict, offline"),
+    "hook": ("compatgate.cli.hook", "answer Terraform, and sign requests to webhooks"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),

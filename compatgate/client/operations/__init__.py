@@ -88,6 +88,11 @@ class Operations:
     revoke_token = tokens.revoke_token
 
     validate_kubernetes = hooks.validate_kubernetes
+    ask_argo_rollouts = hooks.ask_argo_rollouts
+    ask_flagger = hooks.ask_flagger
+    ask_generic = hooks.ask_generic
+    poll_generic = hooks.poll_generic
+    ask_driver_rollout = hooks.ask_driver_rollout
 
     show_attestation = trust.show_attestation
     list_keys = trust.list_keys

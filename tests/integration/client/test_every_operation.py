@@ -224,6 +224,19 @@ def test_a_hook(call: Call) -> None:
     assert not refused.response.allowed
 
 
+def test_deploy_hooks(call: Call) -> None:
+    asked = {"target": "prod-a100", "stack": "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"}
+    assert call("ask_generic", asked, timeout="5s").decision == "allow"
+    denied = call("ask_generic", {**asked, "set": "driver=470.57.02"})
+    assert (denied.decision, denied.allowed) == ("deny", False)
+    assert call("ask_generic", {"target": "prd"}, status="200").decision == "error"
+    assert call("poll_generic", **asked).id == call("ask_argo_rollouts", asked).id
+    payload = {"name": "a", "namespace": "b", "metadata": asked}
+    assert call("ask_flagger", payload, type="rollback").startswith("no rollback: allowed")
+    may = call("ask_driver_rollout", {"target": "prod-a100"}, driver="470.256.02")
+    assert (may.decision, len(may.breaks)) == ("deny", 4)
+
+
 def test_a_refusal_is_the_gates_own_error(url: str, form: str, call: Call) -> None:
     with pytest.raises(NotFound) as missing:
         call("ask", target="prod-a10", stack={"cuda": "12.4"})

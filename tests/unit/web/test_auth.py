@@ -15,6 +15,7 @@ SCOPES = ("read", "gate", "operate", "bless", "admin")
 NEEDS = {
     "ask": "gate",
     "preview": "gate",
+    "what_if": "gate",
     "stack_badge": "gate",
     "list_keys": None,
     "create_target": "operate",
