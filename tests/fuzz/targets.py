@@ -47,6 +47,7 @@ from compatgate.discovery.image.stream import Budget, decompressed
 from compatgate.discovery.libraries import parse_version_file
 from compatgate.discovery.lockfiles import Platform as LockPlatform
 from compatgate.discovery.lockfiles import read_lockfile
+from compatgate.discovery.neighbours import read_neighbours
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.pools import observed_pools
 from compatgate.discovery.printed import probe_labels
@@ -58,6 +59,7 @@ from compatgate.gate.attest.verify import Expected, verify
 
 TESTS = Path(__file__).parents[1]
 DISCOVERY = TESTS / "unit" / "discovery"
+NEIGHBOURS = TESTS / "fixtures" / "neighbours"
 SMALL = 60_000
 """Bytes of the largest sample of a text format: damage in a small one is met sooner."""
 
@@ -80,6 +82,7 @@ def targets() -> dict[str, Target]:
         **_texts(),
         **_smi(),
         **_signed(),
+        **_neighbours(),
     }
 
 
@@ -368,3 +371,13 @@ def _signed() -> dict[str, Target]:
         "statement": Target(judge_payload, [payload]),
         "keys": Target(lambda data: read_keys(data, "keys"), [pem, published]),
     }
+
+
+def _neighbours() -> dict[str, Target]:
+    def read(data: bytes) -> object:
+        draft = read_neighbours([("file", data.decode("utf-8", "replace"))], load_facts())
+        assert draft.pools
+        return draft
+
+    samples = [path.read_bytes() for path in sorted(NEIGHBOURS.glob("*.yaml"))]
+    return {"neighbours": Target(read, samples)}
