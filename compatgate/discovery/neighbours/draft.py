@@ -88,16 +88,17 @@ def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:
     Raises:
         BadInput: a GPU is none that the facts know.
     """
-    pools = [
-        {**pool.to_body(), **({"gpu": _product(pool, table)} if pool.gpu else {})}
-        for pool in draft.pools
-    ]
+    pools = [replace(pool, **_product(pool, table)).to_body() for pool in draft.pools]
     spec = {"pools": pools}
     return {"apiVersion": API_VERSION, "kind": "Target", "metadata": {"name": name}, "spec": spec}
 
 
-def _product(pool: DraftPool, table: Gpus) -> str:
+def _product(pool: DraftPool, table: Gpus) -> dict[str, Any]:
+    """The product's own name, and the processor that it comes with where nothing tells it."""
+    if pool.gpu is None:
+        return {}
     try:
-        return resolve_gpu(str(pool.gpu), table).sku
+        gpu = resolve_gpu(pool.gpu, table)
     except BadInput as error:
         raise error.at(f"pools.{pool.name}") from None
+    return {"gpu": gpu.sku, "cpu": pool.cpu or gpu.cpu}
