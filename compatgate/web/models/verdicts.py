@@ -61,12 +61,22 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
+class ReferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something published, and its address where that is known."""
+
+    title: str
+    url: str | None
+
+
 class SourceBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the fact that decided was published."""
 
     title: str
     url: str | None
     confidence: str
+    also: Annotated[
+        list[ReferenceBody], Meta(description="what else says it, each with its own address")
+    ]
 
 
 class FixBody(Struct, frozen=True, forbid_unknown_fields=True):
