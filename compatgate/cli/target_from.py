@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from compatgate.errors import Inconclusive
+from compatgate.errors import BadInput, Inconclusive
 
 if TYPE_CHECKING:
     import argparse
@@ -48,10 +48,13 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.catalog import load_facts
     from compatgate.cli.check.observed import read_text
     from compatgate.discovery.neighbours import draft_target, read_neighbours
+    from compatgate.discovery.node_labels.read import LARGEST
     from compatgate.documents.write import to_json, to_yaml
 
     facts = load_facts()
-    texts = [(_origin(path), read_text(path, "files")) for path in args.files]
+    if args.files.count("-") > 1:
+        raise BadInput("standard input can be read once", field="files")
+    texts = [(_origin(path), read_text(path, "files", LARGEST)) for path in args.files]
     draft = read_neighbours(texts, facts).filled(
         facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
     )

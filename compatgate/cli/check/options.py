@@ -110,7 +110,8 @@ def add_where(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--probe",
         metavar="FILE",
-        help='GPUs, driver and stack from what compatgate probe wrote ("-": standard input)',
+        help="GPUs, driver and stack from what compatgate probe wrote, or GPUs and driver from an"
+        ' AICR snapshot ("-": standard input)',
     )
 
 

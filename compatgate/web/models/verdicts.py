@@ -37,7 +37,10 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="product, or compute capability", examples=["A100-SXM4-80GB", "8.7"]),
     ] = None
     os: Annotated[Text | None, Meta(description="linux, windows or wsl")] = None
-    cpu: Annotated[Text | None, Meta(description="x86_64 or aarch64")] = None
+    cpu: Annotated[
+        Text | None,
+        Meta(description="x86_64 or aarch64; else what the GPU comes with (GH200: aarch64)"),
+    ] = None
     name: str | None = None
     count: Annotated[int, Meta(ge=0)] | None = None
 
