@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("compatgate.cli.explain", "show what a rule checks, why, and how to fix it"),
     "env": ("compatgate.cli.env", "print variables for builders that have no GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
+    "image-compat": (
+        "compatgate.cli.image_compat",
+        "attach what an image needs of a node to it, for NFD, and read it back",
+    ),
     "facts": ("compatgate.cli.facts", "show and verify the vendors' facts"),
     "target": ("compatgate.cli.target", "list and change targets; say what a driver would break"),
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),

@@ -24,6 +24,7 @@ from gpu_binaries import make_archive, make_elf, make_entry, make_fatbin
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.cli.check.places import places_of
+from compatgate.core.request import parse_pool
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.gpucode.dynamic import read_dynamic
 from compatgate.discovery.gpucode.source import Source
@@ -47,6 +48,9 @@ from compatgate.discovery.image.stream import Budget, decompressed
 from compatgate.discovery.libraries import parse_version_file
 from compatgate.discovery.lockfiles import Platform as LockPlatform
 from compatgate.discovery.lockfiles import read_lockfile
+from compatgate.discovery.neighbours import read_neighbours
+from compatgate.discovery.nfd import evaluate, read_spec
+from compatgate.discovery.nfd.devices import load_devices
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.pools import observed_pools
 from compatgate.discovery.printed import probe_labels
@@ -58,6 +62,7 @@ from compatgate.gate.attest.verify import Expected, verify
 
 TESTS = Path(__file__).parents[1]
 DISCOVERY = TESTS / "unit" / "discovery"
+NEIGHBOURS = TESTS / "fixtures" / "neighbours"
 SMALL = 60_000
 """Bytes of the largest sample of a text format: damage in a small one is met sooner."""
 
@@ -80,6 +85,7 @@ def targets() -> dict[str, Target]:
         **_texts(),
         **_smi(),
         **_signed(),
+        **_neighbours(),
     }
 
 
@@ -368,3 +374,38 @@ def _signed() -> dict[str, Target]:
         "statement": Target(judge_payload, [payload]),
         "keys": Target(lambda data: read_keys(data, "keys"), [pem, published]),
     }
+
+
+def _neighbours() -> dict[str, Target]:
+    def read(data: bytes) -> object:
+        draft = read_neighbours([("file", data.decode("utf-8", "replace"))], load_facts())
+        assert draft.pools
+        return draft
+
+    def check(data: bytes) -> object:
+        facts = load_facts()
+        pool = parse_pool({"driver": "580.82.07", "gpu": "L4"}, facts.gpus)
+        spec = read_spec(data.decode("utf-8", "replace"))
+        sets = spec.compatibilities
+        return [evaluate(one, [pool], facts.gpus, load_devices()) for one in sets]
+
+    samples = [path.read_bytes() for path in sorted(NEIGHBOURS.glob("*.yaml"))]
+    specs = [(NEIGHBOURS / "image-compatibility.yaml").read_bytes(), _SPEC]
+    return {"neighbours": Target(read, samples), "nfd": Target(check, specs)}
+
+
+_SPEC = b"""\
+version: v1alpha1
+compatibilities:
+- rules:
+  - name: gpu
+    matchFeatures:
+    - feature: pci.device
+      matchExpressions: {vendor: {op: In, value: ["10de"]}, device: {op: NotIn, value: ["20b0"]}}
+    - feature: local.label
+      matchExpressions:
+        nvidia.com/cuda.driver-version.full: {op: GeLe, value: ["535.1", "600"], type: version}
+        nvidia.com/gpu.product: {op: In, value: [NVIDIA-L4]}
+  tag: gpu
+  weight: 3
+"""
