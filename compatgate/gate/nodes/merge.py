@@ -17,6 +17,7 @@ from compatgate.gate.nodes.witnesses import Who, Witness, witnesses_of
 from compatgate.store.nodes import NodeRow
 
 _AHEAD = timedelta(minutes=5)
+_AGO = timedelta(days=366)
 _NAMED = 50
 """Nodes that an audit link names."""
 
@@ -33,7 +34,7 @@ def seen_in(report: Report, now: datetime, facts: Facts) -> dict[str, Seen]:
     """The nodes of a report by name.
 
     Raises:
-        BadInput: one is named twice, or was seen in the future; names the field.
+        BadInput: one is named twice, or was seen in the future or long ago; names the field.
     """
     found: dict[str, Seen] = {}
     for number, node in enumerate(report.nodes):
@@ -44,6 +45,9 @@ def seen_in(report: Report, now: datetime, facts: Facts) -> dict[str, Seen]:
         if at > now + _AHEAD:
             field, hint = f"nodes[{number}].seen_at", "set the reporter's clock"
             raise BadInput("is in the future", field=field, value=str(at), hint=hint)
+        if at < now - _AGO:
+            field, hint = f"nodes[{number}].seen_at", "report what was seen within the last year"
+            raise BadInput("is long ago", field=field, value=str(at), hint=hint)
         at = min(at, now)
         found[node.name] = Seen(node, at, witnesses_of(node, at, facts))
     return found
