@@ -20,6 +20,8 @@ from compatgate.gate.cluster.pods import POD, RunningPod, placed
 
 Outcome = Literal["pass", "fail", "warn", "error", "skip"]
 """As a PolicyReport has them."""
+_NOT_ASKED = (401, 403)
+"""Statuses of a refusal that says nothing about the question."""
 _UNMATCHED: dict[Unmatched, Outcome] = {"allow": "skip", "warn": "warn", "deny": "fail"}
 
 
@@ -96,7 +98,8 @@ def audit(
         today: ISO date.
 
     Raises:
-        Unavailable: nothing can be decided now; then nothing is said about any pod.
+        CompatgateError: nothing can be decided, or whoever asks may not ask; then nothing is said
+            about any pod.
     """
     matches, waivers = decider.matches(), decider.waivers()
     keys = {key for _, match in matches for key in match.node_labels}
@@ -124,7 +127,7 @@ def _answer(
         try:
             known[question.key] = _decided(question.body, decider.decide)
         except CompatgateError as error:
-            if error.status >= 500:
+            if error.status >= 500 or error.status in _NOT_ASKED:
                 raise
             known[question.key] = error
     return known[question.key]
@@ -135,7 +138,8 @@ def _decided(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) 
     try:
         return decide(body)
     except CompatgateError as error:
-        if "image" not in body or (error.status >= 500 and not _of_image(error)):
+        away = error.status >= 500 and not _of_image(error)
+        if "image" not in body or away or error.status in _NOT_ASKED:
             raise
         stack = body.get("stack", {})
         left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
