@@ -76,11 +76,12 @@ def test_a_drivers_own_report_is_taken_from_a_probe(run: Run, tmp_path: Path) ->
              "host": {"driver": "535.183.01", "gpus": gpus}}  # fmt: skip
     path = tmp_path / "probe.json"
     path.write_text(json.dumps(probe))
-    run("k8s", "nodes", "--report")
-    status, out, _ = run("nodes", "report", "--probe", str(path), "--name", "a1")
+    own = ("nodes", "report", "--probe", str(path), "--cluster", "own")
+    run("k8s", "nodes", "--report", "--cluster", "own")
+    status, out, _ = run(*own, "--name", "a1")
     assert status == 0
     assert "the labels say driver 550.54.15, the driver itself 535.183.01" in out
-    status, _, err = run("nodes", "report", "--probe", str(path))
+    status, _, err = run(*own)
     assert (status, "--name" in err) == (2, True)
 
 
@@ -105,5 +106,5 @@ def test_a_token_that_may_not_is_told_and_nothing_is_written(
     wanted = {"name": "reader", "scopes": ["read"]}
     made = shared.ask("POST", "/api/v1/tokens", wanted, shared.bearer).json()
     status, _, err = run("k8s", "audit", "--write", token=made["secret"])
-    assert (status, "needs the scope gate" in err) == (2, True)
+    assert (status, "lacks the scope gate" in err) == (2, True)
     assert objects.asked("POST", "policyreports") == 0
