@@ -7,10 +7,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import add_access
 from compatgate.cli.database import add_format
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
-from compatgate.cli.k8s.deciders import check_gate, decider
+from compatgate.cli.k8s.deciders import decider
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--exempt", action="append", default=[], metavar="NAMESPACE=WAIVER",
         help="as of compatgate serve")  # fmt: skip
     add("--kinds", action="append", default=[], metavar="FILE", help="as of compatgate serve")
-    add_access(parser)
+    add_place(parser)
     add_format(parser)
 
 
@@ -62,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.gate.cluster.audit import AuditOptions
 
     check_name(args)
-    check_gate(args)
     exemptions = parse_exemptions(args.exempt, "--exempt")
     options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
     if args.every is None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import Unavailable
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.remote import Server
+    from compatgate.client import Client
     from compatgate.core.matrix import Waiver
     from compatgate.core.verdict import Verdict
     from compatgate.documents.specs import MatchSpec
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 120.0
 """An image may be read for the first time."""
-_STORED = ("revision", "created_at", "updated_at", "warnings")
 
 
 @contextmanager
@@ -32,12 +30,11 @@ def decider(args: argparse.Namespace) -> Iterator[Decider]:
         BadInput: the server's URL is none.
         Unavailable: the database does not answer, or has another schema.
     """
-    url = args.server or (None if args.database else os.environ.get("COMPATGATE_SERVER"))
-    if url:
-        from compatgate.cli.remote import Server
+    from compatgate.cli.remote import make_client, server_of
 
-        token = args.token or os.environ.get("COMPATGATE_TOKEN")
-        yield _Remote(Server(url, token, _PATIENCE_S, instead="nothing was decided"))
+    if url := server_of(args):
+        with make_client(url, args.token, _PATIENCE_S) as client:
+            yield _Remote(client)
         return
     from compatgate.cli.database import opened
 
@@ -61,50 +58,32 @@ class _Local:
 
 
 class _Remote:
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def matches(self) -> Sequence[tuple[str, MatchSpec]]:
-        from compatgate.documents.specs import MatchSpec
-
-        return [
-            (item["metadata"]["name"], _read(item["spec"].get("match", {}), MatchSpec))
-            for item in self._server.items("targets")
-        ]
+        return [(item.metadata.name, item.spec.match) for item in self._client.list_targets()]
 
     def waivers(self) -> Mapping[str, Waiver]:
         from compatgate.documents.convert import to_waiver
         from compatgate.documents.specs import WaiverDoc
 
         documents = (
-            _read({k: v for k, v in item.items() if k not in _STORED}, WaiverDoc)
-            for item in self._server.items("waivers")
+            WaiverDoc(item.apiVersion, item.metadata, item.spec)
+            for item in self._client.list_waivers()
         )
         return {document.metadata.name: to_waiver(document) for document in documents}
 
     def decide(self, body: dict[str, Any]) -> Verdict:
+        from msgspec import ValidationError, convert
+
+        from compatgate.client.operations import Operations
         from compatgate.core.verdict import Verdict
 
-        verdict: Verdict = _read(self._server.post("gate/preview", body), Verdict)
-        return verdict
-
-
-def _read(body: Any, kind: Any) -> Any:
-    import msgspec
-
-    try:
-        return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
-        what = str(error).replace("`", "'")
-        hint = "is it as new as this program?"
-        raise Unavailable(f"the gate answers in another form: {what}", hint=hint) from None
-
-
-def check_gate(args: argparse.Namespace) -> None:
-    """Refuse two ways to the matrix at once.
-
-    Raises:
-        BadInput: a server and a database are named.
-    """
-    if args.server and args.database:
-        raise BadInput("give --server or --database", field="--server", value=args.server)
+        answer = self._client.send(Operations.preview.request(body).plain())
+        try:
+            return convert(answer, Verdict)
+        except ValidationError as error:
+            what = str(error).replace("`", "'")
+            hint = "is it as new as this program?"
+            raise Unavailable(f"the gate answers in another form: {what}", hint=hint) from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import add_access
 from compatgate.cli.database import add_format
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--suggest", action="store_true", help="print what to label and taint, for kubectl"
     )
     add_cap(parser)
-    add_access(parser)
+    add_place(parser)
     add_format(parser)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.access import add_access
 from compatgate.cli.database import add_format
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
 from compatgate.cli.k8s.nodes import add_cap
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
     parser.add_argument("--apply", action="store_true", help="change the nodes")
     add_cap(parser)
-    add_access(parser)
+    add_place(parser)
     add_format(parser)
 
 

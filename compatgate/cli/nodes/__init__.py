@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import add_access
 from compatgate.cli.database import add_format, add_limit
 from compatgate.cli.nodes.access import accessed
+from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for each in (listed, drift):
         add_limit(each)
     for each in (listed, drift, show, remove, report):
-        add_access(each)
+        add_place(each)
         add_format(each)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.remote import Server
+    from compatgate.client import Client
     from compatgate.gate.service import Gate
-
-_PATIENCE_S = 60.0
 
 
 class Access(Protocol):
@@ -44,12 +42,11 @@ def accessed(args: argparse.Namespace) -> Iterator[Access]:
         BadInput: the server's URL is none.
         Unavailable: the database does not answer, or has another schema.
     """
-    url = args.server or (None if args.database else os.environ.get("COMPATGATE_SERVER"))
-    if url:
-        from compatgate.cli.remote import Server
+    from compatgate.cli.remote import make_client, server_of
 
-        token = args.token or os.environ.get("COMPATGATE_TOKEN")
-        yield _Remote(Server(url, token, _PATIENCE_S, instead="check that it runs"))
+    if url := server_of(args):
+        with make_client(url, args.token) as client:
+            yield _Remote(client)
         return
     from compatgate.cli.database import opened
 
@@ -93,26 +90,31 @@ class _Local:
 
 
 class _Remote:
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def report(self, body: dict[str, Any], *, dry_run: bool) -> list[dict[str, Any]]:
-        query = "?dry_run=true" if dry_run else ""
-        answer: list[dict[str, Any]] = self._server.post(f"nodes{query}", body)["nodes"]
-        return answer
+        cluster, nodes = body["cluster"], body["nodes"]
+        answer = self._plain("report_nodes", nodes, cluster=cluster, dry_run=dry_run)
+        found: list[dict[str, Any]] = answer["nodes"]
+        return found
 
     def list(self, which: str, limit: int | None, **filters: Any) -> list[dict[str, Any]]:
-        return self._server.items(which, limit, **filters)
+        from compatgate.client.operations import Operations
+
+        listing: Any = getattr(Operations, f"list_{which}")
+        items = iter(self._client.items(listing.request(**filters).plain()))
+        return [*islice(items, limit)]
 
     def show(self, name: str, cluster: str | None) -> dict[str, Any]:
-        return self._server.get(_node(name, cluster=cluster))
+        return self._plain("show_node", name, cluster=cluster)
 
     def remove(self, name: str, cluster: str | None, reason: str) -> dict[str, Any]:
-        return self._server.delete(_node(name, cluster=cluster, reason=reason))
+        return self._plain("remove_node", name, cluster=cluster, reason=reason)
 
+    def _plain(self, operation: str, *args: Any, **named: Any) -> dict[str, Any]:
+        from compatgate.client.operations import Operations
 
-def _node(name: str, **query: str | None) -> str:
-    from urllib.parse import quote, urlencode
-
-    given = urlencode({key: value for key, value in query.items() if value is not None})
-    return f"nodes/{quote(name, safe='')}{'?' if given else ''}{given}"
+        asked: Any = getattr(Operations, operation)
+        answer: dict[str, Any] = self._client.send(asked.request(*args, **named).plain())
+        return answer

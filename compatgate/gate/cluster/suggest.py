@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from compatgate.core.nodes import DriverState
 from compatgate.errors import BadInput
 from compatgate.gate.cluster.nodes import ClusterNode
-from compatgate.gate.nodes.standing import DriverState
 
 LABEL = "compatgate.dev/driver"
 TAINT = "compatgate.dev/driver-not-blessed"

@@ -9,12 +9,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
+from compatgate.core.nodes import DriverState
 from compatgate.errors import Conflict, NotFound
 from compatgate.gate.matrix import By
 from compatgate.gate.nodes.conclude import same_driver
 from compatgate.gate.nodes.merge import Seen, merged, seen_in, told
 from compatgate.gate.nodes.report import Report
-from compatgate.gate.nodes.standing import DriverState, Matrix
+from compatgate.gate.nodes.standing import Matrix
 from compatgate.gate.nodes.view import NodeView
 from compatgate.gate.nodes.witnesses import sku_of
 from compatgate.gate.snapshots import Snapshots

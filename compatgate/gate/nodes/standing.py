@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from compatgate.core.facts import Gpu
 from compatgate.core.gpus import includes, resolve_gpu
 from compatgate.core.matrix import Entry
+from compatgate.core.nodes import DriverState, What
 from compatgate.core.target import Pool, Target
 from compatgate.core.versions import Version, parse_version
 from compatgate.documents.specs import MatchSpec
@@ -19,8 +19,6 @@ from compatgate.errors import BadInput
 from compatgate.gate.admission.bound import TARGET, bound_for
 from compatgate.gate.snapshot import Snapshot
 
-What = Literal["driver", "gpu"]
-DriverState = Literal["blessed", "not-blessed", "unknown"]
 _ADMITTING = ("blessed", "deprecated")
 _NAMED = 5
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from compatgate.core.nodes import DriverState, What
 from compatgate.gate.nodes.report import EXAMPLE, Report
-from compatgate.gate.nodes.standing import DriverState, What
 from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
 from compatgate.web.models.nodes import DriftBody, NodeBody, NodesReported

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.gate.nodes.standing import DriverState, What
+from compatgate.core.nodes import DriverState, What
 
 Targets = Annotated[list[str], Meta(description="that the node belongs to, by annotation or label")]
 
