@@ -63,6 +63,7 @@ from compatgate.gate.cluster.pods import pod_of
 from compatgate.gate.cluster.suggest import Decided, commands, json_patch, plan
 from compatgate.gate.nodes.merge import seen_in
 from compatgate.gate.nodes.report import Report
+from compatgate.not_json import NOT_JSON
 
 TESTS = Path(__file__).parents[1]
 DISCOVERY = TESTS / "unit" / "discovery"
@@ -316,7 +317,7 @@ def _nodes(facts: Any, data: bytes) -> object:
 
 
 def _pods(data: bytes) -> object:
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(*NOT_JSON):
         return pod_of(mapping(msgspec.json.decode(data)), load_kinds())
     return None
 

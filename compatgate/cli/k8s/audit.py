@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Every running pod that asks for GPUs is decided as admission would decide it now, on the\n"
         "node that it runs on. Exit status 1: some would not be admitted (0 with --write, whose\n"
-        "report is the answer); 3: nothing could be decided.\n\n"
+        "reports are the answer); 3: something could not be decided, or not be written.\n\n"
         "examples:\n"
         "  compatgate k8s audit --namespace ml-train\n"
         "  compatgate k8s audit --write --in-cluster --every 10m --server https://gate.example"
@@ -94,8 +94,8 @@ def _once(args: argparse.Namespace, options: AuditOptions) -> int:
         shown = _nodes(args, nodes) if args.nodes else None
         written = _write(args, api, results, shown) if args.write else None
     print_results(results, shown, written, args.format)
-    if args.write:
-        return 0
+    if written is not None:
+        return 3 if written.failed else 0
     denied = any(result.outcome == "fail" for result in results)
     undecided = any(result.outcome == "error" for result in results)
     return 1 if denied else 3 if undecided else 0
@@ -132,20 +132,19 @@ def _write(
 ) -> Written:
     """Reports of namespaces that have results; those of ours that have none any more go."""
     from compatgate.gate.cluster.policy_report import by_namespace, of_node, report_object
-    from compatgate.gate.cluster.report_writer import ReportWriter, Written, total
+    from compatgate.gate.cluster.report_writer import ReportWriter, write_all
     from compatgate.store.clock import now
 
     at = now()
     writer = ReportWriter(api)
     standing = writer.ours(args.namespace)
     found = by_namespace(results)
-    parts = [writer.write(report_object(found[name], name, at)) for name in sorted(found)]
-    removed = sum(writer.remove(name) for name in sorted(standing - set(found)))
+    reports = [(writer, report_object(found[name], name, at)) for name in sorted(found)]
     if nodes is not None:
         whole = ReportWriter(api, cluster_wide=True)
         whole.ours()
-        parts.append(whole.write(report_object(map(of_node, nodes), None, at)))
-    return total([*parts, Written(removed=removed)])
+        reports.append((whole, report_object(map(of_node, nodes), None, at)))
+    return write_all(reports, [(writer, name) for name in sorted(standing - set(found))])
 
 
 def _seconds(text: str) -> float:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from compatgate.gate.cluster.report_writer import Written
 
 _HEAD = ("result", "namespace", "pod", "target", "rule", "why")
+_NAMED = 10
+_WRITTEN = ("made", "changed", "unchanged", "removed")
 _TOLD = ("fail", "error", "warn", "skip")
 
 
@@ -47,10 +49,11 @@ def print_results(
         named = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
         print(f"{len(states)} GPU nodes: {named or 'none'}", file=sys.stderr)
     if written is not None:
-        made = ", ".join(
-            f"{count} {name}" for name, count in msgspec.structs.asdict(written).items()
-        )
-        print(f"reports: {made}", file=sys.stderr)
+        counts = {name: getattr(written, name) for name in _WRITTEN}
+        made = ", ".join(f"{count} {name}" for name, count in counts.items())
+        print(f"reports: {made}, {len(written.failed)} failed", file=sys.stderr)
+        for why in written.failed[:_NAMED]:
+            print(printable(f"error: {why}"), file=sys.stderr)
 
 
 def _plain(result: Result) -> dict[str, Any]:

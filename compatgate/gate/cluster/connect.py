@@ -20,6 +20,7 @@ from compatgate.canary.executors.kubernetes.errors import (
     said,
 )
 from compatgate.errors import BadInput, CompatgateError, Forbidden, Infrastructure
+from compatgate.not_json import NOT_JSON
 
 T = TypeVar("T")
 PAGE = 500
@@ -182,7 +183,7 @@ def _translated() -> Iterator[None]:
         yield
     except refused as error:
         raise _refusal(error) from error
-    except (HTTPError, OSError, EOFError, msgspec.DecodeError) as error:
+    except (HTTPError, OSError, EOFError, *NOT_JSON) as error:
         what = " ".join(str(error).split()) or type(error).__name__
         hint = "see that its API server runs and can be reached from here"
         raise Busy(f"the cluster does not answer: {what}", hint=hint) from error

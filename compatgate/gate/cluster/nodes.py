@@ -14,6 +14,7 @@ from compatgate.gate.admission.bound import TARGET
 from compatgate.gate.admission.loose import items, mapping, text, texts
 from compatgate.gate.cluster.connect import Api
 from compatgate.gate.nodes import report
+from compatgate.not_json import NOT_JSON
 
 _LARGEST_REPORT = 512 * 1024
 """Bytes; a server takes 1 MiB unless it is told otherwise."""
@@ -72,7 +73,7 @@ def printed_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
     hint = "give what kubectl get nodes -o json prints"
     try:
         document = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise BadInput(f"is not JSON: {error}", field=origin, hint=hint) from None
     whole = mapping(document)
     listed = items(whole.get("items")) if "items" in whole else [whole]

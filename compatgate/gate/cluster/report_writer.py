@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.canary.executors.kubernetes.errors import Missing, Taken
-from compatgate.errors import Conflict, NotFound
+from compatgate.errors import CompatgateError, Conflict, NotFound, Unavailable
 from compatgate.gate.cluster.connect import Api
 from compatgate.gate.cluster.policy_report import (
     GROUP,
@@ -25,12 +26,13 @@ _CRD = "kubernetes-sigs/wg-policy-prototypes, policy-report/crd"
 
 
 class Written(Struct, frozen=True):
-    """What became of reports; counts."""
+    """What became of reports: how many, and why those that could not be written were not."""
 
     made: int = 0
     changed: int = 0
     unchanged: int = 0
     removed: int = 0
+    failed: tuple[str, ...] = ()
 
 
 class ReportWriter:
@@ -100,15 +102,15 @@ class ReportWriter:
         where = namespace or "the cluster"
         raise Conflict(f"the policy report {NAME} of {where} is written by others all the time")
 
-    def remove(self, namespace: str | None) -> bool:
+    def remove(self, namespace: str | None) -> Written:
         """Remove our report, if it is there."""
         try:
             if not is_ours(self._ask("get", namespace, NAME)):
-                return False
+                return Written()
             self._ask("delete", namespace, NAME)
         except Missing:
-            return False
-        return True
+            return Written()
+        return Written(removed=1)
 
     def _replace(
         self, namespace: str | None, report: dict[str, Any], old: Mapping[str, Any]
@@ -131,6 +133,28 @@ class ReportWriter:
         return self._api.ask("custom", operation, GROUP, VERSION, *where, self._plural, *args)
 
 
-def total(parts: list[Written]) -> Written:
-    """The sum of what became of several reports."""
-    return Written(*(sum(getattr(p, name) for p in parts) for name in Written.__struct_fields__))
+def write_all(
+    reports: Iterable[tuple[ReportWriter, dict[str, Any]]],
+    outdated: Iterable[tuple[ReportWriter, str]],
+) -> Written:
+    """Write reports and remove others; one that cannot be keeps no other from it.
+
+    Raises:
+        Unavailable: the cluster does not answer.
+    """
+    parts = [_tried(partial(writer.write, report)) for writer, report in reports]
+    parts += [_tried(partial(writer.remove, namespace)) for writer, namespace in outdated]
+    counts = {
+        name: sum(getattr(part, name) for part in parts)
+        for name in ("made", "changed", "unchanged", "removed")
+    }
+    return Written(**counts, failed=tuple(why for part in parts for why in part.failed))
+
+
+def _tried(act: Callable[[], Written]) -> Written:
+    try:
+        return act()
+    except Unavailable:
+        raise
+    except CompatgateError as error:
+        return Written(failed=(error.detail,))

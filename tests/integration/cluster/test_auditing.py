@@ -138,11 +138,14 @@ def test_a_report_of_our_name_that_is_not_ours_is_not_touched(
 ) -> None:
     node("a1")
     pod("one")
+    pod("two", namespace="ml-two")
     theirs = {"metadata": {"name": "compatgate", "namespace": "ml-train"}, "kind": "PolicyReport"}
     objects.add(REPORTS, theirs)
     status, _, err = run("audit", "--write")
-    assert status == 2
-    assert "of somebody else" in err
+    assert status == 3
+    assert "ml-train has a policy report compatgate of somebody else" in err
+    assert "1 made" in err
+    assert report(objects, "ml-two")
     assert objects.get(REPORTS, "compatgate", "ml-train") == theirs
 
 
