@@ -21,6 +21,8 @@ _LARGEST_REPORT = 512 * 1024
 _GPU = re.compile(r"nvidia\.com/(gpu|mig-[A-Za-z0-9.-]+)(\.shared)?")
 _LEFT_OUT = re.compile(r"feature\.node\.kubernetes\.io/(?!pci-|rdma|network)|beta\.kubernetes\.io/")
 """What NFD says of processor and kernel: a hundred labels that nothing here reads."""
+_FIRST = ("nvidia.com/", "compatgate.dev/", "kubernetes.io/", "topology.kubernetes.io/")
+"""Kept before all others where a node has more labels than a report takes."""
 _KEY, _VALUE = re.compile(report.KEY_PATTERN), re.compile(report.VALUE_PATTERN)
 _NAME, _TARGET = re.compile(report.NAME_PATTERN), re.compile(report.TARGET_PATTERN)
 
@@ -50,7 +52,7 @@ class ClusterNode(Struct, frozen=True):
         labels = {key: value for key, value in self.labels.items() if _is_label(key, value)}
         body: dict[str, Any] = {
             "name": self.name,
-            "labels": dict(sorted(labels.items())[:256]),
+            "labels": dict(sorted(labels.items(), key=_rank)[: report.MOST_LABELS]),
             "allocatable": dict(self.allocatable),
         }
         named = self.annotations.get(TARGET, "").strip()
@@ -127,3 +129,7 @@ def _is_label(key: str, value: str) -> bool:
         and _KEY.fullmatch(key) is not None
         and _VALUE.fullmatch(value) is not None
     )
+
+
+def _rank(label: tuple[str, str]) -> tuple[bool, str]:
+    return (not label[0].startswith(_FIRST), label[0])

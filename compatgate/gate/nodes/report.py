@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 MOST_NODES = 500
 """In one report; a larger cluster sends several."""
+MOST_LABELS = 256
 CLUSTER = "default"
 
 # The look-ahead stands for the line feed that Python's $ would let pass.
@@ -23,7 +24,7 @@ Key = Annotated[str, Meta(pattern=KEY_PATTERN)]
 Value = Annotated[str, Meta(pattern=VALUE_PATTERN)]
 Count = Annotated[int, Meta(ge=0, le=65536)]
 Line = Annotated[str, Meta(pattern=TEXT_PATTERN)]
-Labels = Annotated[dict[Key, Value], Meta(max_length=256)]
+Labels = Annotated[dict[Key, Value], Meta(max_length=MOST_LABELS)]
 
 
 class SeenGpus(Struct, frozen=True, forbid_unknown_fields=True):

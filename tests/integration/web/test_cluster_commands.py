@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,3 +113,23 @@ def test_a_token_that_may_not_is_told_and_nothing_is_written(
     status, _, err = run("k8s", "audit", "--write", token=made["secret"])
     assert (status, "lacks the scope gate" in err) == (2, True)
     assert objects.asked("POST", "policyreports") == 0
+
+
+def test_an_audit_that_goes_on_ends_in_order(
+    shared: Server, objects: Objects, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "compatgate", "k8s", "audit", "--write", "--every", "30s",
+               "--kubeconfig", kubeconfig(tmp_path, objects.url),
+               "--server", f"http://{shared.host}:{shared.port}"]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "COMPATGATE_TOKEN": shared.token},
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while not objects.asked("POST", "policyreports") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert "CG201" in out
+    assert "1 made" in err
