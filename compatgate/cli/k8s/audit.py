@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.again import again, interval
 from compatgate.cli.database import add_format
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
 from compatgate.cli.k8s.deciders import decider
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from compatgate.gate.cluster.audit import AuditOptions, Decider, Result
     from compatgate.gate.cluster.connect import Api
     from compatgate.gate.cluster.report_writer import Written
-
-_LEAST_S = 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser)
     add = parser.add_argument
     add("--namespace", metavar="NAME", help="only pods of this one (all)")
+    add("--exclude-namespace", action="append", default=[], metavar="NAME",
+        help="leave it out, as the webhook does (the system's always are)")  # fmt: skip
     add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io) and remove ours"
         " that are out of date")  # fmt: skip
     add("--nodes", action="store_true", help="also about nodes: a ClusterPolicyReport")
@@ -66,24 +64,7 @@ def run(args: argparse.Namespace) -> int:
     options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
     if args.every is None:
         return _once(args, options)
-    return _again(args, options, _seconds(args.every))
-
-
-def _again(args: argparse.Namespace, options: AuditOptions, seconds: float) -> int:
-    """An audit that fails is told and made again the next time; reports stay as they were."""
-    from compatgate.errors import CompatgateError
-
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    while not stop.is_set():
-        try:
-            _once(args, options)
-        except CompatgateError as error:
-            print(f"error: {error.detail}", file=sys.stderr, flush=True)
-        sys.stdout.flush()
-        stop.wait(seconds)
-    return 0
+    return again(lambda: _once(args, options), interval(args.every))
 
 
 def _once(args: argparse.Namespace, options: AuditOptions) -> int:
@@ -104,6 +85,7 @@ def _once(args: argparse.Namespace, options: AuditOptions) -> int:
 def _results(
     args: argparse.Namespace, options: AuditOptions, api: Api, deciding: Decider
 ) -> tuple[list[Result], list[Any]]:
+    from compatgate.gate.admission.manifests import SYSTEM
     from compatgate.gate.cluster.audit import audit
     from compatgate.gate.cluster.nodes import live_nodes
     from compatgate.gate.cluster.pods import running_pods
@@ -111,7 +93,8 @@ def _results(
 
     nodes = live_nodes(api)
     labels = {node.name: node.labels for node in nodes}
-    pods = running_pods(api, options.kinds, args.namespace)
+    excluded = {*SYSTEM, *args.exclude_namespace}
+    pods = running_pods(api, options.kinds, args.namespace, excluded)
     return audit(pods, labels, deciding, options, today().isoformat()), nodes
 
 
@@ -145,14 +128,3 @@ def _write(
         whole.ours()
         reports.append((whole, report_object(map(of_node, nodes), None, at)))
     return write_all(reports, [(writer, name) for name in sorted(standing - set(found))])
-
-
-def _seconds(text: str) -> float:
-    from compatgate.documents.durations import parse_duration
-    from compatgate.errors import BadInput
-
-    seconds = parse_duration(text, field="--every").total_seconds()
-    if seconds < _LEAST_S:
-        hint = f"at least {_LEAST_S}s"
-        raise BadInput("is too often", field="--every", value=text, hint=hint)
-    return seconds

@@ -45,14 +45,14 @@ def run(args: argparse.Namespace) -> int:
     import yaml
 
     namespace, watched = args.namespace, watching.is_asked(args)
-    if args.taint and not args.nodes:
-        raise BadInput("goes with --nodes", field="--taint")
+    if (args.taint or args.own) and not args.nodes:
+        raise BadInput("goes with --nodes", field="--taint" if args.taint else "--own")
     if namespace is None:
         namespace = WEBHOOK_NAMESPACE if args.webhook or watched else NAMESPACE
     _check(namespace, "--namespace")
+    for excluded in args.exclude_namespace:
+        _check(excluded, "--exclude-namespace")
     if args.webhook:
-        for excluded in args.exclude_namespace:
-            _check(excluded, "--exclude-namespace")
         found = webhook.objects(args, namespace)
     elif watched:
         found = []

@@ -20,6 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--nodes", action="store_true", help="print what reporting nodes needs instead")
     add("--taint", action="store_true", help="with --nodes: and labelling and tainting them")
+    add("--own", action="store_true", help="with --nodes: a DaemonSet that reports what each"
+        " node's driver says of itself")  # fmt: skip
     add("--audit", action="store_true", help="print what the audit of what runs needs instead")
     add("--image", metavar="REF", help="that has compatgate; without it only accounts and roles")
     add("--gate", metavar="URL", help="of the gate (the Service that --webhook makes)")
@@ -48,6 +50,15 @@ def objects(args: argparse.Namespace, namespace: str) -> list[dict[str, Any]]:
     gate = args.gate
     if gate is not None and not re.fullmatch(r"https?://[\x21-\x7e]+", gate):
         raise BadInput("is no URL", field="--gate", value=gate, hint="like https://gate.example")
-    options = WatchOptions(namespace, args.cluster, args.image, gate, args.taint, args.every)
+    options = WatchOptions(
+        namespace,
+        args.cluster,
+        args.image,
+        gate,
+        args.taint,
+        args.own,
+        args.every,
+        tuple(args.exclude_namespace),
+    )
     found = node_objects(options) if args.nodes else []
     return found + (audit_objects(options) if args.audit else [])

@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument("--probe", metavar="FILE", help="of compatgate probe; else this machine")
     report.add_argument("--name", help="of the node (this machine's host name)")
     report.add_argument("--cluster", metavar="NAME", default="default", help="it is in (default)")
+    report.add_argument("--every", metavar="DURATION", help="again and again: 10m")
     for each in (listed, drift):
         add_limit(each)
     for each in (listed, drift, show, remove, report):
@@ -109,6 +110,14 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
+    from compatgate.cli.again import again, interval
+
+    if args.every is None:
+        return _report_once(args)
+    return again(lambda: _report_once(args), interval(args.every))
+
+
+def _report_once(args: argparse.Namespace) -> int:
     from compatgate.cli.nodes.own import own_report
     from compatgate.cli.nodes.text import print_node
 

@@ -13,12 +13,14 @@ from msgspec import Struct
 
 from compatgate.gate.admission.manifests import NAME, SECRET
 from compatgate.gate.cluster.policy_report import GROUP
+from compatgate.gate.cluster.suggest import TAINT
 
 Object = dict[str, Any]
 TOKEN_SECRET = "compatgate-token"  # noqa: S105 - the name of an object
 _RBAC = "rbac.authorization.k8s.io"
 _READ, _CHANGE = ["get", "list"], ["get", "list", "patch"]
 _WRITE = ["get", "list", "create", "update", "delete"]
+_GPU_TAINT = "nvidia.com/gpu"
 _CA = "/gate"
 _USER = 10001
 """Of ``deploy/compose/Dockerfile``; a kubelet does not take a name for proof of not being root."""
@@ -33,7 +35,9 @@ class WatchOptions(Struct, frozen=True):
         image: that has compatgate; None: only accounts and roles are printed.
         gate: URL; None: the Service that the webhook's manifests make, in the same namespace.
         taint: nodes are labelled and tainted, not only reported.
+        own: what the driver of each node says of itself is reported too.
         every: minutes between two looks.
+        excluded: namespaces that the audit leaves out, besides the cluster's and the gate's own.
     """
 
     namespace: str = NAME
@@ -41,7 +45,9 @@ class WatchOptions(Struct, frozen=True):
     image: str | None = None
     gate: str | None = None
     taint: bool = False
+    own: bool = False
     every: int = 10
+    excluded: tuple[str, ...] = ()
 
 
 def node_objects(options: WatchOptions) -> list[Object]:
@@ -54,6 +60,8 @@ def node_objects(options: WatchOptions) -> list[Object]:
         if options.taint:
             commands.append(("reconcile", ["reconcile", "--apply"]))
         found += [_cron_job(f"{name}-{what}", name, args, options) for what, args in commands]
+        if options.own:
+            found.append(_daemon_set(f"{name}-driver", options))
     return found
 
 
@@ -67,6 +75,8 @@ def audit_objects(options: WatchOptions) -> list[Object]:
     found = _account(name, options, rules)
     if options.image:
         args = ["audit", "--write", "--nodes"]
+        for left_out in dict.fromkeys((options.namespace, *options.excluded)):
+            args += ["--exclude-namespace", left_out]
         found.append(_cron_job(name, name, args, options))
     return found
 
@@ -86,21 +96,34 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> Object:
     return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
 
 
+def _daemon_set(name: str, options: WatchOptions) -> Object:
+    """On each GPU node: its driver, asked through NVIDIA's container runtime, without a GPU.
+
+    Source: NVIDIA Container Toolkit, "Specialized Configurations with Docker":
+    ``NVIDIA_DRIVER_CAPABILITIES=utility`` brings NVML; Kubernetes, "Downward API".
+    """
+    args = ["nodes", "report", "--name", "$(NODE_NAME)", "--cluster", options.cluster]
+    pod = _pod([*args, "--every", f"{options.every}m"], options)
+    pod["automountServiceAccountToken"] = False
+    pod["nodeSelector"] = {"nvidia.com/gpu.present": "true"}
+    pod["tolerations"] = [
+        {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in (_GPU_TAINT, TAINT)
+    ]
+    pod["containers"][0]["env"] += [
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+        {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+    ]
+    spec = {
+        "selector": {"matchLabels": _labels(name)},
+        "template": {"metadata": {"labels": _labels(name)}, "spec": pod},
+    }
+    return _object("apps/v1", "DaemonSet", name, options.namespace) | {"spec": spec}
+
+
 def _cron_job(name: str, account: str, args: list[str], options: WatchOptions) -> Object:
     whole = ["k8s", *args, "--in-cluster", "--cluster", options.cluster]
-    pod: Object = {
-        "serviceAccountName": account,
-        "restartPolicy": "Never",
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [_container(whole, options)],
-    }
-    if options.gate is None:
-        items = [{"key": "ca.crt", "path": "ca.crt"}]
-        pod["volumes"] = [{"name": "ca", "secret": {"secretName": SECRET, "items": items}}]
+    pod = {"serviceAccountName": account, "restartPolicy": "Never", **_pod(whole, options)}
     job = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": 60 * options.every,
@@ -114,6 +137,22 @@ def _cron_job(name: str, account: str, args: list[str], options: WatchOptions) -
         "jobTemplate": {"spec": job},
     }
     return _object("batch/v1", "CronJob", name, options.namespace) | {"spec": spec}
+
+
+def _pod(args: list[str], options: WatchOptions) -> Object:
+    """The spec of a pod that runs a command."""
+    pod: Object = {
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(args, options)],
+    }
+    if options.gate is None:
+        items = [{"key": "ca.crt", "path": "ca.crt"}]
+        pod["volumes"] = [{"name": "ca", "secret": {"secretName": SECRET, "items": items}}]
+    return pod
 
 
 def _container(args: list[str], options: WatchOptions) -> Object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -40,15 +40,24 @@ class RunningPod(Struct, frozen=True):
     document: Mapping[str, Any]
 
 
-def running_pods(api: Api, kinds: Kinds, namespace: str | None = None) -> list[RunningPod]:
+def running_pods(
+    api: Api, kinds: Kinds, namespace: str | None = None, excluded: Collection[str] = ()
+) -> list[RunningPod]:
     """The GPU pods of a cluster, or of one namespace, by namespace and name.
+
+    Args:
+        api: of the cluster.
+        kinds: which resources are GPUs.
+        namespace: only this one, whether it is excluded or not.
+        excluded: namespaces that are left out.
 
     Raises:
         CompatgateError: as `Api.ask`; then nothing is known of the rest either.
     """
 
     def keep(body: dict[str, Any]) -> RunningPod | None:
-        return pod_of(body, kinds)
+        found = pod_of(body, kinds)
+        return None if found and not namespace and found.namespace in excluded else found
 
     operation = "list_namespaced_pod" if namespace else "list_pod_for_all_namespaces"
     args = (namespace,) if namespace else ()

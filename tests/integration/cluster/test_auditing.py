@@ -84,6 +84,17 @@ def test_what_has_ended_or_has_no_node_does_not_run(run: Run, pod: Add, objects:
     assert outcomes(run("audit", "--format", "json")[1]) == {}
 
 
+def test_namespaces_that_admission_leaves_out_are_left_out(run: Run, node: Add, pod: Add) -> None:
+    node("a1")
+    pod("plugin", namespace="kube-system")
+    pod("operand", namespace="gpu-operator")
+    pod("mine", WRONG)
+    out = run("audit", "--exclude-namespace", "gpu-operator", "--format", "json")[1]
+    assert outcomes(out) == {"mine": "fail"}
+    named = run("audit", "--namespace", "kube-system", "--format", "json")[1]
+    assert list(outcomes(named)) == ["plugin"]
+
+
 def test_reports_are_written_by_namespace(run: Run, node: Add, pod: Add, objects: Objects) -> None:
     node("a1")
     pod("bad", WRONG)

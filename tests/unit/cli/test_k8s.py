@@ -96,6 +96,28 @@ def test_what_no_job_can_be_is_refused(
     assert options[0] in capsys.readouterr().err
 
 
-def test_tainting_goes_with_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["k8s", "manifests", "--taint"]) == 2
-    assert "--nodes" in capsys.readouterr().err
+@pytest.mark.parametrize("option", ["--taint", "--own"])
+def test_tainting_goes_with_nodes(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["k8s", "manifests", option]) == 2
+    assert f"{option}: goes with --nodes" in capsys.readouterr().err
+
+
+def test_each_gpu_node_reports_its_driver_also_when_it_is_tainted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from compatgate.cli import nodes
+    from compatgate.cli.parser import Parser
+    from compatgate.gate.cluster.suggest import TAINT
+
+    found = printed(capsys, "--image", "cg:1", "--own", "--every", "5")
+    pod = found["DaemonSet", "compatgate-nodes-driver"]["spec"]["template"]["spec"]
+    assert TAINT in [toleration["key"] for toleration in pod["tolerations"]]
+    assert pod["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"} in container["env"]
+    assert "limits" in container["resources"]
+    assert not any("nvidia" in name for name in container["resources"]["limits"])
+    parser = Parser(prog="compatgate nodes")
+    nodes.add_arguments(parser)
+    parsed = parser.parse_args(container["args"][1:])
+    assert (parsed.action, parsed.name, parsed.every) == ("report", "$(NODE_NAME)", "5m")
