@@ -44,9 +44,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "facts": ("compatgate.cli.facts", "show and verify the vendors' facts"),
     "target": ("compatgate.cli.target", "list and change targets; say what a driver would break"),
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
+    "nodes": (
+        "compatgate.cli.nodes",
+        "list nodes by what was seen of them, and those that drifted",
+    ),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts, and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
-    "k8s": ("compatgate.cli.k8s", "print what a Kubernetes cluster is to be told"),
+    "k8s": (
+        "compatgate.cli.k8s",
+        "look after a Kubernetes cluster: manifests, nodes, audit of what runs",
+    ),
     "attest": ("compatgate.cli.attest", "sign a verdict, and attach it to its image"),
     "verify": ("compatgate.cli.verify", "verify a signed verdict, offline"),
     "hook": ("compatgate.cli.hook", "answer Terraform, and sign requests to webhooks"),

@@ -140,6 +140,18 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
     return found
 
 
+def includes(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
+    """Whether what is declared covers a GPU: the same SKU, or its family or bare capability."""
+    if declared.mig != seen.mig:
+        return False
+    if not declared.product:
+        return declared.capability == seen.capability
+    if declared.name in table.gpus or not seen.product:
+        return declared.name == seen.name
+    family = _index(table).matching(normalise(declared.name).split("-"))
+    return seen.name == declared.name or any(gpu.name == seen.name for gpu in family)
+
+
 def _resolve(text: str, index: _Index) -> Gpu:
     clean = " ".join(_LABEL.sub(" ", text.lower()).split())
     if not clean or len(clean) > 120:

@@ -14,6 +14,7 @@ from compatgate.client.operations import (
     history,
     hooks,
     matrix,
+    nodes,
     runs,
     targets,
     tokens,
@@ -77,6 +78,12 @@ class Operations:
     list_baselines = evidence.list_baselines
     show_baseline = evidence.show_baseline
     approve_baseline = evidence.approve_baseline
+
+    list_nodes = nodes.list_nodes
+    report_nodes = nodes.report_nodes
+    show_node = nodes.show_node
+    remove_node = nodes.remove_node
+    list_drift = nodes.list_drift
 
     list_decisions = history.list_decisions
     show_decision = history.show_decision

@@ -16,6 +16,7 @@ from compatgate.canary.workload import MetricSpec
 from compatgate.client.operations import Operations
 from compatgate.documents.specs import EntrySpec, Metadata, PoolSpec, TargetMetadata, TargetSpec
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
+from compatgate.gate.nodes.report import DriverReport, NodeReport, SeenGpus
 from compatgate.gate.service import Gate
 from compatgate.web.models.admission import EXAMPLES
 from compatgate.web.models.examples import WAIVER
@@ -214,6 +215,21 @@ def test_tokens_and_the_audit_log(call: Call, form: str) -> None:
     (link, *_) = call("list_audit", action="token.revoke")
     assert link.action == "token.revoke"
     assert call("verify_audit").ok
+
+
+def test_nodes(call: Call, form: str) -> None:
+    own = DriverReport("550.54.15", gpus=(SeenGpus("A100-SXM4-80GB", 8),))
+    node = NodeReport(name="n1", target="prod-a100", labels={}, probe=own)
+    answer = call("report_nodes", [node, {"name": "n2"}], cluster=form)
+    assert [found.name for found in answer.nodes] == ["n1", "n2"]
+    assert call("report_nodes", [node], cluster=form, dry_run=True).nodes[0].driver == "550.54.15"
+    assert [found.name for found in call("list_nodes", cluster=form)] == ["n1", "n2"]
+    (drifted,) = call("list_drift", cluster=form, what="driver", stale=False)
+    assert drifted.differences[0].declared == ["535.183.01"]
+    assert call("show_node", "n1", cluster=form).driver_state == "not-blessed"
+    assert call("remove_node", "n1", cluster=form, reason="scrapped").name == "n1"
+    with pytest.raises(NotFound):
+        call("show_node", "n1", cluster=form)
 
 
 def test_a_hook(call: Call) -> None:

@@ -32,6 +32,8 @@ NEEDS = {
     "cancel_run": "operate",
     "rerun": "operate",
     "approve_baseline": "bless",
+    "report_nodes": "operate",
+    "remove_node": "operate",
     "list_tokens": "admin",
     "create_token": "admin",
     "revoke_token": "admin",
