@@ -24,6 +24,7 @@ examples:
   compatgate inspect registry.example/team/app:1.2
   compatgate inspect .venv/lib/python3.11/site-packages
   compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
+  compatgate inspect registry.example/team/app:1.2 --format nfd
 """
 
 
@@ -52,9 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=("text", "json", "cyclonedx"),
+        choices=("text", "json", "cyclonedx", "nfd"),
         default="text",
-        help="cyclonedx: a bill of materials that check --sbom reads back (default: text)",
+        help="cyclonedx: a bill of materials that check --sbom reads back; nfd: what it needs of a"
+        " node, as an image-compatibility spec of NFD (default: text)",
     )
 
 
@@ -63,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadInput: it is damaged, or of no kind that is known.
+        Inconclusive: of what was found, no rule of an image-compatibility spec can be made.
         NotFound: there is nothing of that name.
     """
     for kind in KINDS:
@@ -72,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         names = ", ".join(kind.name for kind in KINDS)
         raise NotFound("there is no such thing", field=args.what, hint=f"known: {names}")
-    if args.format == "json":
+    if args.format == "nfd":
+        print(_spec(inspection), end="")
+    elif args.format == "json":
         import json
 
         print(json.dumps(inspection.to_json()))
@@ -85,6 +90,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_text(args.what, inspection))
     return 0
+
+
+def _spec(inspection: Inspection) -> str:
+    from compatgate.catalog import load_facts
+    from compatgate.cli.image_compat.written import spec_text
+    from compatgate.discovery.stack.stated import with_remarks
+
+    stack = with_remarks(inspection.stack, inspection.open, ())
+    return spec_text(stack, "linux/amd64", load_facts())
 
 
 def _local(path: str) -> Inspection:

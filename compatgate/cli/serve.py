@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     signed = parser.add_argument_group("signed verdicts")
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
+    serve_hooks.add_deploying(parser.add_argument_group("deploy webhooks"))
     add("--facts", action="append", metavar="DIR", help="fact files to lay over the shipped ones")
     add("--log-level", choices=_LEVELS, default="warning", help="what is logged (warning)")
 
@@ -135,6 +136,7 @@ def _serve(args: argparse.Namespace) -> int:
         overlays=overlays,
         max_listeners=args.threads // 2,
         admission=admission,
+        hook_secrets=serve_hooks.hook_secrets(args),
         public_url=public_url,
         signing=signing,
     )

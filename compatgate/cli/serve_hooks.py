@@ -1,7 +1,8 @@
-"""Options of ``compatgate serve`` for TLS and for the Kubernetes hook."""
+"""Options of ``compatgate serve`` for TLS and for webhooks."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,10 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.gate.admission.admit import AdmissionOptions
+    from compatgate.gate.hooks.signatures import Secret
     from compatgate.web.tls import Pair
+
+_SECRETS = "COMPATGATE_HOOK_SECRETS"
 
 
 def add_tls(group: argparse._ArgumentGroup) -> None:
@@ -58,6 +62,31 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="further kinds that carry pods, and GPU resources; may be repeated",
     )
+
+
+def add_deploying(group: argparse._ArgumentGroup) -> None:
+    """Describe the options for webhooks of deploy tools."""
+    group.add_argument(
+        "--hook-secret",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="a key that requests to deploy webhooks may be signed with, in a file or as"
+        f" NAME=env:VARIABLE; may be repeated, to change keys in turn (${_SECRETS}, with commas);"
+        " where there is one, nobody asks there without a signature or a token",
+    )
+
+
+def hook_secrets(args: argparse.Namespace) -> tuple[Secret, ...]:
+    """The keys that requests may be signed with.
+
+    Raises:
+        BadInput: one cannot be read.
+    """
+    from compatgate.gate.hooks.signatures import read_secrets
+
+    named = [item.strip() for item in os.environ.get(_SECRETS, "").split(",") if item.strip()]
+    return read_secrets([*args.hook_secret, *named], "--hook-secret")
 
 
 def admission_options(args: argparse.Namespace) -> AdmissionOptions:

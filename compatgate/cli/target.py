@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli import target_what_if
+from compatgate.cli import target_from, target_what_if
 from compatgate.cli.database import (
     add_authorship,
     add_format,
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_authorship(delete)
     add_place(shown, show, delete)
     add_format(shown, show, delete)
+    target_from.add_arguments(actions.add_parser("from", help=target_from.HELP))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.action == "what-if":
         return target_what_if.run(args)
+    if args.action == "from":
+        return target_from.run(args)
     return perform(args, {"list": _list, "show": _show, "delete": _delete})
 
 

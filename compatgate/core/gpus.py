@@ -140,6 +140,18 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
     return found
 
 
+def includes(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
+    """Whether what is declared covers a GPU: the same SKU, or its family or bare capability."""
+    if declared.mig != seen.mig:
+        return False
+    if not declared.product:
+        return declared.capability == seen.capability
+    if declared.name in table.gpus or not seen.product:
+        return declared.name == seen.name
+    family = _index(table).matching(normalise(declared.name).split("-"))
+    return seen.name == declared.name or any(gpu.name == seen.name for gpu in family)
+
+
 def _resolve(text: str, index: _Index) -> Gpu:
     clean = " ".join(_LABEL.sub(" ", text.lower()).split())
     if not clean or len(clean) > 120:
@@ -171,9 +183,15 @@ def _bare(text: str, match: re.Match[str], table: Gpus) -> Gpu:
     name = f"sm_{capability[0]}{capability[1]}"
     if match[5]:
         raise _bad(text, "is a target of code, not a GPU", f"write {name} or the product")
-    known = {gpu.architecture for gpu in table.gpus.values() if gpu.capability == capability}
-    architecture = known.pop() if len(known) == 1 else None
-    return Gpu(name=name, capability=capability, architecture=architecture, product=False)
+    products = [gpu for gpu in table.gpus.values() if gpu.capability == capability]
+    known, cpus = {gpu.architecture for gpu in products}, {gpu.cpu for gpu in products}
+    return Gpu(
+        name=name,
+        capability=capability,
+        architecture=known.pop() if len(known) == 1 else None,
+        cpu=cpus.pop() if len(cpus) == 1 else None,
+        product=False,
+    )
 
 
 def _one(text: str, words: list[str], candidates: list[Gpu], index: _Index) -> Gpu:
@@ -206,6 +224,7 @@ def _family(words: list[str], members: list[Gpu]) -> Gpu:
         first,
         name="-".join(name),
         architecture=first.architecture if len({g.architecture for g in members}) == 1 else None,
+        cpu=first.cpu if len({g.cpu for g in members}) == 1 else None,
         brands=tuple(dict.fromkeys(brand for gpu in members for brand in gpu.brands)),
         memory_gb=first.memory_gb if len(memory) == 1 else None,
         mig_capable=all(gpu.mig_capable for gpu in members),

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import resolve_component
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import Stack, parse_stack, with_changes
 from compatgate.core.target import Cpu, Os, Pool
@@ -111,7 +111,15 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             fields[key] = _at(path, lambda v=value: resolve_gpu(v, gpus))
         else:
             fields[key] = _choice(value, Os if key == "os" else Cpu, f"{path}.{key}")
+    if "gpu" in fields and "cpu" not in fields:
+        fields["cpu"] = _cpu_with(fields["gpu"], pool)
     return replace(pool, **fields)
+
+
+def _cpu_with(gpu: Gpu, pool: Pool) -> Cpu:
+    """The processor beside another GPU: a superchip brings its own and takes it away again."""
+    brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
+    return gpu.cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
 
 
 def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:

@@ -64,13 +64,6 @@ class Finding(Struct, frozen=True, omit_defaults=False):
 
     def to_json(self) -> dict[str, Any]:
         """The form that answers carry."""
-        source = None
-        if self.source:
-            source = {
-                "title": self.source.title,
-                "url": self.source.url,
-                "confidence": self.source.confidence,
-            }
         return {
             "rule": self.rule,
             "name": self.name,
@@ -80,7 +73,7 @@ class Finding(Struct, frozen=True, omit_defaults=False):
             "have": self.have,
             "need": self.need,
             "message": self.message,
-            "source": source,
+            "source": self.source.to_json() if self.source else None,
             "fixes": [{"set": fix.set, "message": fix.message} for fix in self.fixes],
         }
 

@@ -130,8 +130,13 @@ def _components(raw: RawDocument, path: Path) -> Found:
         yield from _try(raw, (*path, key), text, lambda v, n=name: parse_constraint(n, v))  # type: ignore[misc]
 
 
-def canonical(body: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The same document with canonical component names (``pytorch`` becomes ``torch``)."""
+def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
+    """The same document with canonical component names (``pytorch`` becomes ``torch``).
+
+    A pool that names no processor has the one that its GPU comes with: GH200 has an Arm one.
+    """
+    if kind == "Target":
+        return _with_processors(body, gpus)
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
         return body
@@ -140,6 +145,19 @@ def canonical(body: dict[str, Any], kind: str) -> dict[str, Any]:
         return body
     renamed = {_canonical(key): text for key, text in components.items()}
     return _with(body, (*path, "components"), renamed)
+
+
+def _with_processors(body: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
+    pools = _get(body, "spec", "pools")
+    found = [_with_processor(pool, gpus) for pool in pools] if isinstance(pools, list) else pools
+    return body if found == pools else _with(body, ("spec", "pools"), found)
+
+
+def _with_processor(pool: Any, gpus: Gpus) -> Any:
+    if not isinstance(pool, dict) or "cpu" in pool or not isinstance(pool.get("gpu"), str):
+        return pool
+    cpu = resolve_gpu(pool["gpu"], gpus).cpu
+    return {**pool, "cpu": cpu} if cpu else pool
 
 
 def _canonical(key: str) -> str | None:

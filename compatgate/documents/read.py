@@ -115,7 +115,7 @@ def _read_all(
         found = [*checks.check(raw, kind, gpus)]
         if kind != "Target":
             found += checks.check_target_refs(raw, targets)
-        documents += _typed(raw, kind, problems, clean=not found)
+        documents += _typed(raw, kind, problems, None if found else gpus)
         for problem in found:
             problems.add(problem)
         _check_once(raw, kind, firsts, problems)
@@ -137,9 +137,12 @@ def _kind(raw: RawDocument, problems: Problems) -> Kind | None:
     return None
 
 
-def _typed(raw: RawDocument, kind: Kind, problems: Problems, *, clean: bool) -> list[Document]:
-    """The document as a struct; the schema explains a refusal."""
-    body = checks.canonical(raw.value, kind) if clean else raw.value
+def _typed(raw: RawDocument, kind: Kind, problems: Problems, gpus: Gpus | None) -> list[Document]:
+    """The document as a struct; the schema explains a refusal.
+
+    Without ``gpus`` it has mistakes, and is looked at for more of them only.
+    """
+    body = raw.value if gpus is None else checks.canonical(raw.value, kind, gpus)
     try:
         return [msgspec.convert(body, TYPES[kind])]
     except msgspec.ValidationError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,8 @@ class Place(Struct, frozen=True):
     """A node's place.
 
     Attributes:
-        pools: of the target, those that have the node's GPUs, with the driver that the node has.
+        pools: of the target, those that have the node's GPUs, with the driver that the node has,
+            and the node's other GPUs as pools of their own.
         remarks: where the node is not what its target declares.
     """
 
@@ -49,18 +50,27 @@ def place_of_node(node: Node, snapshot: Snapshot, target: str | None = None) -> 
     ]
     pools: dict[str, Pool] = {}
     remarks: list[str] = []
+    alone: list[Pool] = []
     for seen in observed:
-        for pool in found.pools:
-            if pool.gpu and seen.gpu and pool.gpu.sku == seen.gpu.sku:
-                pools[pool.name] = replace(pool, driver=seen.driver or pool.driver)
-                remarks += _drift(seen, pool)
+        same = [p for p in found.pools if p.gpu and seen.gpu and p.gpu.sku == seen.gpu.sku]
+        for pool in same:
+            pools[pool.name] = replace(pool, driver=seen.driver or pool.driver)
+            remarks += _drift(seen, pool)
+        if not same:
+            alone.append(seen)
     if not pools:
-        skus = sorted({seen.gpu.sku for seen in observed if seen.gpu})
         have = sorted({pool.gpu.sku for pool in found.pools if pool.gpu})
-        problem = f"no pool of the target {found.name!r} has the node's {', '.join(skus)}"
+        problem = f"no pool of the target {found.name!r} has the node's {_skus(alone)}"
         hint = f"its pools have {', '.join(have)}" if have else "it has no pools"
         raise NotFound(problem, field="node.labels", hint=hint)
+    for seen in alone:  # a second kind of GPU must not go unseen
+        pools[f"node-{seen.name}"] = replace(seen, name=f"node-{seen.name}")
+        remarks.append(f"no pool of {found.name} declares the node's {_skus([seen])}")
     return Place(found, tuple(pools.values()), tuple(dict.fromkeys(remarks)))
+
+
+def _skus(pools: Iterable[Pool]) -> str:
+    return ", ".join(sorted({pool.gpu.sku for pool in pools if pool.gpu}))
 
 
 def _drift(seen: Pool, pool: Pool) -> list[str]:

@@ -20,6 +20,7 @@ from compatgate.gate.deciding import Decider, decide
 from compatgate.gate.decisions import DecisionLog
 from compatgate.gate.history import History
 from compatgate.gate.matrix import MatrixService
+from compatgate.gate.nodes.service import Nodes
 from compatgate.gate.remembered import Remembered
 from compatgate.gate.runs.baselines import BaselineService
 from compatgate.gate.runs.catalogue import library
@@ -70,6 +71,7 @@ class Gate:
         self.history = History(database)
         self.runs = Runs(database, facts, self.snapshots, library)
         self.baselines = BaselineService(database)
+        self.nodes = Nodes(database, facts, self.snapshots)
         self._log = DecisionLog(database)
         self._answers: Remembered[Answer] = Remembered()
         self._decider = Decider()

@@ -71,11 +71,12 @@ def page(
     rows: Sequence[Any] = session.execute(query).all()
     more = len(rows) > limit
     rows = rows[:limit]
-    following = _seal([getattr(rows[-1], k.key) for k in keys]) if more else None
+    following = cursor_of([getattr(rows[-1], k.key) for k in keys]) if more else None
     return Page(tuple(make(row) for row in rows), following)
 
 
-def _seal(values: list[Any]) -> str:
+def cursor_of(values: list[Any]) -> str:
+    """The cursor of the page that begins after these values of the key."""
     return base64.urlsafe_b64encode(msgspec.json.encode(values)).decode().rstrip("=")
 
 

@@ -19,7 +19,7 @@ from compatgate.store.database import Database
 if TYPE_CHECKING:
     from alembic.config import Config
 
-EXPECTED = "0006"
+EXPECTED = "0004"
 """The newest migration."""
 
 

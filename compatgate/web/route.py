@@ -70,7 +70,9 @@ class Route(Struct, frozen=True):
             query parameter; None: not a change.
         matches: a change that honours ``If-Match``.
         errors: statuses of problems that this route may answer, besides those of every route.
-        refusal: type of the body of errors, where that is not a problem.
+        refusal: type of the body of errors, where that is not a problem; ``refusal_media`` its
+            content type.
+        signed: a signature, or a token as a password, does instead of a bearer token.
     """
 
     method: Method
@@ -89,6 +91,8 @@ class Route(Struct, frozen=True):
     errors: tuple[int, ...] = ()
     prefix: str = PREFIX
     refusal: Any = None
+    refusal_media: str = JSON
+    signed: bool = False
 
     @property
     def flask_rule(self) -> str:
@@ -124,6 +128,8 @@ def route(
     what: str = "",
     prefix: str = PREFIX,
     refusal: Any = None,
+    refusal_media: str = JSON,
+    signed: bool = False,
 ) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
     """Make a handler a route; its docstring is the description.
 
@@ -151,6 +157,8 @@ def route(
             errors=errors,
             prefix=prefix,
             refusal=refusal,
+            refusal_media=refusal_media,
+            signed=signed,
         )
 
     return make

@@ -206,3 +206,35 @@ def test_writing_needs_a_token_and_a_gate_that_does_not_answer_is_no_decision(se
     )
     assert open_gate.returncode == 0
     assert "fail-open" in open_gate.stderr.lower() or "fail open" in open_gate.stderr.lower()
+
+
+def test_the_drifted_node_is_found_among_512_and_since_when(server):
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "8"}
+    driver = "nvidia.com/cuda.driver-version.full"
+
+    def report(odd):
+        for first in range(0, 512, 256):
+            nodes = [
+                {"name": f"gpu-{n:03}", "target": "prod",
+                 "labels": labels | {driver: "550.54.15" if n in odd else "535.183.01"}}
+                for n in range(first, first + 256)
+            ]  # fmt: skip
+            server.admin("POST", "nodes", {"cluster": "eu", "nodes": nodes})
+
+    report(odd=())
+    assert server.call("GET", "drift")[1]["items"] == []
+    before = server.call("GET", "nodes/gpu-007")[1]["since"]
+    report(odd=(7, 300))
+    report(odd=(7, 300))
+
+    found = server.call("GET", "drift?target=prod")[1]["items"]
+    assert [node["name"] for node in found] == ["gpu-007", "gpu-300"]
+    assert found[0]["differences"][0]["message"] == (
+        "it has driver 550.54.15, prod declares 535.183.01"
+    )
+    assert before < found[0]["since"] < found[0]["seen_at"]
+    changes = server.call("GET", "audit?action=nodes.report")[1]["items"]
+    assert [link["detail"]["counts"] for link in changes] == [
+        {"new": 0, "changed": 1}, {"new": 0, "changed": 1},
+        {"new": 256, "changed": 0}, {"new": 256, "changed": 0},
+    ]  # fmt: skip

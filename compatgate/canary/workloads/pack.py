@@ -17,8 +17,8 @@ from compatgate.resources import canary_dir, package_dir
 
 LIBRARY = "lib"
 """Folder beside the program where the shared modules are."""
-_MOST_FILES = 2000
-_MOST_BYTES = 256 << 20
+MOST_FILES = 2000
+MOST_BYTES = 256 << 20
 _PAGE = "README.md"
 
 
@@ -47,7 +47,7 @@ def files_of(folder: Path) -> list[Packed]:
     for path in _walk(folder):
         found.append(_packed(folder, path))
         size += len(found[-1].content)
-        if len(found) > _MOST_FILES or size > _MOST_BYTES:
+        if len(found) > MOST_FILES or size > MOST_BYTES:
             raise BadInput(
                 f"{folder} holds more than a workload may",
                 field=folder.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compatgate.catalog.build.read import Record, ascending, drivers, of, source, version
-from compatgate.core.facts import CudaDriver, MinorCompat, Source, Toolkit
+from compatgate.core.facts import CudaDriver, MinorCompat, Reference, Source, Toolkit
 from compatgate.core.versions import Version
 
 
@@ -56,4 +56,5 @@ def _exception(exception: Record) -> dict[str, Version]:
 
 
 def _why(case: Record) -> Source:
-    return source(case["fact"], case["source"], confidence=case["confidence"])
+    told = source(case["source"], confidence=case["confidence"])
+    return Source(case["fact"], told.url, told.confidence, (Reference(told.title, told.url),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compatgate.catalog.build.read import Record, driver, of, pair, source
-from compatgate.core.facts import CompatPackage, ForwardCompat, Source
+from compatgate.core.facts import CompatPackage, ForwardCompat, Reference, Source
 
 
 def forward_compat(document: Record) -> ForwardCompat:
@@ -46,9 +46,14 @@ def _disputed(package: Record) -> dict[int, Source]:
         told = source(seen["source"], confidence="derived")
         found.update({int(branch): told for branch in seen["branches"]})
     for dispute in _each(package.get("disputed")):
-        told = source(f"for: {dispute['for']}", f"against: {dispute['against']}")
-        found[int(dispute["branch"])] = told
+        found[int(dispute["branch"])] = _both(source(dispute["for"]), source(dispute["against"]))
     return {branch: found[branch] for branch in sorted(found)}
+
+
+def _both(one: Source, other: Source) -> Source:
+    """Those who say so lead, whichever of both has an address."""
+    against = Reference(f"against: {other.title}", other.url)
+    return Source(f"for: {one.title}", one.url, one.confidence, (*one.also, against, *other.also))
 
 
 def _each(value: Any) -> list[Record]:

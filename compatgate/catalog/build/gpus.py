@@ -22,6 +22,7 @@ def _gpu(record: Record, brands: Record) -> Gpu:
         capability=pair(record["compute_capability"]),
         architecture=record["architecture"],
         segment=segment,
+        cpu=record.get("cpu"),
         brands=tuple(stated),
         memory_gb=record["memory_gb"],
         first_branch=record["first_driver_branch"],

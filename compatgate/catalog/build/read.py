@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compatgate.core.facts import Pair, Source
+from compatgate.core.facts import Pair, Reference, Source
 from compatgate.core.versions import Version, make, parse_version
 
 Record = Mapping[str, Any]
@@ -14,25 +14,50 @@ Record = Mapping[str, Any]
 _URL = re.compile(r"https?://[^\s,;)\]\"']+")
 _HOST = re.compile(r"(?:^|[\s(])((?:github\.com|raw\.githubusercontent\.com)/[^\s,;)\]\"']+)")
 _PULL = re.compile(r"\b([A-Za-z0-9][\w-]*/[\w.-]+) (?:PR|pull|issue) #?(\d+)")
+_FILE = re.compile(
+    r"(?<![\w./-])([A-Za-z0-9][\w-]*/[\w.-]+) "
+    r"((?:[\w.-]+/)*[\w.-]+\.(?:md|rst|py|rs|go|lua|h|c|ya?ml|json|toml))\b"
+)
+"""``owner/repository path/to/file.md``, as the files name what a public repository holds."""
 _BRANCH = re.compile(r"r?(\d{3})(?:\.x)?", re.IGNORECASE)
 
 
 def source(*texts: Any, confidence: str | None = None) -> Source:
-    """A source as the rules show it: one title, the first address named in it.
+    """A source as the rules show it: the first that has an address, and the others beside it.
 
     Args:
-        texts: what the file says, each a text, a list of texts or None.
+        texts: what the file says, each a text, a list of texts or None; a text may name several,
+            with semicolons between.
         confidence: ``published``, ``metadata`` or ``derived``.
     """
-    parts = [part for text in texts for part in _flat(text)]
-    url = next((found for part in parts if (found := _address(part))), None)
-    title = "; ".join(dict.fromkeys(_title(part) for part in parts))
-    return Source(title, url, confidence or "derived")
+    clauses = [clause for text in texts for part in _flat(text) for clause in _clauses(part)]
+    found = list(dict.fromkeys(Reference(_title(one), _address(one)) for one in clauses))
+    first = next((one for one in found if one.url), found[0] if found else Reference(""))
+    others = tuple(one for one in found if one != first)
+    return Source(first.title, first.url, confidence or "derived", others)
 
 
 def of(record: Record) -> Source:
     """The source of a whole record, from its ``source`` and ``confidence``."""
     return source(record["source"], confidence=record["confidence"])
+
+
+def _clauses(text: str) -> list[str]:
+    """What semicolons part, but not those within brackets or quotation marks."""
+    found, depth, begin, quote = [], 0, 0, ""
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter == '"':
+            quote = letter
+        elif letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth = max(0, depth - 1)
+        elif letter == ";" and not depth:
+            found.append(text[begin:at])
+            begin = at + 1
+    return [one.strip() for one in (*found, text[begin:]) if one.strip()]
 
 
 def _flat(text: Any) -> list[str]:
@@ -50,6 +75,8 @@ def _address(text: str) -> str | None:
         return f"https://{match[1]}"
     if match := _PULL.search(text):
         return f"https://github.com/{match[1]}/pull/{match[2]}"
+    if match := _FILE.search(text):
+        return f"https://github.com/{match[1]}/blob/HEAD/{match[2]}"
     return None
 
 

@@ -21,6 +21,7 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "baselines": ("compatgate.cli.canary.baselines", "list, show and approve baselines"),
     "drift": ("compatgate.cli.canary.drift", "compare what the hosts' runs have measured"),
     "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),
+    "fetch": ("compatgate.cli.canary.fetch", "copy the workload that an image brings"),
     "lint": ("compatgate.cli.canary.lint", "check workloads without running them"),
     "read": ("compatgate.cli.canary.read", "show what an adapter finds in a tool's output"),
     "suites": ("compatgate.cli.canary.suites", "list suites of workloads"),

@@ -91,11 +91,8 @@ def read_observed(args: argparse.Namespace, facts: Facts) -> Observed:
     if args.nvidia_smi and args.node_labels:
         raise BadInput("--nvidia-smi and --node-labels exclude each other")
     if args.probe:
-        from compatgate.discovery.probe import read_probe
-
-        document = read_probe(read_text(args.probe, "--probe"), origin=_origin(args.probe))
-        pools, stack = tuple(document["pools"]), document["stack"]
-        notes += _remarks(document, stack)
+        pools, stack, said = _read_probe(args.probe, facts)
+        notes += said
     if args.nvidia_smi or args.node_labels:
         printed = read_printed(args, facts)
         pools = tuple(pool.to_body() for pool in printed.pools)
@@ -107,6 +104,23 @@ def read_observed(args: argparse.Namespace, facts: Facts) -> Observed:
             hint="describe the pool with --pool driver=..,gpu=..",
         )
     return Observed(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
+
+
+def _read_probe(
+    path: str, facts: Facts
+) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
+    """Pools, stack and notes of a probe, or of a node that AICR took a snapshot of."""
+    text, origin = read_text(path, "--probe"), _origin(path)
+    if "measurements" in text:
+        from compatgate.discovery.neighbours import read_snapshot_pools
+
+        snapshot = read_snapshot_pools(text, facts, origin=origin)
+        if snapshot is not None:
+            return tuple(pool.to_body() for pool in snapshot.pools), {}, list(snapshot.notes)
+    from compatgate.discovery.probe import read_probe
+
+    document = read_probe(text, origin=origin)
+    return tuple(document["pools"]), document["stack"], _remarks(document, document["stack"])
 
 
 def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:

@@ -37,11 +37,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command: where, what, who decides, and the form of the answer."""
     parser.epilog = _EXAMPLES
-    _where(parser.add_argument_group("where it is to run"))
+    add_where(parser.add_argument_group("where it is to run"))
     what = parser.add_argument_group("what is to run")
     _what(what)
     _files(what)
-    _who(parser.add_argument_group("who decides (default: the facts; for --target the database)"))
+    add_who(
+        parser.add_argument_group("who decides (default: the facts; for --target the database)")
+    )
     answer = parser.add_argument_group("the answer")
     answer.add_argument(
         "--format",
@@ -83,7 +85,8 @@ def _form(text: str) -> str:
     return text
 
 
-def _where(group: argparse._ArgumentGroup) -> None:
+def add_where(group: argparse._ArgumentGroup) -> None:
+    """The options that say where something is to run."""
     group.add_argument("--target", metavar="NAME", help="a target of the blessed matrix")
     group.add_argument(
         "--pool",
@@ -107,7 +110,8 @@ def _where(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--probe",
         metavar="FILE",
-        help='GPUs, driver and stack from what compatgate probe wrote ("-": standard input)',
+        help="GPUs, driver and stack from what compatgate probe wrote, or GPUs and driver from an"
+        ' AICR snapshot ("-": standard input)',
     )
 
 
@@ -161,7 +165,8 @@ def _files(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _who(group: argparse._ArgumentGroup) -> None:
+def add_who(group: argparse._ArgumentGroup) -> None:
+    """The options that say who knows targets and facts."""
     group.add_argument(
         "--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER, for targets)"
     )

@@ -85,4 +85,4 @@ def _platform(body: Mapping[str, Any], changes: Mapping[str, Any], gpus: Gpus) -
 
 
 def _part(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: body[key] for key in ("os", "cpu") if body.get(key)}
+    return {key: body[key] for key in ("gpu", "os", "cpu") if body.get(key)}

@@ -79,10 +79,12 @@ def _value(value: Any) -> str:
 
 
 def source_words(source: Json | None) -> str:
-    """Title (its first part) and address of a source; empty without one."""
+    """Title and address of a source, the first where there are several; empty without one."""
     if not source:
         return ""
-    title = str(source["title"]).partition(";")[0].strip()
+    title = str(source["title"])
+    if "also" not in source:  # an older gate joins several
+        title = title.partition(";")[0].strip()
     if len(title) > 160:
         title = title[:157].rpartition(" ")[0] + "..."
     return f"{title} - {source['url']}" if source["url"] else title

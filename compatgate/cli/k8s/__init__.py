@@ -1,4 +1,4 @@
-"""``compatgate k8s``: what a cluster is to be told, one module an action."""
+"""``compatgate k8s``: what a cluster is told and what is read of it, one module an action."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-HELP = "print what a Kubernetes cluster is to be told"
+HELP = "look after a Kubernetes cluster: manifests, nodes, audit of what runs"
 
 ACTIONS: dict[str, tuple[str, str]] = {
     "manifests": ("compatgate.cli.k8s.manifests", "print the objects that compatgate needs"),
+    "nodes": ("compatgate.cli.k8s.nodes", "read the cluster's nodes; report them, suggest taints"),
+    "audit": (
+        "compatgate.cli.k8s.audit",
+        "decide again about the GPU pods that run, and write policy reports",
+    ),
+    "reconcile": (
+        "compatgate.cli.k8s.reconcile",
+        "label nodes by whether their driver is blessed, and taint those where it is not",
+    ),
 }
 """Name to module and help; a module has ``add_arguments`` and ``run``, and imports late."""
 

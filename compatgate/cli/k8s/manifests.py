@@ -6,7 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from compatgate.cli.k8s import webhook
+from compatgate.cli.k8s import watching, webhook
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,37 +22,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n"
         "  compatgate k8s manifests --namespace gpu-staging | kubectl apply -f -\n"
-        "  compatgate k8s manifests --webhook | kubectl apply -f -"
+        "  compatgate k8s manifests --webhook | kubectl apply -f -\n"
+        "  compatgate k8s manifests --nodes --audit --image registry.example/compatgate:1 \\\n"
+        "    --cluster prod-eu | kubectl apply -f -"
     )
     parser.add_argument(
         "--namespace",
         metavar="NAME",
-        help=f"where the worker runs its canaries (default {NAMESPACE}), or with --webhook where"
+        help=f"where the worker runs its canaries (default {NAMESPACE}), or else where"
         f" the gate runs ({WEBHOOK_NAMESPACE}); it must exist",
     )
     webhook.add_arguments(parser)
+    watching.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print, as YAML, what the worker needs in its namespace; or what the webhook needs.
+    """Print, as YAML, what the worker needs in its namespace; or what was asked for instead.
 
     Raises:
         BadInput: an option cannot be.
     """
     import yaml
 
-    namespace = args.namespace
+    namespace, watched = args.namespace, watching.is_asked(args)
+    if (args.taint or args.own) and not args.nodes:
+        raise BadInput("goes with --nodes", field="--taint" if args.taint else "--own")
     if namespace is None:
-        namespace = WEBHOOK_NAMESPACE if args.webhook else NAMESPACE
+        namespace = WEBHOOK_NAMESPACE if args.webhook or watched else NAMESPACE
     _check(namespace, "--namespace")
+    for excluded in args.exclude_namespace:
+        _check(excluded, "--exclude-namespace")
     if args.webhook:
-        for excluded in args.exclude_namespace:
-            _check(excluded, "--exclude-namespace")
         found = webhook.objects(args, namespace)
+    elif watched:
+        found = []
     else:
         from compatgate.canary.executors.kubernetes.access import worker_objects
 
         found = worker_objects(namespace)
+    if watched:
+        found += watching.objects(args, namespace)
     yaml.safe_dump_all(found, sys.stdout, sort_keys=False, explicit_start=True)
     return 0
 

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a namespace that is never asked about; may be repeated",
+        help="a namespace that is never asked about, nor audited; may be repeated",
     )
     group.add_argument(
         "--ca",

@@ -14,6 +14,7 @@ from compatgate.client.operations import (
     history,
     hooks,
     matrix,
+    nodes,
     runs,
     targets,
     tokens,
@@ -78,6 +79,12 @@ class Operations:
     show_baseline = evidence.show_baseline
     approve_baseline = evidence.approve_baseline
 
+    list_nodes = nodes.list_nodes
+    report_nodes = nodes.report_nodes
+    show_node = nodes.show_node
+    remove_node = nodes.remove_node
+    list_drift = nodes.list_drift
+
     list_decisions = history.list_decisions
     show_decision = history.show_decision
     list_audit = history.list_audit
@@ -88,6 +95,11 @@ class Operations:
     revoke_token = tokens.revoke_token
 
     validate_kubernetes = hooks.validate_kubernetes
+    ask_argo_rollouts = hooks.ask_argo_rollouts
+    ask_flagger = hooks.ask_flagger
+    ask_generic = hooks.ask_generic
+    poll_generic = hooks.poll_generic
+    ask_driver_rollout = hooks.ask_driver_rollout
 
     show_attestation = trust.show_attestation
     list_keys = trust.list_keys

@@ -10,7 +10,7 @@ so a rule about frameworks is written once.
 
 from __future__ import annotations
 
-from compatgate.core.facts.common import Pair, Source
+from compatgate.core.facts.common import Pair, Reference, Source
 from compatgate.core.facts.drivers import (
     Branch,
     CompatPackage,
@@ -56,6 +56,7 @@ __all__ = [
     "NcclRelease",
     "Pair",
     "Pin",
+    "Reference",
     "Release",
     "Source",
     "Toolkit",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from compatgate.core.facts.common import Pair, Source
@@ -19,6 +21,8 @@ class Gpu(Struct, frozen=True):
     architecture: str | None = None
     segment: str | None = None
     """``datacenter``, ``workstation``, ``geforce``, ``titan`` or ``jetson``."""
+    cpu: Literal["x86_64", "aarch64"] | None = None
+    """Of the nodes that it is in, where the product decides it: Grace superchips, Jetson."""
     brands: tuple[str, ...] = ()
     """As in requirement strings; every member must hold, the brand changed across branches."""
     memory_gb: int | None = None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from compatgate.core.evaluate import evaluate, is_allowed
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, Matrix, Status
-from compatgate.core.representative import represent
 from compatgate.core.request import change_pool, change_stack
 from compatgate.core.rules import BY_ID
 from compatgate.core.stack import Stack
@@ -23,18 +23,47 @@ from compatgate.core.target import Pool, Target
 from compatgate.core.verdict import RANK, Finding, Outcome, Verdict
 from compatgate.core.whatif import compare
 from compatgate.core.whatif.model import ORDER, EntryChange, PoolChange, WhatIf
+from compatgate.core.whatif.samples import Samples
 
 IN_USE: tuple[Status, ...] = ("blessed", "deprecated")
 """Statuses of entries that workloads may be running by."""
 _OF_POOLS_ALONE = ("CG104", "CG105", "CG106")
 """Rules that look at nothing but the pool: its driver's branch, its GPU."""
+_MOST_FIXED = 50
+"""Stacks of which fixes are looked for; they cost more than all the rest."""
+_encode = msgspec.json.Encoder().encode
 
 
-class Judge(Protocol):
-    """Gives the verdict on a stack, on one pool of the target."""
+class _Judge:
+    """Gives verdicts on one pool of a target; what several entries have in common is judged once.
+
+    Args:
+        target: its policy counts.
+        facts: the catalog.
+        matrix: entries, waivers and evidence.
+        now: for ends of life, waivers and the age of evidence.
+    """
+
+    def __init__(self, target: Target, facts: Facts, matrix: Matrix, now: datetime) -> None:
+        self._target, self._facts, self._matrix, self._now = target, facts, matrix, now
+        self._known: dict[bytes, Verdict] = {}
+        self._fixed = 0
 
     def __call__(self, stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
-        """The verdict."""
+        """The verdict; fixes are looked for as often as `_MOST_FIXED`."""
+        where = replace(self._target, pools=(pool,))
+        key = _encode((stack, id(pool), with_fixes))
+        if key not in self._known:
+            self._fixed += with_fixes
+            self._known[key] = evaluate(
+                stack,
+                where,
+                facts=self._facts,
+                matrix=self._matrix,
+                now=self._now,
+                with_fixes=with_fixes and self._fixed <= _MOST_FIXED,
+            )
+        return self._known[key]
 
 
 def what_if(
@@ -59,17 +88,13 @@ def what_if(
     Raises:
         BadInput: a malformed value or an unknown component.
     """
-
-    def judge(stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
-        where = replace(target, pools=(pool,))
-        return evaluate(stack, where, facts=facts, matrix=matrix, now=now, with_fixes=with_fixes)
-
+    judge, samples = _Judge(target, facts, matrix, now), Samples(facts, matrix)
     moves = [(pool, change_pool(pool, changes, facts.gpus)) for pool in pools]
     entries = [
         found
         for entry in matrix.entries.of(target.name)
         if entry.status in IN_USE
-        if (found := _of_entry(entry, moves, changes, facts, matrix, judge))
+        if (found := _of_entry(entry, moves, changes, samples, judge))
     ]
     entries.sort(key=lambda e: (-ORDER[e.change], -RANK[e.outcome], e.entry))
     alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
@@ -95,37 +120,21 @@ def _of_entry(
     entry: Entry,
     moves: Iterable[tuple[Pool, Pool]],
     changes: Mapping[str, Any],
-    facts: Facts,
-    matrix: Matrix,
-    judge: Judge,
+    samples: Samples,
+    judge: _Judge,
 ) -> EntryChange | None:
     """What becomes of an entry; None where it is for other GPUs than those of the pools."""
-    concerned = [move for move in moves if entry.is_for(move[0])]
+    concerned = [(old, new) for old, new in moves if entry.is_for(old) or entry.is_for(new)]
     if not concerned:
         return None
-    represented = represent(entry, facts)
-    found = []
-    for before, after in concerned:
-        stacks = (*_measured(entry, before, matrix), *represented.stacks)
-        if not stacks:
-            return EntryChange(entry.name, entry.status, open=represented.open)
-        samples = [_on_pool(entry, stack, changes, before, after, judge) for stack in stacks]
-        found.append(_telling(samples))
-    return EntryChange(entry.name, entry.status, tuple(found))
-
-
-def _measured(entry: Entry, pool: Pool, matrix: Matrix) -> Sequence[Stack]:
-    """The stack of the newest canary run that passed with what the entry allows: seen here."""
-    runs = [
-        run
-        for run in matrix.evidence
-        if pool.gpu and run.sku == pool.gpu.sku and run.outcome == "passed"
+    stacks, left = samples.of(entry, [old for old, _ in concerned])
+    if not all(stacks):
+        return EntryChange(entry.name, entry.status, open=left)
+    found = [
+        _telling([_on_pool(entry, stack, changes, old, new, judge) for stack in of_pool])
+        for (old, new), of_pool in zip(concerned, stacks, strict=True)
     ]
-    for run in sorted(runs, key=lambda run: run.finished, reverse=True):
-        stack = Stack({name: v for name, v in run.components.items() if name != "driver"})
-        if stack.components and entry.matches(stack, replace(pool, driver=run.driver)):
-            return (stack,)
-    return ()
+    return EntryChange(entry.name, entry.status, tuple(found))
 
 
 def _telling(samples: Sequence[PoolChange]) -> PoolChange:
@@ -140,7 +149,7 @@ def _on_pool(
     changes: Mapping[str, Any],
     before: Pool,
     after: Pool,
-    judge: Judge,
+    judge: _Judge,
 ) -> PoolChange:
     changed = change_stack(stack, changes)
     was, then = judge(stack, before), judge(changed, after)

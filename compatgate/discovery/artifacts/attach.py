@@ -45,11 +45,13 @@ class Attached(Struct, frozen=True):
     Attributes:
         digest: of the artifact's manifest.
         image: digest that it refers to.
+        annotations: of the artifact.
     """
 
     digest: str
     image: str
     data: bytes
+    annotations: dict[str, str] = {}
 
 
 class Place(Struct, frozen=True):
@@ -140,7 +142,8 @@ def attached(place: Place, image: str, kind: str, media_type: str) -> Iterator[A
         except NotFound:  # a tag's list outlives what it names
             continue
         artifact = read(found.data, Artifact, f"the artifact {one.digest}")
+        said = artifact.annotations or {}
         for layer in artifact.layers:
             if layer.media_type == media_type and 0 <= layer.size <= _LARGEST:
                 blob = Blob(layer.digest, layer.size, layer.media_type)
-                yield Attached(one.digest, image, place.registry.config(blob))
+                yield Attached(one.digest, image, place.registry.config(blob), said)

@@ -39,7 +39,7 @@ DEADLINE_S = 300.0
 _DEEPEST_INDEX = 3
 
 
-class _Resolved(Struct, frozen=True):
+class Resolved(Struct, frozen=True):
     """An image that was found."""
 
     registry: Registry
@@ -82,7 +82,7 @@ def read_image(
         if not known and options.cache and not name.digest:
             known = kept.find(_digest_of_tag(registries, name))
         if not known:
-            found = _resolve(registries, name, wanted, deadline)
+            found = resolve(registries, name, wanted, deadline)
             known = kept.find(found.digest)
             if not known:
                 known, lasting = _read(name, found, wanted, signals, options, transport)
@@ -96,7 +96,7 @@ def read_image(
 
 def _read(
     name: Reference,
-    found: _Resolved,
+    found: Resolved,
     wanted: Platform,
     signals: Mapping[str, Any],
     options: ImageOptions,
@@ -163,9 +163,9 @@ def concluded(stated: Stated, seen: Seen, facts: CudaArch | None) -> Inspection:
     return replace(found, stack=stack, observations=observations)
 
 
-def _resolve(
+def resolve(
     registries: Sequence[Registry], name: Reference, wanted: Platform, deadline: Deadline
-) -> _Resolved:
+) -> Resolved:
     """Find the manifest, at the first mirror that has it, else at the registry."""
     for registry in registries:
         try:
@@ -186,13 +186,13 @@ def _digest_of_tag(registries: Sequence[Registry], name: Reference) -> str | Non
     return None
 
 
-def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> _Resolved:
+def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> Resolved:
     found = registry.manifest(name.locator)
     index = None
     for _ in range(_DEEPEST_INDEX):
         document = parse_manifest(found.data, found.media_type, str(name))
         if isinstance(document, Manifest):
-            return _Resolved(registry, found.digest, index, document)
+            return Resolved(registry, found.digest, index, document)
         index = index or found.digest
         child = choose(document, wanted, str(name))
         found = registry.manifest(child.digest, child.size)

@@ -211,7 +211,7 @@ class Admission:
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
         found = exempt(
-            question, verdict, review.namespace, self._options.exemptions, snapshot, today
+            question, verdict, review.namespace, self._options.exemptions, snapshot.waivers, today
         )
         if found.waiver:
             said.append(words.exempted(question, found.waiver, verdict))

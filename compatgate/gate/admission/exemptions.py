@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -12,7 +12,6 @@ from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.verdict import Verdict
 from compatgate.errors import BadInput
 from compatgate.gate.admission.questions import Question
-from compatgate.gate.snapshot import Snapshot
 
 RULE = "CG822"
 """A waiver names it to exempt."""
@@ -58,7 +57,7 @@ def exempt(
     verdict: Verdict | None,
     namespace: str,
     exemptions: Iterable[Exemption],
-    snapshot: Snapshot,
+    waivers: Mapping[str, Waiver],
     today: str,
 ) -> Exempt:
     """Whether what would be denied is let in.
@@ -68,14 +67,14 @@ def exempt(
         verdict: None: it is bound for no target.
         namespace: of the object.
         exemptions: of the operator.
-        snapshot: knows the waivers.
+        waivers: by name.
         today: ISO date.
     """
     names = [question.waiver] if question.waiver else []
     names += [e.waiver for e in exemptions if fnmatchcase(namespace, e.namespaces)]
     why_not = ""
     for name in names:
-        waiver = snapshot.waivers.get(name)
+        waiver = waivers.get(name)
         if waiver is None:
             why_not = why_not or f"there is no waiver {name!r}"
         elif problem := _problem(waiver, question, verdict, today):

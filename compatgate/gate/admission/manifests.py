@@ -20,7 +20,8 @@ PATH = "/hooks/kubernetes/validate"
 SECRET = "compatgate-tls"  # noqa: S105 - the name of an object
 PORT = 8443
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
-_SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
+SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
+"""Namespaces that are never asked about."""
 
 Object = dict[str, Any]
 
@@ -171,7 +172,7 @@ def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
     client: Object = {"service": service}
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
-    left_out = list(dict.fromkeys((*_SYSTEM, options.namespace, *options.excluded)))
+    left_out = list(dict.fromkeys((*SYSTEM, options.namespace, *options.excluded)))
     selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}
     return {
         "name": f"{name}.compatgate.dev",

@@ -4,6 +4,7 @@ from compatgate.store.models.base import Base
 from compatgate.store.models.evidence import Baseline, EntryWarning, EvidenceRecord
 from compatgate.store.models.gate import Decision, Verdict
 from compatgate.store.models.matrix import Entry, Pool, Target, TargetUse, Waiver
+from compatgate.store.models.nodes import Node
 from compatgate.store.models.revisions import Change, Revision
 from compatgate.store.models.runs import Host, Run, RunOutput, RunStep, Slot
 from compatgate.store.models.sessions import BrowserSession
@@ -20,6 +21,7 @@ __all__ = [
     "EntryWarning",
     "EvidenceRecord",
     "Host",
+    "Node",
     "Pool",
     "Revision",
     "Run",

@@ -37,7 +37,10 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="product, or compute capability", examples=["A100-SXM4-80GB", "8.7"]),
     ] = None
     os: Annotated[Text | None, Meta(description="linux, windows or wsl")] = None
-    cpu: Annotated[Text | None, Meta(description="x86_64 or aarch64")] = None
+    cpu: Annotated[
+        Text | None,
+        Meta(description="x86_64 or aarch64; else what the GPU comes with (GH200: aarch64)"),
+    ] = None
     name: str | None = None
     count: Annotated[int, Meta(ge=0)] | None = None
 
@@ -61,12 +64,22 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
+class ReferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something published, and its address where that is known."""
+
+    title: str
+    url: str | None
+
+
 class SourceBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the fact that decided was published."""
 
     title: str
     url: str | None
     confidence: str
+    also: Annotated[
+        list[ReferenceBody], Meta(description="what else says it, each with its own address")
+    ]
 
 
 class FixBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compatgate import __version__
+from compatgate.gate.hooks.signatures import HEADER
 from compatgate.web.openapi import operations
 from compatgate.web.openapi.schemas import Schemas
 from compatgate.web.route import Route
@@ -50,7 +51,20 @@ def describe(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]
                     "type": "http",
                     "scheme": "bearer",
                     "description": "made by `compatgate token create`; holds scopes",
-                }
+                },
+                operations.SIGNATURE: {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": HEADER,
+                    "description": "`t=SECONDS,v1=HEX`: HMAC-SHA256 with a key of"
+                    " `serve --hook-secret` over `v1:SECONDS:METHOD PATH`, a newline and the body",
+                },
+                operations.PASSWORD: {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "a token as the password, any user name: for tools that can"
+                    " state a URL and no header",
+                },
             },
         },
     }

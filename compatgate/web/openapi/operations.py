@@ -10,9 +10,10 @@ from compatgate.web.openapi.schemas import Schemas, answer_type, parameter_schem
 from compatgate.web.problems import MEDIA as PROBLEM
 from compatgate.web.query import parameters
 from compatgate.web.reasons import HEADER, LONGEST
-from compatgate.web.route import JSON, Route
+from compatgate.web.route import Route
 
 TOKEN = "token"  # noqa: S105 - the name of the security scheme
+SIGNATURE, PASSWORD = "signature", "password"
 _PATH = {
     "name": "name of the {tag}",
     "id": "id",
@@ -52,7 +53,8 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.scope is None:
         return []
     anybody: list[dict[str, list[str]]] = [{}] if route.scope in _OPEN_SCOPES else []
-    return [*anybody, {TOKEN: [route.scope]}]
+    others: list[dict[str, list[str]]] = [{SIGNATURE: []}, {PASSWORD: []}] if route.signed else []
+    return [*anybody, {TOKEN: [route.scope]}, *others]
 
 
 def _path(route: Route) -> list[dict[str, Any]]:
@@ -134,7 +136,7 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
     if returns.etag and route.method == "GET":
         responses["304"] = {"description": "What the client has is still right"}
     for status in _problems(route):
-        responses[str(status)] = _problem(status, schemas, route.refusal)
+        responses[str(status)] = _problem(status, schemas, route)
     return dict(sorted(responses.items()))
 
 
@@ -163,8 +165,8 @@ def _problems(route: Route) -> set[int]:
     return statuses
 
 
-def _problem(status: int, schemas: Schemas, refusal: Any) -> dict[str, Any]:
-    content = {JSON: refusal} if refusal else {PROBLEM: Problem}
+def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
+    content = {route.refusal_media: route.refusal} if route.refusal else {PROBLEM: Problem}
     answer: dict[str, Any] = {
         "description": HTTPStatus(status).phrase,
         "content": {media: {"schema": schemas.of(kind)} for media, kind in content.items()},

@@ -16,6 +16,7 @@ from compatgate.canary.workload import MetricSpec
 from compatgate.client.operations import Operations
 from compatgate.documents.specs import EntrySpec, Metadata, PoolSpec, TargetMetadata, TargetSpec
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
+from compatgate.gate.nodes.report import DriverReport, NodeReport, SeenGpus
 from compatgate.gate.service import Gate
 from compatgate.web.models.admission import EXAMPLES
 from compatgate.web.models.examples import WAIVER
@@ -216,12 +217,40 @@ def test_tokens_and_the_audit_log(call: Call, form: str) -> None:
     assert call("verify_audit").ok
 
 
+def test_nodes(call: Call, form: str) -> None:
+    own = DriverReport("550.54.15", gpus=(SeenGpus("A100-SXM4-80GB", 8),))
+    node = NodeReport(name="n1", target="prod-a100", labels={}, probe=own)
+    answer = call("report_nodes", [node, {"name": "n2"}], cluster=form)
+    assert [found.name for found in answer.nodes] == ["n1", "n2"]
+    assert call("report_nodes", [node], cluster=form, dry_run=True).nodes[0].driver == "550.54.15"
+    assert [found.name for found in call("list_nodes", cluster=form)] == ["n1", "n2"]
+    (drifted,) = call("list_drift", cluster=form, what="driver", stale=False)
+    assert drifted.differences[0].declared == ["535.183.01"]
+    assert call("show_node", "n1", cluster=form).driver_state == "not-blessed"
+    assert call("remove_node", "n1", cluster=form, reason="scrapped").name == "n1"
+    with pytest.raises(NotFound):
+        call("show_node", "n1", cluster=form)
+
+
 def test_a_hook(call: Call) -> None:
     review = EXAMPLES["pod"]
     answer = call("validate_kubernetes", review, timeout="5s")
     assert answer.response.uid == review["request"]["uid"]
     refused = call("validate_kubernetes", {"kind": "AdmissionReview"})
     assert not refused.response.allowed
+
+
+def test_deploy_hooks(call: Call) -> None:
+    asked = {"target": "prod-a100", "stack": "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"}
+    assert call("ask_generic", asked, timeout="5s").decision == "allow"
+    denied = call("ask_generic", {**asked, "set": "driver=470.57.02"})
+    assert (denied.decision, denied.allowed) == ("deny", False)
+    assert call("ask_generic", {"target": "prd"}, status="200").decision == "error"
+    assert call("poll_generic", **asked).id == call("ask_argo_rollouts", asked).id
+    payload = {"name": "a", "namespace": "b", "metadata": asked}
+    assert call("ask_flagger", payload, type="rollback").startswith("no rollback: allowed")
+    may = call("ask_driver_rollout", {"target": "prod-a100"}, driver="470.256.02")
+    assert (may.decision, len(may.breaks)) == ("deny", 4)
 
 
 def test_a_refusal_is_the_gates_own_error(url: str, form: str, call: Call) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from compatgate.catalog.build import pins, read
 from compatgate.catalog.build.driver_branches import last_day
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Source
+from compatgate.core.facts import Reference, Source
 
 TOLD = Source("here")
 
@@ -49,9 +49,25 @@ def test_a_source_has_a_title_and_the_first_address(text: str, title: str, url: 
     assert read.source(text, confidence="published") == Source(title, url, "published")
 
 
-def test_several_sources_make_one_title() -> None:
+def test_several_sources_stay_apart_and_the_first_with_an_address_leads() -> None:
     found = read.source(["one", "two - https://b.example.org/x"], "one", None)
-    assert found == Source("one; two", "https://b.example.org/x", "derived")
+    leads = Source("two", "https://b.example.org/x", "derived", (Reference("one"),))
+    assert found == leads
+    assert read.source("one; two - https://b.example.org/x") == leads
+    assert read.source() == Source("", None, "derived")
+
+
+def test_semicolons_in_brackets_and_quotations_part_nothing() -> None:
+    text = 'values (Linux; Windows) of "a; b"; https://b.example.org/x'
+    found = read.source(text)
+    assert found.url == "https://b.example.org/x"
+    assert found.also == (Reference('values (Linux; Windows) of "a; b"'),)
+
+
+def test_a_file_of_a_public_repository_has_an_address() -> None:
+    found = read.source("carried in astral-sh/uv crates/uv-torch/src/backend.rs")
+    assert found.url == "https://github.com/astral-sh/uv/blob/HEAD/crates/uv-torch/src/backend.rs"
+    assert read.source("and/or README.txt, see notes").url is None
 
 
 @pytest.mark.parametrize(

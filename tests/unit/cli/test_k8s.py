@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import kubernetes_validate
 import pytest
 import yaml
@@ -24,3 +26,98 @@ def test_the_manifests_are_objects_of_the_namespace(capsys: pytest.CaptureFixtur
 def test_what_is_no_namespace_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["k8s", "manifests", "--namespace", name]) == 2
     assert "--namespace" in capsys.readouterr().err
+
+
+WATCH = ("k8s", "manifests", "--nodes", "--audit")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[str, str], Any]:
+    assert main([*WATCH, *arguments]) == 0
+    found = list(yaml.safe_load_all(capsys.readouterr().out))
+    for each in found:
+        kubernetes_validate.validate(each, "1.34", strict=True)
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+def test_accounts_may_do_what_their_command_does_and_no_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = printed(capsys)
+    assert {kind for kind, _ in found} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+    (nodes,) = found["ClusterRole", "compatgate-nodes"]["rules"]
+    assert (nodes["resources"], nodes["verbs"]) == (["nodes"], ["get", "list"])
+    read, reports = found["ClusterRole", "compatgate-audit"]["rules"]
+    assert (read["resources"], read["verbs"]) == (["nodes", "pods"], ["list"])
+    assert reports["apiGroups"] == ["wgpolicyk8s.io"]
+    (nodes,) = printed(capsys, "--taint")["ClusterRole", "compatgate-nodes"]["rules"]
+    assert nodes["verbs"] == ["get", "list", "patch"]
+
+
+def test_with_an_image_there_are_jobs_that_the_command_line_understands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from compatgate.cli import k8s
+    from compatgate.cli.parser import Parser
+
+    found = printed(capsys, "--image", "registry.example/cg:1", "--cluster", "eu", "--taint")
+    jobs = {name: each for (kind, name), each in found.items() if kind == "CronJob"}
+    assert sorted(jobs) == [
+        "compatgate-audit", "compatgate-nodes-reconcile", "compatgate-nodes-report",
+    ]  # fmt: skip
+    parser = Parser(prog="compatgate k8s")
+    k8s.add_arguments(parser)
+    for job in jobs.values():
+        pod = job["spec"]["jobTemplate"]["spec"]["template"]
+        (container,) = pod["spec"]["containers"]
+        parsed = parser.parse_args(container["args"][1:])
+        assert (parsed.in_cluster, parsed.cluster) == (True, "eu")
+        names = {env["name"] for env in container["env"]}
+        assert names == {"COMPATGATE_SERVER", "COMPATGATE_TOKEN", "SSL_CERT_FILE"}
+        assert pod["metadata"]["labels"]["app.kubernetes.io/name"] != "compatgate"
+
+
+def test_a_gate_elsewhere_needs_no_authority_of_the_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = printed(capsys, "--image", "cg:1", "--gate", "https://gate.example")
+    pod = found["CronJob", "compatgate-audit"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert "volumes" not in pod
+    assert pod["containers"][0]["env"][0]["value"] == "https://gate.example"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--every", "0"), ("--every", "31"), ("--image", "a b"), ("--gate", "gate.example")],
+)
+def test_what_no_job_can_be_is_refused(
+    options: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*WATCH, *options]) == 2
+    assert options[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--taint", "--own"])
+def test_tainting_goes_with_nodes(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["k8s", "manifests", option]) == 2
+    assert f"{option}: goes with --nodes" in capsys.readouterr().err
+
+
+def test_each_gpu_node_reports_its_driver_also_when_it_is_tainted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from compatgate.cli import nodes
+    from compatgate.cli.parser import Parser
+    from compatgate.gate.cluster.suggest import TAINT
+
+    found = printed(capsys, "--image", "cg:1", "--own", "--every", "5")
+    pod = found["DaemonSet", "compatgate-nodes-driver"]["spec"]["template"]["spec"]
+    assert TAINT in [toleration["key"] for toleration in pod["tolerations"]]
+    assert pod["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"} in container["env"]
+    assert "limits" in container["resources"]
+    assert not any("nvidia" in name for name in container["resources"]["limits"])
+    parser = Parser(prog="compatgate nodes")
+    nodes.add_arguments(parser)
+    parsed = parser.parse_args(container["args"][1:])
+    assert (parsed.action, parsed.name, parsed.every) == ("report", "$(NODE_NAME)", "5m")

@@ -21,6 +21,8 @@ def of(*pools: dict[str, Any], target: Any = None, **changes: str) -> Platforms:
 def test_a_pool_says_its_processor_and_linux_on_x86_64_is_the_rule() -> None:
     assert (of(ARM).os, of(ARM).cpu) == ("linux", "aarch64")
     assert (of(X86).os, of(X86).cpu) == ("linux", "x86_64")
+    assert of({"driver": "570.124.06", "gpu": "GH200"}).cpu == "aarch64"
+    assert of(X86, gpu="GB200").cpu == "aarch64"
 
 
 def test_the_pools_of_a_target_are_asked_for() -> None:

@@ -142,3 +142,30 @@ def test_a_misspelt_key_lists_the_known_ones(gpus):
         parse_request({"target": "t", "stak": STACK}, gpus)
     assert caught.value.field == "stak"
     assert "stack" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("pool", "cpu"),
+    [
+        ({"gpu": "GH200"}, "aarch64"),
+        ({"gpu": "NVIDIA GB200"}, "aarch64"),
+        ({"gpu": "GB10"}, "aarch64"),
+        ({"gpu": "Jetson-T5000-Thor"}, "aarch64"),
+        ({"gpu": "8.7"}, "aarch64"),
+        ({"gpu": "9.0"}, "x86_64"),
+        ({"gpu": "H100"}, "x86_64"),
+        ({"gpu": "H100", "cpu": "aarch64"}, "aarch64"),
+        ({"gpu": "GH200", "cpu": "x86_64"}, "x86_64"),
+    ],
+)
+def test_the_processor_follows_the_gpu_unless_it_is_stated(gpus, pool, cpu):
+    assert parse_pool({"driver": "580.82.07", **pool}, gpus).cpu == cpu
+
+
+def test_another_gpu_brings_its_processor_and_takes_it_away(gpus):
+    x86, grace = (parse_pool({"gpu": gpu}, gpus) for gpu in ("H100", "GH200"))
+    arm = parse_pool({"gpu": "H100", "cpu": "aarch64"}, gpus)
+    assert change_pool(x86, {"gpu": "GB200"}, gpus).cpu == "aarch64"
+    assert change_pool(grace, {"gpu": "H100"}, gpus).cpu == "x86_64"
+    assert change_pool(arm, {"gpu": "L4"}, gpus).cpu == "aarch64"
+    assert change_pool(x86, {"gpu": "GB200", "cpu": "x86_64"}, gpus).cpu == "x86_64"

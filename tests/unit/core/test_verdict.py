@@ -78,7 +78,7 @@ def test_the_designs_example_comes_out_as_the_design_says(denied):
     }
     assert "520.61.05" in message
     assert "525.60.13" in message
-    assert set(source) == {"title", "url", "confidence"}
+    assert set(source) == {"title", "url", "confidence", "also"}
     assert fixes[0]["set"] == {"driver": ">=525.60.13"}
     assert all(set(fix) == {"set", "message"} for fix in fixes)
     assert all(fix["message"] for fix in fixes)

@@ -80,6 +80,23 @@ def test_what_is_left_out_has_the_documented_defaults(read: Read) -> None:
     assert (policy.canary.require, policy.canary.max_age) == (False, "30d")
 
 
+def test_a_pool_that_names_no_processor_has_its_gpus(read: Read) -> None:
+    (target,) = read(
+        """
+        apiVersion: compatgate.dev/v1
+        kind: Target
+        metadata: {name: grace}
+        spec:
+          pools:
+            - {name: gh, gpu: GH200, driver: "550.54.15"}
+            - {name: said, gpu: GH200, driver: "550.54.15", cpu: x86_64}
+            - {name: l4, gpu: L4, driver: "550.54.15"}
+        """
+    )
+    assert isinstance(target, TargetDoc)
+    assert [pool.cpu for pool in target.spec.pools] == ["aarch64", "x86_64", "x86_64"]
+
+
 def test_five_mistakes_in_one_file_are_five_problems_with_line_and_path(problems: Problems) -> None:
     found = problems(
         """\

@@ -89,6 +89,27 @@ def test_a_node_is_judged_with_the_driver_that_it_has(snapshot: Snapshot, now: d
     assert found["remarks"] == ["the node has driver 535.104.05, pool a100-80 declares 535.183.01"]
 
 
+def test_gpus_of_a_node_that_its_target_does_not_declare_are_judged_as_well(
+    snapshot: Snapshot, now: datetime
+) -> None:
+    slices = "nvidia.com/mig-1g.10gb"
+    labels = {
+        **A100,
+        "nvidia.com/gpu.count": "4",
+        f"{slices}.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
+        f"{slices}.count": "7",
+        "nvidia.com/cuda.driver-version.full": "535.183.01",
+    }
+    found = ask(snapshot, now, node={"labels": labels})
+    assert [pool["gpu"] for pool in found["after"]] == [
+        "A100-SXM4-80GB",
+        "A100-SXM4-80GB-MIG-1g.10gb",
+    ]
+    assert found["remarks"] == [
+        "no pool of prod-a100 declares the node's A100-SXM4-80GB-MIG-1g.10gb"
+    ]
+
+
 def test_a_named_target_decides_where_a_node_belongs(snapshot: Snapshot, now: datetime) -> None:
     labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     found = ask(snapshot, now, target="staging-h100", node={"labels": labels})

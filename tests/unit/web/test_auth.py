@@ -15,6 +15,7 @@ SCOPES = ("read", "gate", "operate", "bless", "admin")
 NEEDS = {
     "ask": "gate",
     "preview": "gate",
+    "what_if": "gate",
     "stack_badge": "gate",
     "list_keys": None,
     "create_target": "operate",
@@ -31,6 +32,8 @@ NEEDS = {
     "cancel_run": "operate",
     "rerun": "operate",
     "approve_baseline": "bless",
+    "report_nodes": "operate",
+    "remove_node": "operate",
     "list_tokens": "admin",
     "create_token": "admin",
     "revoke_token": "admin",

@@ -1,4 +1,4 @@
-"""The official client, which is imported when a host needs it."""
+"""The official client, which is imported when a cluster is to be reached."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def client() -> Any:
         from kubernetes import client as module
     except ImportError:
         raise BadInput(
-            "Kubernetes hosts need a library that is not installed: kubernetes",
-            field="executor",
+            "clusters are reached by a library that is not installed: kubernetes",
+            field="kubernetes",
             value="kubernetes",
             hint="pip install 'compatgate[kubernetes]'",
         ) from None

@@ -62,7 +62,7 @@ def passing() -> dict[str, Any]:
 
 @pytest.fixture
 def denied() -> dict[str, Any]:
-    source = Source("CUDA Toolkit Release Notes; table 2", "https://docs.nvidia.com/x")
+    source = Source("CUDA Toolkit Release Notes", "https://docs.nvidia.com/x")
     fixes = (
         Fix({"driver": ">=525.60.13"}, "raise the driver"),
         Fix({"cuda-compat": None, "arch": ["sm_80", "compute_80"]}, "leave it out"),

@@ -208,3 +208,23 @@ def test_the_answer_in_json_has_what_changes_and_why(ask: Ask) -> None:
     )
     pool = body["entries"][0]["pools"][0]
     assert (pool["before"], pool["after"], pool["change"]) == ("warn", "fail", "breaks")
+
+
+def test_an_entry_that_the_change_makes_possible_is_a_gain(ask: Ask) -> None:
+    newer = entry("newer", driver=">=580.65.06", cuda="13.0.*", torch="2.9.*")
+    found = ask({"driver": "580.95.05"}, newer)
+    assert found.entries[0].change == "improves"
+    assert {"CG101", "CG801"} <= {finding.rule for finding in found.entries[0].pools[0].gained}
+
+
+def test_an_entry_for_the_new_gpu_is_a_gain(ask: Ask) -> None:
+    other = replace(entry(**TORCH), gpus=("L4",))
+    found = ask({"gpu": "L4"}, other)
+    assert (found.verdict, found.entries[0].change) == ("pass", "improves")
+
+
+def test_what_was_measured_counts_before_what_an_entry_allows(ask: Ask) -> None:
+    components = {"cuda": "12.4.0", "cudnn": "9.1.0", "torch": "2.4.0+cu124"}
+    run = measured(components={c: parse_version(c, text) for c, text in components.items()})
+    found = ask({"driver": "535.216.01"}, entry(**TORCH), evidence=(run, measured(finished=1)))
+    assert found.entries[0].pools[0].stack == components

@@ -1,6 +1,6 @@
 """Browsers that are signed in.
 
-Revision 0006, after 0002.
+Revision 0004, after 0003.
 """
 
 import sqlalchemy as sa
@@ -8,8 +8,8 @@ from alembic import op
 
 from compatgate.store.types import UtcTime
 
-revision = "0006"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

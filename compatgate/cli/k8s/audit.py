@@ -1,0 +1,130 @@
+"""``compatgate k8s audit``: what runs is decided again, and reported in the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.again import again, interval
+from compatgate.cli.database import add_format
+from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
+from compatgate.cli.k8s.deciders import decider
+from compatgate.cli.service import add_place
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.gate.cluster.audit import AuditOptions, Decider, Result
+    from compatgate.gate.cluster.connect import Api
+    from compatgate.gate.cluster.report_writer import Written
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = (
+        "Every running pod that asks for GPUs is decided as admission would decide it now, on the\n"
+        "node that it runs on. Exit status 1: some would not be admitted (0 with --write, whose\n"
+        "reports are the answer); 3: something could not be decided, or not be written.\n\n"
+        "examples:\n"
+        "  compatgate k8s audit --namespace ml-train\n"
+        "  compatgate k8s audit --write --in-cluster --every 10m --server https://gate.example"
+    )
+    add_cluster(parser)
+    add = parser.add_argument
+    add("--namespace", metavar="NAME", help="only pods of this one (all)")
+    add("--exclude-namespace", action="append", default=[], metavar="NAME",
+        help="leave it out, as the webhook does (the system's always are)")  # fmt: skip
+    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io) and remove ours"
+        " that are out of date")  # fmt: skip
+    add("--nodes", action="store_true", help="also about nodes: a ClusterPolicyReport")
+    add_name(parser)
+    add("--every", metavar="DURATION", help="again and again, until told to stop (10m)")
+    add("--unmatched", choices=("allow", "warn", "deny"), default="warn",
+        help="GPU pods that are bound for no target (warn), as of compatgate serve")  # fmt: skip
+    add("--exempt", action="append", default=[], metavar="NAMESPACE=WAIVER",
+        help="as of compatgate serve")  # fmt: skip
+    add("--kinds", action="append", default=[], metavar="FILE", help="as of compatgate serve")
+    add_place(parser)
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Audit once, or again and again.
+
+    Raises:
+        BadInput: an option cannot be.
+        Unavailable: the cluster or the gate does not answer.
+        CompatgateError: one of them refuses.
+    """
+    from compatgate.gate.admission.exemptions import parse_exemptions
+    from compatgate.gate.admission.kinds import load_kinds
+    from compatgate.gate.cluster.audit import AuditOptions
+
+    check_name(args)
+    exemptions = parse_exemptions(args.exempt, "--exempt")
+    options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
+    if args.every is None:
+        return _once(args, options)
+    return again(lambda: _once(args, options), interval(args.every))
+
+
+def _once(args: argparse.Namespace, options: AuditOptions) -> int:
+    from compatgate.cli.k8s.audit_text import print_results
+
+    with connected(args) as api, decider(args) as deciding:
+        results, nodes = _results(args, options, api, deciding)
+        shown = _nodes(args, nodes) if args.nodes else None
+        written = _write(args, api, results, shown) if args.write else None
+    print_results(results, shown, written, args.format)
+    if written is not None:
+        return 3 if written.failed else 0
+    denied = any(result.outcome == "fail" for result in results)
+    undecided = any(result.outcome == "error" for result in results)
+    return 1 if denied else 3 if undecided else 0
+
+
+def _results(
+    args: argparse.Namespace, options: AuditOptions, api: Api, deciding: Decider
+) -> tuple[list[Result], list[Any]]:
+    from compatgate.gate.admission.manifests import SYSTEM
+    from compatgate.gate.cluster.audit import audit
+    from compatgate.gate.cluster.nodes import live_nodes
+    from compatgate.gate.cluster.pods import running_pods
+    from compatgate.store.clock import today
+
+    nodes = live_nodes(api)
+    labels = {node.name: node.labels for node in nodes}
+    excluded = {*SYSTEM, *args.exclude_namespace}
+    pods = running_pods(api, options.kinds, args.namespace, excluded)
+    return audit(pods, labels, deciding, options, today().isoformat()), nodes
+
+
+def _nodes(args: argparse.Namespace, nodes: list[Any]) -> list[dict[str, Any]]:
+    from compatgate.cli.k8s.nodes import decided
+    from compatgate.cli.nodes.access import accessed
+
+    with accessed(args) as access:
+        with_gpus = [node for node in nodes if node.has_gpus]
+        return decided(access, with_gpus, args.cluster, dry_run=True)
+
+
+def _write(
+    args: argparse.Namespace,
+    api: Api,
+    results: list[Result],
+    nodes: list[dict[str, Any]] | None,
+) -> Written:
+    """Reports of namespaces that have results; those of ours that have none any more go."""
+    from compatgate.gate.cluster.policy_report import by_namespace, of_node, report_object
+    from compatgate.gate.cluster.report_writer import ReportWriter, write_all
+    from compatgate.store.clock import now
+
+    at = now()
+    writer = ReportWriter(api)
+    standing = writer.ours(args.namespace)
+    found = by_namespace(results)
+    reports = [(writer, report_object(found[name], name, at)) for name in sorted(found)]
+    if nodes is not None:
+        whole = ReportWriter(api, cluster_wide=True)
+        whole.ours()
+        reports.append((whole, report_object(map(of_node, nodes), None, at)))
+    return write_all(reports, [(writer, name) for name in sorted(standing - set(found))])

@@ -1,0 +1,125 @@
+"""``compatgate k8s nodes``: the cluster's nodes, reported, listed, and what to label and taint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.database import add_format
+from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
+from compatgate.cli.service import add_place
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.gate.cluster.nodes import ClusterNode
+    from compatgate.gate.cluster.suggest import Plan
+
+LARGEST = 512 * 1024 * 1024
+CAP = "10%"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = (
+        "examples:\n"
+        "  kubectl get nodes -o json | compatgate k8s nodes --file -\n"
+        "  compatgate k8s nodes --report --cluster prod-eu --server https://gate.example\n"
+        "  compatgate k8s nodes --suggest"
+    )
+    add_cluster(parser)
+    parser.add_argument(
+        "--file", metavar="FILE", help="read what kubectl get nodes -o json printed; - for stdin"
+    )
+    add_name(parser)
+    parser.add_argument(
+        "--report", action="store_true", help="keep what is read in the gate's list of nodes"
+    )
+    parser.add_argument(
+        "--suggest", action="store_true", help="print what to label and taint, for kubectl"
+    )
+    add_cap(parser)
+    add_place(parser)
+    add_format(parser)
+
+
+def add_cap(parser: argparse.ArgumentParser) -> None:
+    """How many nodes may be tainted."""
+    parser.add_argument(
+        "--max-tainted",
+        metavar="N|N%",
+        default=CAP,
+        help=f"of the GPU nodes of any one target; beyond it nothing is tainted ({CAP})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read nodes, and do with them what was asked.
+
+    Raises:
+        BadInput: the file is not what it should be, or an option cannot be.
+        CompatgateError: the cluster or the gate refuses.
+    """
+    from compatgate.cli.database import print_json
+    from compatgate.cli.nodes.access import accessed
+    from compatgate.gate.cluster.suggest import parse_cap
+
+    check_name(args)
+    cap = parse_cap(args.max_tainted, "--max-tainted")
+    nodes = [node for node in _read(args) if node.has_gpus]
+    with accessed(args) as access:
+        shown = decided(access, nodes, args.cluster, dry_run=not args.report)
+    if args.suggest:
+        from compatgate.cli.k8s.suggestions import print_plans
+
+        return print_plans(plans(nodes, shown), cap, args.format)
+    if args.format == "json":
+        print_json(shown)
+    else:
+        from compatgate.cli.nodes.text import print_nodes
+
+        print_nodes(shown, "no node of this cluster has an NVIDIA GPU that its labels tell of")
+    return 0
+
+
+def decided(
+    access: Any, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
+) -> list[dict[str, Any]]:
+    """The nodes as the gate shows them; reported as well, unless it is a dry run."""
+    from compatgate.gate.cluster.nodes import reports
+
+    found: list[dict[str, Any]] = []
+    for report in reports(nodes, cluster):
+        found += access.report(report, dry_run=dry_run)
+    return found
+
+
+def plans(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Plan]:
+    """What is to be changed of each node, from what the gate makes of it."""
+    from compatgate.gate.cluster.suggest import Decided, plan
+
+    by_name = {node["name"]: node for node in shown}
+    return [
+        plan(
+            node,
+            Decided(
+                by_name[node.name]["driver_state"],
+                by_name[node.name]["driver_why"],
+                by_name[node.name]["driver"],
+                tuple(by_name[node.name]["targets"]),
+            ),
+        )
+        for node in nodes
+        if node.name in by_name
+    ]
+
+
+def _read(args: argparse.Namespace) -> list[ClusterNode]:
+    from compatgate.gate.cluster.nodes import live_nodes, printed_nodes
+
+    if args.file is None:
+        with connected(args) as api:
+            return live_nodes(api)
+    from compatgate.cli.check.observed import read_bytes
+
+    origin = "standard input" if args.file == "-" else args.file
+    return printed_nodes(read_bytes(args.file, "--file", LARGEST), origin)

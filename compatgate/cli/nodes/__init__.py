@@ -1,0 +1,142 @@
+"""``compatgate nodes``: nodes as they were seen, and where they are not what is declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.database import add_format, add_limit
+from compatgate.cli.nodes.access import accessed
+from compatgate.cli.service import add_place
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "list nodes by what was seen of them, and those that drifted"
+_NONE = "no nodes; they are known once they were reported: compatgate k8s nodes --report"
+_STATES = ("blessed", "not-blessed", "unknown")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = (
+        "examples:\n"
+        "  compatgate k8s nodes --report --cluster prod-eu\n"
+        "  compatgate nodes report --cluster prod-eu\n"
+        "  compatgate nodes list --target prod-a100 --driver-state not-blessed\n"
+        "  compatgate nodes drift"
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listed = actions.add_parser("list", help="list nodes")
+    drift = actions.add_parser("drift", help="list nodes that are not what their target declares")
+    for each in (listed, drift):
+        each.add_argument("--cluster", metavar="NAME")
+        each.add_argument("--target", metavar="NAME", help="that they belong to")
+        each.add_argument("--gpu", help="that they have, in any spelling")
+        each.add_argument("--stale", choices=("yes", "no"), help="not heard of for a day")
+    listed.add_argument("--driver", help="that counts")
+    listed.add_argument("--driver-state", choices=_STATES, help="whether an entry admits it")
+    listed.add_argument("--disagrees", action="store_true", help="whose witnesses disagree")
+    drift.add_argument("--what", choices=("driver", "gpu"), help="that differs")
+    show = actions.add_parser("show", help="show what each witness says of a node")
+    remove = actions.add_parser("remove", help="forget a node that is gone")
+    remove.add_argument("--reason", required=True, help="why; kept in the audit log")
+    for each in (show, remove):
+        each.add_argument("name")
+        each.add_argument("--cluster", metavar="NAME", help="where several have such a node")
+    report = actions.add_parser("report", help="report what the driver of a node says of itself")
+    report.add_argument("--probe", metavar="FILE", help="of compatgate probe; else this machine")
+    report.add_argument("--name", help="of the node (this machine's host name)")
+    report.add_argument("--cluster", metavar="NAME", default="default", help="it is in (default)")
+    report.add_argument("--every", metavar="DURATION", help="again and again: 10m")
+    for each in (listed, drift):
+        add_limit(each)
+    for each in (listed, drift, show, remove, report):
+        add_place(each)
+        add_format(each)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        NotFound: there is no such node.
+        Conflict: several clusters have one.
+    """
+    actions = {"list": _list, "drift": _drift, "show": _show, "remove": _remove, "report": _report}
+    return actions[args.action](args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from compatgate.cli.nodes.text import print_nodes
+
+    filters = {
+        "driver": args.driver,
+        "driver_state": args.driver_state,
+        "disagrees": True if args.disagrees else None,
+    }
+    with accessed(args) as access:
+        found = access.list("nodes", args.limit, **_where(args), **filters)
+    if not _as_json(args, found):
+        print_nodes(found, _NONE)
+    return 0
+
+
+def _drift(args: argparse.Namespace) -> int:
+    from compatgate.cli.nodes.text import print_drift
+
+    with accessed(args) as access:
+        found = access.list("drift", args.limit, **_where(args), what=args.what)
+    if not _as_json(args, found):
+        print_drift(found)
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from compatgate.cli.nodes.text import print_node
+
+    with accessed(args) as access:
+        found = access.show(args.name, args.cluster)
+    if not _as_json(args, found):
+        print_node(found)
+    return 0
+
+
+def _remove(args: argparse.Namespace) -> int:
+    with accessed(args) as access:
+        found = access.remove(args.name, args.cluster, args.reason)
+    if not _as_json(args, found):
+        print(f"{found['cluster']}/{found['name']} is forgotten")
+    return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from compatgate.cli.again import again, interval
+
+    if args.every is None:
+        return _report_once(args)
+    return again(lambda: _report_once(args), interval(args.every))
+
+
+def _report_once(args: argparse.Namespace) -> int:
+    from compatgate.cli.nodes.own import own_report
+    from compatgate.cli.nodes.text import print_node
+
+    body = own_report(args.probe, args.name)
+    with accessed(args) as access:
+        (found,) = access.report({"cluster": args.cluster, "nodes": [body]}, dry_run=False)
+    if not _as_json(args, found):
+        print_node(found)
+    return 0
+
+
+def _where(args: argparse.Namespace) -> dict[str, Any]:
+    stale = {"yes": True, "no": False, None: None}[args.stale]
+    return {"cluster": args.cluster, "target": args.target, "gpu": args.gpu, "stale": stale}
+
+
+def _as_json(args: argparse.Namespace, found: Any) -> bool:
+    from compatgate.cli.database import print_json
+
+    if args.format == "json":
+        print_json(found)
+    return bool(args.format == "json")

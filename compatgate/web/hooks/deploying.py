@@ -1,0 +1,112 @@
+"""What the webhooks of deploy tools share: reading, asking, and errors in their own form.
+
+None answers with a 5xx: most tools drop the body of one, and with it the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from flask import Response, request
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.errors import CompatgateError
+from compatgate.gate.auth import Principal
+from compatgate.gate.hooks.words import Decision
+from compatgate.web import body as bodies
+from compatgate.web import problems
+from compatgate.web.call import Reply, Service
+from compatgate.web.hooks.caller import caller
+from compatgate.web.hooks.kubernetes import wait_s
+from compatgate.web.links import base_url, verdict_link
+from compatgate.web.query import parse_query
+from compatgate.web.route import Route
+from compatgate.web.view import to_response
+
+ALLOWED, DENIED, OPEN = 200, 409, 424
+STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
+"""By decision; what is neither is `OPEN`."""
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_NO_ACCESS = (401, 403)
+
+
+class Asked(Struct, frozen=True):
+    """A request to a hook, its sender known.
+
+    Attributes:
+        query: of the type that the route declares.
+        document: the body; empty where the question is in the query.
+    """
+
+    service: Service
+    principal: Principal
+    query: Any
+    document: dict[str, Any]
+
+    def decide(self, question: dict[str, Any], tool: str) -> tuple[dict[str, Any], str]:
+        """The verdict in JSON form, logged, and its address; raises as `Gate.answer`."""
+        began = perf_counter()
+        source = f"hook:{tool}"
+        patience = wait_s(self.query.timeout or "")
+        verdict = self.service.gate.answer(
+            _encode(question), asked_by=self.principal.name, source=source, image_s=patience
+        ).verdict
+        self.service.metrics.decided(verdict, source, perf_counter() - began)
+        return verdict.to_json(), verdict_link(base_url(self.service), verdict.id)
+
+
+class Hook(Struct, frozen=True):
+    """A hook.
+
+    Attributes:
+        answer: to a request that could be read.
+        refused: the answer in the tool's form to one that could not, or that nothing can decide.
+    """
+
+    route: Route
+    answer: Callable[[Asked], Reply]
+    refused: Callable[[CompatgateError], Reply]
+
+
+def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
+    """The view of a hook."""
+    settings = service.settings
+
+    def view() -> Response:
+        try:
+            query = parse_query(hook.route.query, request.args)
+            body = hook.route.body
+            raw = bodies.read(body.media, settings.max_request_size) if body else b""
+            principal = caller(raw, service)
+            document = bodies.to_object(raw, settings.max_depth) if body else {}
+            reply = hook.answer(Asked(service, principal, query, document))
+        except CompatgateError as error:
+            return _refused(hook, error)
+        except Exception as error:
+            return _refused(hook, problems.defect(error, request.environ))
+        return to_response(reply)
+
+    return view
+
+
+def _refused(hook: Hook, error: CompatgateError) -> Response:
+    told = problems.answer(error, request.environ)  # logs what is our fault
+    response = to_response(replace(hook.refused(error), secret=True))
+    if error.status in _NO_ACCESS:
+        response.status_code = error.status
+        response.headers["WWW-Authenticate"] = dict(told.headers)["WWW-Authenticate"]
+    return response
+
+
+def status_of(error: CompatgateError) -> int:
+    """The status for an error; never a 5xx."""
+    return OPEN if error.status >= 500 else error.status
+
+
+def decision_of(error: CompatgateError) -> Decision:
+    """What an error means for a deployment."""
+    return "unknown" if error.status >= 500 else "error"

@@ -1,0 +1,158 @@
+"""``POST /hooks/generic`` and ``POST /hooks/argo-rollouts``: a decision in one flat object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import request
+
+from compatgate.errors import CompatgateError
+from compatgate.gate.admission.review import one_line
+from compatgate.gate.hooks import words
+from compatgate.gate.hooks.question import KEYS, question_of
+from compatgate.web.call import Call, Reply
+from compatgate.web.hooks.deploying import (
+    ALLOWED,
+    OPEN,
+    STATUSES,
+    Asked,
+    Hook,
+    decision_of,
+    status_of,
+)
+from compatgate.web.models.deploying import (
+    QUESTIONS,
+    ArgoQuery,
+    DeployAnswer,
+    DeployPoll,
+    DeployQuery,
+    DeployQuestion,
+)
+from compatgate.web.route import HOOKS, Body, Returns, route
+
+_LONGEST = 1500
+
+
+@route(
+    "POST",
+    "/generic",
+    prefix=HOOKS,
+    scope="gate",
+    tag="hooks",
+    name="ask_generic",
+    query=DeployQuery,
+    body=Body(DeployQuestion, examples=QUESTIONS),
+    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    errors=(404, 409, 424),
+    refusal=DeployAnswer,
+    signed=True,
+)
+def ask(call: Call[DeployQuery]) -> Reply:
+    """Decide about a deployment, for any tool that can send a request.
+
+    200 where it is allowed, 409 where the gate denies, 424 where no decision can be had (ask
+    again), and the usual statuses for a request that is wrong. With `?status=200` every answer but
+    a refusal of access is 200, and `decision` says which it is.
+    """
+    raise NotImplementedError  # `HOOK` answers
+
+
+@route(
+    "GET",
+    "/generic",
+    prefix=HOOKS,
+    scope="gate",
+    tag="hooks",
+    name="poll_generic",
+    query=DeployPoll,
+    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    errors=(404, 409, 424),
+    refusal=DeployAnswer,
+    signed=True,
+)
+def poll(call: Call[DeployPoll]) -> Reply:
+    """Decide about a deployment, for a tool that polls; the question is in the query.
+
+    Each time is a decision of its own, and logged. Statuses are those of the POST.
+    """
+    raise NotImplementedError  # `POLL` answers
+
+
+@route(
+    "POST",
+    "/argo-rollouts",
+    prefix=HOOKS,
+    scope="gate",
+    tag="hooks",
+    name="ask_argo_rollouts",
+    query=ArgoQuery,
+    body=Body(DeployQuestion, examples=QUESTIONS),
+    returns=Returns(DeployAnswer, "Any decision, and whatever was wrong with the question"),
+    refusal=DeployAnswer,
+    signed=True,
+)
+def ask_argo(call: Call[ArgoQuery]) -> Reply:
+    """Decide about a rollout, as the web metric of an Argo Rollouts analysis.
+
+    Everything but a refusal of access is answered 200, since Argo keeps no body of another status.
+    A template with both a `successCondition` (`result.decision == "allow"`) and a
+    `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
+    """
+    raise NotImplementedError  # `ARGO` answers
+
+
+def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
+    """A verdict as a flat object."""
+    return {
+        "decision": words.decision(decided),
+        "allowed": decided["allowed"],
+        "reason": words.reason(decided, link),
+        "target": decided["target"],
+        "mode": decided["mode"],
+        "verdict": decided["verdict"],
+        "id": decided["id"],
+        "url": link,
+    }
+
+
+def refusal_of(error: CompatgateError) -> dict[str, Any]:
+    """An error as the same object."""
+    decision = decision_of(error)
+    said = "no decision" if decision == "unknown" else "error"
+    reason = f"{said}: {one_line(error.detail, _LONGEST)}"
+    return {"decision": decision, "allowed": False, "reason": reason}
+
+
+def status_for(decision: str, asked: Asked) -> int:
+    """The status of a decision, unless it is always to be the same."""
+    return ALLOWED if asked.query.status == "200" else STATUSES.get(decision, OPEN)
+
+
+def refused(error: CompatgateError) -> Reply:
+    """An error, answered as the query wants it; a query that is wrong wants nothing."""
+    always = request.args.getlist("status") == ["200"]
+    return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
+
+
+def _answer(asked: Asked) -> Reply:
+    found = answer_of(*asked.decide(question_of(asked.document), "generic"))
+    return Reply(found, status=status_for(found["decision"], asked))
+
+
+def _answer_poll(asked: Asked) -> Reply:
+    fields = {key: getattr(asked.query, key) for key in KEYS}
+    found = answer_of(*asked.decide(question_of(fields), "generic"))
+    return Reply(found, status=status_for(found["decision"], asked), secret=True)
+
+
+def _answer_argo(asked: Asked) -> Reply:
+    return Reply(answer_of(*asked.decide(question_of(asked.document), "argo-rollouts")))
+
+
+def _refused_argo(error: CompatgateError) -> Reply:
+    return Reply(refusal_of(error))
+
+
+HOOK = Hook(ask, _answer, refused)
+POLL = Hook(poll, _answer_poll, refused)
+ARGO = Hook(ask_argo, _answer_argo, _refused_argo)

@@ -1,0 +1,205 @@
+"""What deploy tools send, and what they are answered: tables as data."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from compatgate.core.facts import Facts
+from compatgate.documents.sources import read_paths
+from compatgate.gate.hooks.flagger import TYPES
+from compatgate.gate.matrix import By
+from compatgate.gate.service import Gate
+from compatgate.store import schema
+from compatgate.store.database import Database
+from compatgate.web.app import create_app
+from compatgate.web.settings import Settings
+
+FOLDER = Path(__file__).with_name("hooks")
+TEMPLATE = Path(__file__).parents[2] / "deploy" / "argo-rollouts" / "analysis-template.yaml"
+MOST = 1024 * 1024
+MADE = {"DEEP": "[" * 100 + "]" * 100, "LARGE": " " * (MOST + 1)}
+
+
+def _load(name: str) -> Any:
+    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+
+
+FLAGGER = [
+    pytest.param(case, kind, id=f"{case['name']}-{kind}")
+    for case in _load("flagger")
+    for kind in case["types"]
+]
+GENERIC = [pytest.param(case, id=case["name"]) for case in _load("generic")]
+POLLED = [
+    pytest.param(case, id=case["name"])
+    for case in _load("generic")
+    if all(isinstance(value, str) for value in case.get("body", {"a": 1}).values())
+]
+"""A query is text."""
+DRIVER = [pytest.param(case, id=case["name"]) for case in _load("driver")]
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gate]:
+    """A gate with the matrix of the tables."""
+    database = Database.open(str(tmp_path_factory.mktemp("hooks") / "gate.db"))
+    schema.prepare(database)
+    gate = Gate(database, facts)
+    gate.matrix.import_documents(read_paths([str(FOLDER / "matrix.yaml")]), By("t", "tables"))
+    yield gate
+    gate.close()
+
+
+@pytest.fixture(scope="module")
+def client(gate: Gate) -> FlaskClient:
+    """Anybody may ask."""
+    settings = Settings(anonymous=frozenset({"gate"}), overlays=(), max_request_size=MOST)
+    return create_app(gate, settings).test_client()
+
+
+def sent(client: FlaskClient, path: str, case: dict[str, Any]) -> TestResponse:
+    if "text" not in case:
+        return client.post(path, json=case["body"])
+    text = MADE.get(case["text"], case["text"])
+    kind = case.get("type", "application/json")
+    return client.post(path, data=text.encode(), content_type=kind)
+
+
+# --- Flagger --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("case", "kind"), FLAGGER)
+def test_flagger_is_answered_as_the_table_says(
+    client: FlaskClient, case: dict[str, Any], kind: str
+) -> None:
+    metadata = case.get("metadata")
+    query = case.get("query", "")
+    if case.get("in") == "query":
+        query = f"type={kind}"
+    elif kind:
+        metadata = {**metadata, "type": kind}
+    payload = case.get("payload") or {
+        "name": "podinfo",
+        "namespace": "test",
+        "phase": "Progressing",
+        "checksum": "85d557f47b",
+        **({} if metadata is None else {"metadata": metadata}),
+    }
+    answer = client.post(f"/hooks/flagger?{query}", json=payload)
+    first, *others = answer.text.splitlines()
+    assert answer.status_code == case["status"], answer.text
+    assert re.fullmatch(case["first"], first), first
+    assert answer.mimetype == "text/plain"
+    assert answer.status_code != 204, "Flagger takes statuses above 202 for no"
+    verdict = "rule" in answer.text or "CG" in first
+    assert not verdict or others[-1].startswith("http://localhost/v/vd_")
+
+
+def test_every_type_of_hook_is_in_the_table() -> None:
+    assert {kind for case in _load("flagger") for kind in case["types"]} >= set(TYPES)
+
+
+def test_only_what_is_denied_rolls_back() -> None:
+    yes = [c for c in _load("flagger") if "rollback" in c["types"] and c["status"] <= 202]
+    assert [case["first"] for case in yes] == ["rollback: denied: CG201 .*"]
+
+
+# --- any tool -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", GENERIC)
+def test_any_tool_is_answered_as_the_table_says(client: FlaskClient, case: dict[str, Any]) -> None:
+    answer = sent(client, "/hooks/generic", case)
+    body = answer.get_json()
+    assert (answer.status_code, body["decision"]) == (case["status"], case["decision"])
+    assert re.fullmatch(case["reason"], body["reason"]), body["reason"]
+    assert body["allowed"] is (case["decision"] == "allow")
+
+
+@pytest.mark.parametrize("case", GENERIC)
+def test_a_tool_that_reads_only_bodies_is_always_answered_200(
+    client: FlaskClient, case: dict[str, Any]
+) -> None:
+    answer = sent(client, "/hooks/generic?status=200", case)
+    assert (answer.status_code, answer.get_json()["decision"]) == (200, case["decision"])
+
+
+@pytest.mark.parametrize("case", POLLED)
+def test_a_tool_that_polls_is_answered_alike(client: FlaskClient, case: dict[str, Any]) -> None:
+    answer = client.get("/hooks/generic", query_string=case["body"])
+    assert answer.status_code == (400 if "stak" in case["body"] else case["status"])
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+# --- Argo Rollouts --------------------------------------------------------------------------
+
+
+def metric() -> dict[str, Any]:
+    template = yaml.safe_load(TEMPLATE.read_text())
+    found: dict[str, Any] = template["spec"]["metrics"][0]
+    return found
+
+
+def phase(condition: dict[str, Any], result: Any) -> str:
+    """The phase of a measurement, as argoproj/argo-rollouts ``utils/evaluate`` concludes it."""
+    succeeds = holds(condition["successCondition"], result)
+    fails = holds(condition["failureCondition"], result)
+    return "Failed" if fails else "Successful" if succeeds else "Inconclusive"
+
+
+def holds(condition: str, result: Any) -> bool:
+    """Evaluate ``result.NAME == "TEXT"``: all of expr-lang that the template needs."""
+    tree = ast.parse(condition, mode="eval").body
+    assert isinstance(tree, ast.Compare)
+    assert isinstance(tree.ops[0], ast.Eq)
+    left, (right,) = tree.left, tree.comparators
+    assert isinstance(left, ast.Attribute)
+    assert isinstance(left.value, ast.Name)
+    assert left.value.id == "result"
+    assert isinstance(right, ast.Constant)
+    return bool(result[left.attr] == right.value)
+
+
+@pytest.mark.parametrize("case", GENERIC)
+def test_argo_concludes_what_the_table_says(client: FlaskClient, case: dict[str, Any]) -> None:
+    answer = sent(client, "/hooks/argo-rollouts?timeout=20s", case)
+    assert answer.status_code == 200, "Argo keeps no body of another status"
+    assert answer.mimetype == "application/json", "Argo takes what is not JSON for a success"
+    assert phase(metric(), answer.get_json()) == case["phase"]
+
+
+def test_the_template_asks_what_the_hook_reads(client: FlaskClient) -> None:
+    web = metric()["provider"]["web"]
+    values = {"target": "prod", "image": "", "stack": "cuda=12.4,arch=sm_80", "token": "cg_x"}
+    filled = {
+        key: re.sub(r"\{\{args\.(\w+)\}\}", lambda m: values[m[1]], value)
+        for key, value in web["jsonBody"].items()
+    }
+    path = web["url"].partition(":8080")[2]
+    answer = client.open(path, method=web["method"], json=filled)
+    assert phase(metric(), answer.get_json()) == "Successful"
+    assert web["jsonPath"] == "{$}", "the whole answer is the measurement's value"
+
+
+# --- driver roll-outs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", DRIVER)
+def test_a_driver_roll_out_is_answered_as_the_table_says(
+    client: FlaskClient, case: dict[str, Any]
+) -> None:
+    answer = sent(client, f"/hooks/driver-rollout?{case.get('query', '')}", case)
+    body = answer.get_json()
+    assert (answer.status_code, body["decision"]) == (case["status"], case["decision"]), body
+    assert re.fullmatch(case["reason"], body["reason"]), body["reason"]
+    assert body.get("breaks", []) == case.get("breaks", [])
+    assert body.get("unknown", []) == case.get("unknown", [])

@@ -1,0 +1,279 @@
+"""``compatgate k8s audit``: what runs is decided again, and reports in the cluster say so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from api_objects import Objects, report_problems
+from cluster_fake import Fault
+
+from compatgate.gate.cluster import policy_report
+from compatgate.gate.service import Gate
+
+from .conftest import Run
+
+Add = Callable[..., dict[str, Any]]
+WRONG = "cuda=12.4,arch=sm_90"
+REPORTS = "policyreports"
+
+
+def outcomes(out: str) -> dict[str, str]:
+    return {one["pod"]: one["outcome"] for one in json.loads(out)["results"]}
+
+
+def report(objects: Objects, namespace: str = "ml-train") -> dict[str, Any]:
+    found = objects.get(REPORTS, "compatgate", namespace)
+    assert report_problems(found) == []
+    return found
+
+
+def test_each_pod_is_decided_as_admission_would_now(run: Run, node: Add, pod: Add) -> None:
+    node("a1")
+    pod("good", "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124,arch=sm_80,python=3.11,nccl=2.20.5")
+    pod("bad", WRONG)
+    pod("open", "")
+    pod("elsewhere", namespace="unknown", on="gone")
+    pod("none", gpus="0")
+    status, out, _ = run("audit", "--format", "json")
+    assert status == 1
+    found = outcomes(out)
+    assert found == {"good": "warn", "bad": "fail", "open": "fail", "elsewhere": "warn"}
+
+
+def test_the_text_names_what_is_wrong_in_a_line(run: Run, node: Add, pod: Add) -> None:
+    node("a1")
+    pod("bad", WRONG)
+    status, out, err = run("audit")
+    assert status == 1
+    assert "CG201" in out
+    assert "container app (registry.example/team/app:1.2) may not run on prod-a100" in out
+    assert "1 GPU pods: 1 fail" in err
+
+
+def test_the_node_that_a_pod_runs_on_tells_its_target(run: Run, node: Add, pod: Add) -> None:
+    node("a1")
+    node("l1", "580.95.05", **{"nvidia.com/gpu.product": "NVIDIA-L4"})
+    pod("a", on="a1")
+    pod("b", on="l1")
+    results = json.loads(run("audit", "--format", "json")[1])["results"]
+    assert {one["pod"]: one["target"] for one in results} == {"a": "prod-a100", "b": ""}
+
+
+def test_pods_that_are_alike_are_asked_about_once(
+    run: Run, node: Add, pod: Add, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    preview = Gate.preview
+    monkeypatch.setattr(
+        Gate, "preview", lambda self, body: asked.append(body) or preview(self, body)
+    )
+    node("a1")
+    for number in range(20):
+        pod(f"p{number}")
+    assert len(outcomes(run("audit", "--format", "json")[1])) == 20
+    assert len(asked) == 1
+
+
+def test_what_has_ended_or_has_no_node_does_not_run(run: Run, pod: Add, objects: Objects) -> None:
+    for phase in ("Succeeded", "Failed"):
+        pod(phase.lower())["status"]["phase"] = phase
+    del pod("waiting")["spec"]["nodeName"]
+    assert outcomes(run("audit", "--format", "json")[1]) == {}
+
+
+def test_namespaces_that_admission_leaves_out_are_left_out(run: Run, node: Add, pod: Add) -> None:
+    node("a1")
+    pod("plugin", namespace="kube-system")
+    pod("operand", namespace="gpu-operator")
+    pod("mine", WRONG)
+    out = run("audit", "--exclude-namespace", "gpu-operator", "--format", "json")[1]
+    assert outcomes(out) == {"mine": "fail"}
+    named = run("audit", "--namespace", "kube-system", "--format", "json")[1]
+    assert list(outcomes(named)) == ["plugin"]
+
+
+def test_reports_are_written_by_namespace(run: Run, node: Add, pod: Add, objects: Objects) -> None:
+    node("a1")
+    pod("bad", WRONG)
+    pod("fine")
+    pod("other", namespace="ml-two")
+    status, _, err = run("audit", "--write")
+    assert status == 0
+    assert "2 made" in err
+    found = report(objects)
+    assert found["summary"] == {"pass": 0, "fail": 1, "warn": 1, "error": 0, "skip": 0}
+    first = found["results"][0]
+    assert (first["result"], first["rule"], first["severity"]) == ("fail", "CG201", "high")
+    assert first["resources"][0]["name"] == "bad"
+    assert first["properties"]["target"] == "prod-a100"
+    assert first["properties"]["verdict"].startswith("vd_")
+    assert report(objects, "ml-two")["summary"]["warn"] == 1
+
+
+def test_a_second_audit_writes_nothing_where_nothing_changed(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    pod("bad", WRONG)
+    run("audit", "--write")
+    before = report(objects)
+    assert "1 unchanged" in run("audit", "--write")[2]
+    assert report(objects) == before
+    assert objects.asked("PUT", REPORTS) == 0
+    pod("bad2", WRONG)
+    assert "1 changed" in run("audit", "--write")[2]
+    assert report(objects)["results"][0]["timestamp"] == before["results"][0]["timestamp"]
+
+
+def test_reports_of_namespaces_without_gpu_pods_go_and_those_of_others_stay(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    pod("one")
+    pod("two", namespace="ml-two")
+    theirs = {"metadata": {"name": "kyverno", "namespace": "ml-two"}, "kind": "PolicyReport"}
+    objects.add(REPORTS, theirs)
+    run("audit", "--write")
+    del objects.stored["pods", "ml-two", "two"]
+    assert "0 removed" in run("audit", "--write", "--namespace", "ml-train")[2]
+    assert "1 removed" in run("audit", "--write")[2]
+    left = {key for key in objects.stored if key[0] == REPORTS}
+    assert left == {(REPORTS, "ml-train", "compatgate"), (REPORTS, "ml-two", "kyverno")}
+
+
+def test_a_report_of_our_name_that_is_not_ours_is_not_touched(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    pod("one")
+    pod("two", namespace="ml-two")
+    theirs = {"metadata": {"name": "compatgate", "namespace": "ml-train"}, "kind": "PolicyReport"}
+    objects.add(REPORTS, theirs)
+    status, _, err = run("audit", "--write")
+    assert status == 3
+    assert "ml-train has a policy report compatgate of somebody else" in err
+    assert "1 made" in err
+    assert report(objects, "ml-two")
+    assert objects.get(REPORTS, "compatgate", "ml-train") == theirs
+
+
+def test_a_report_that_is_written_by_another_auditor_meanwhile_is_read_again(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    pod("one", WRONG)
+    objects.faults = [Fault("POST", REPORTS, 409, "already exists")]
+    assert "1 made" in run("audit", "--write")[2]
+    pod("two", WRONG)
+    objects.faults = [Fault("PUT", REPORTS, 409, "the object has been modified")]
+    assert "1 changed" in run("audit", "--write")[2]
+    assert report(objects)["summary"]["fail"] == 2
+
+
+def test_a_cluster_without_policy_reports_is_told(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    objects.reports = False
+    status, _, err = run("audit", "--write")
+    assert status == 2
+    assert "wg-policy-prototypes" in err
+
+
+@pytest.mark.parametrize("fault", [Fault("GET", "/pods", 410), Fault("GET", "/pods", 429)])
+def test_lists_go_on_where_the_server_falters(
+    run: Run, node: Add, pod: Add, objects: Objects, fault: Fault
+) -> None:
+    node("a1")
+    for number in range(5):
+        pod(f"p{number}")
+    objects.page = 2
+    objects.faults = [fault]
+    assert len(outcomes(run("audit", "--format", "json")[1])) == 5
+
+
+def test_a_list_that_breaks_off_removes_no_report(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    pod("one")
+    run("audit", "--write")
+    objects.faults = [Fault("GET", "/pods", 503)] * 9
+    assert run("audit", "--write")[0] == 3
+    assert report(objects)
+
+
+def test_a_gate_that_is_away_says_nothing_about_any_pod(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    pod("one")
+    status, out, err = run("audit", "--write", "--server", "http://127.0.0.1:9")
+    assert (status, out) == (3, "")
+    assert "does not answer" in err
+    assert objects.asked("POST", "") == 0
+
+
+def test_a_waiver_exempts_here_as_it_does_there(run: Run, node: Add, pod: Add, gate: Gate) -> None:
+    from compatgate.gate.matrix import By
+
+    spec = {"rules": ["CG822"], "targets": ["prod-a100"], "owner": "team-night",
+            "reason": "it cannot wait", "expires": "2099-01-31"}  # fmt: skip
+    gate.matrix.create("Waiver", {"metadata": {"name": "night"}, "spec": spec}, By("t", "t"))
+    node("a1")
+    pod("by-note", WRONG, **{"compatgate.dev/waiver": "night"})
+    pod("by-name", WRONG, namespace="ml-night")
+    pod("not", WRONG)
+    out = run("audit", "--exempt", "ml-n*=night", "--format", "json")[1]
+    assert outcomes(out) == {"by-note": "skip", "by-name": "skip", "not": "fail"}
+
+
+def test_annotations_that_mean_nothing_are_errors_of_that_pod_alone(
+    run: Run, node: Add, pod: Add
+) -> None:
+    node("a1")
+    pod("odd", "cuda=latest")
+    pod("lost", **{"compatgate.dev/target": "nowhere"})
+    pod("bad", WRONG)
+    status, out, _ = run("audit", "--format", "json")
+    assert status == 1
+    assert outcomes(out) == {"odd": "error", "lost": "error", "bad": "fail"}
+
+
+def test_large_reports_keep_the_worst_and_count_the_rest(
+    run: Run, node: Add, pod: Add, objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_report, "MOST_RESULTS", 3)
+    node("a1")
+    for number in range(5):
+        pod(f"fine{number}")
+    pod("zbad", WRONG)
+    run("audit", "--write")
+    found = report(objects)
+    assert [one["result"] for one in found["results"]] == ["fail", "warn", "warn"]
+    assert found["summary"]["warn"] == 5
+    assert found["metadata"]["annotations"] == {"compatgate.dev/results-left-out": "3"}
+
+
+def test_nodes_are_reported_for_the_cluster(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    node("a2", "550.54.15")
+    node("a3", None)
+    status, _, err = run("audit", "--write", "--nodes")
+    assert status == 0
+    assert "3 GPU nodes: 1 blessed, 1 not-blessed, 1 unknown" in err
+    found = objects.get("clusterpolicyreports", "compatgate")
+    assert report_problems(found) == []
+    shown = [(one["resources"][0]["name"], one["result"]) for one in found["results"]]
+    assert shown == [("a2", "fail"), ("a3", "error"), ("a1", "pass")]
+
+
+@pytest.mark.parametrize("every", ["1s", "often", "0m"])
+def test_how_often_must_be_a_duration_that_is_not_too_short(run: Run, every: str) -> None:
+    status, _, err = run("audit", "--every", every)
+    assert status == 2
+    assert "--every" in err

@@ -1,0 +1,135 @@
+"""The cluster commands against a gate that is served: the same answers as with a database."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_objects import Objects, report_problems, serving_objects
+from cluster_server import kubeconfig
+
+from compatgate.cli.main import main
+
+from .conftest import Server
+
+Run = Callable[..., tuple[int, str, str]]
+LABELS = {
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+    "nvidia.com/gpu.count": "8",
+    "nvidia.com/cuda.driver-version.full": "550.54.15",
+}
+
+
+@pytest.fixture
+def objects() -> Iterator[Objects]:
+    """A cluster with a node and a pod that may not run there."""
+    with serving_objects() as running:
+        node: dict[str, Any] = {"metadata": {"name": "a1", "labels": LABELS}, "spec": {}}
+        running.add("nodes", node)
+        limits = {"limits": {"nvidia.com/gpu": "1"}}
+        notes = {"compatgate.dev/stack": "cuda=12.4,arch=sm_90"}
+        pod = {
+            "metadata": {"name": "p1", "namespace": "ml-train", "annotations": notes},
+            "spec": {"nodeName": "a1", "containers": [{"name": "app", "resources": limits}]},
+            "status": {"phase": "Running"},
+        }
+        running.add("pods", pod)
+        yield running
+
+
+@pytest.fixture
+def run(
+    shared: Server, objects: Objects, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """A command that is told of the gate."""
+
+    def running(*arguments: str, token: str = "") -> tuple[int, str, str]:
+        cluster = ["--kubeconfig", kubeconfig(tmp_path, objects.url)]
+        gate = ["--server", f"http://{shared.host}:{shared.port}", "--token", token or shared.token]
+        capsys.readouterr()
+        status = main([*arguments, *gate, *(cluster if arguments[0] == "k8s" else ())])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return running
+
+
+def test_nodes_are_reported_listed_shown_and_removed(run: Run) -> None:
+    assert run("k8s", "nodes", "--report", "--cluster", "eu")[0] == 0
+    (listed,) = json.loads(run("nodes", "list", "--stale", "no", "--format", "json")[1])
+    assert (listed["name"], listed["driver_state"]) == ("a1", "not-blessed")
+    assert "it has driver 550.54.15" in run("nodes", "show", "a1")[1]
+    assert "prod-a100" in run("nodes", "drift", "--what", "driver")[1]
+    assert run("nodes", "drift", "--what", "gpu")[1].startswith("every node")
+    removed = run("nodes", "remove", "a1", "--cluster", "eu", "--reason", "scrapped")
+    assert removed[:2] == (0, "eu/a1 is forgotten\n")
+    status, _, err = run("nodes", "show", "a1")
+    assert (status, "there is no node 'a1'" in err) == (2, True)
+
+
+def test_a_drivers_own_report_is_taken_from_a_probe(run: Run, tmp_path: Path) -> None:
+    gpus = [{"product": "NVIDIA A100-SXM4-80GB", "devices": 8}]
+    probe = {"compatgate": "probe/v1", "pools": [], "stack": {},
+             "host": {"driver": "535.183.01", "gpus": gpus}}  # fmt: skip
+    path = tmp_path / "probe.json"
+    path.write_text(json.dumps(probe))
+    own = ("nodes", "report", "--probe", str(path), "--cluster", "own")
+    run("k8s", "nodes", "--report", "--cluster", "own")
+    status, out, _ = run(*own, "--name", "a1")
+    assert status == 0
+    assert "the labels say driver 550.54.15, the driver itself 535.183.01" in out
+    status, _, err = run(*own)
+    assert (status, "--name" in err) == (2, True)
+
+
+def test_nodes_are_reconciled(run: Run, objects: Objects) -> None:
+    status, _, err = run("k8s", "reconcile", "--apply")
+    assert (status, "1 of 1 GPU nodes" in err) == (1, True)
+    assert run("k8s", "reconcile", "--apply", "--max-tainted", "1")[0] == 0
+    assert len(objects.get("nodes", "a1")["spec"]["taints"]) == 1
+
+
+def test_what_runs_is_audited(run: Run, objects: Objects) -> None:
+    status, out, _ = run("k8s", "audit", "--format", "json")
+    (found,) = json.loads(out)["results"]
+    assert (status, found["outcome"], found["target"]) == (1, "fail", "prod-a100")
+    assert run("k8s", "audit", "--write", "--nodes")[0] == 0
+    assert report_problems(objects.get("policyreports", "compatgate", "ml-train")) == []
+
+
+def test_a_token_that_may_not_is_told_and_nothing_is_written(
+    run: Run, shared: Server, objects: Objects
+) -> None:
+    wanted = {"name": "reader", "scopes": ["read"]}
+    made = shared.ask("POST", "/api/v1/tokens", wanted, shared.bearer).json()
+    status, _, err = run("k8s", "audit", "--write", token=made["secret"])
+    assert (status, "lacks the scope gate" in err) == (2, True)
+    assert objects.asked("POST", "policyreports") == 0
+
+
+def test_an_audit_that_goes_on_ends_in_order(
+    shared: Server, objects: Objects, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "compatgate", "k8s", "audit", "--write", "--every", "30s",
+               "--kubeconfig", kubeconfig(tmp_path, objects.url),
+               "--server", f"http://{shared.host}:{shared.port}"]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "COMPATGATE_TOKEN": shared.token},
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while not objects.asked("POST", "policyreports") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert "CG201" in out
+    assert "1 made" in err

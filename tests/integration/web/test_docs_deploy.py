@@ -1,0 +1,273 @@
+"""The examples of the pages on deploy webhooks and driver roll-outs, and the files of deploy/."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from image_blobs import distribution, layer_of
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "docs" / "deploy-webhooks.md", ROOT / "docs" / "driver-rollouts.md"]
+DEPLOY = ROOT / "deploy"
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HERE = re.compile(r"<<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)
+HOST, SIGNED = "http://127.0.0.1:8080", "http://127.0.0.1:8081"
+KUBERNETES = "1.37"
+VALUES = {
+    "Release.Name": "trainer",
+    "Values.compatgate.image": "registry.example/compatgate:1",
+    "Values.compatgate.target": "prod-a100",
+    "Values.compatgate.stack": "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124",
+    "Values.compatgate.tokenSecret": "compatgate-token",
+}
+IMAGE = "registry.example/team/trainer:1.4"
+Shell = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def examples(page: Path) -> Iterator[tuple[str, str]]:
+    """Commands, with their further lines, and what each prints."""
+    for block in BLOCK.findall(page.read_text()):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            here = HERE.search(part)
+            end = here.end() if here else re.match(r".*(\n    .*|\\\n.*)*", part).end()  # type: ignore[union-attr]
+            yield part[:end], part[end:].strip("\n")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Runs commands where ``compatgate`` is this one."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program = programs / "compatgate"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m compatgate "$@"\n')
+    program.chmod(0o755)
+
+    def run(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        path = f"{programs}:{os.environ['PATH']}"
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "TMPDIR": str(tmp_path)}
+        return subprocess.run(
+            ["sh", "-c", command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**variables, **environment},
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_print_what_the_page_says(
+    page: Path, shared: Any, run_serve: Any, shell: Shell, tmp_path: Path
+) -> None:
+    if not (shutil.which("curl") and shutil.which("openssl")):
+        pytest.skip("no curl or no openssl")
+    places = {HOST: f"http://127.0.0.1:{shared.port}"}
+    for command, expected in examples(page):
+        if SIGNED in command and SIGNED not in places:
+            options = ("--database", str(tmp_path / "signed.db"), "--matrix", "matrix/examples")
+            keyed = run_serve(*options, "--hook-secret", f"ci={tmp_path}/ci.key")
+            places[SIGNED] = f"http://127.0.0.1:{keyed.port}"
+        text, wanted = command, expected
+        for stated, place in places.items():
+            text, wanted = text.replace(stated, place), wanted.replace(stated, place)
+        done = shell(text)
+        pattern = ".*".join(re.escape(part) for part in wanted.split("..."))
+        printed = done.stdout.rstrip("\n")
+        assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\n{printed}{done.stderr}"
+
+
+def test_there_are_examples() -> None:
+    assert [len(list(examples(page))) for page in PAGES] == [11, 5]
+
+
+def test_flagger_gets_an_answer_to_each_webhook_of_the_canary(shared: Any) -> None:
+    canary = yaml.safe_load((DEPLOY / "flagger" / "canary.yaml").read_text())
+    for webhook in canary["spec"]["analysis"]["webhooks"]:
+        assert webhook["metadata"]["type"] == webhook["type"]
+        payload = {
+            "name": canary["metadata"]["name"],
+            "namespace": canary["metadata"]["namespace"],
+            "phase": "Progressing",
+            "checksum": "85d557f47b",
+            "metadata": webhook["metadata"],
+        }
+        path = webhook["url"].partition(":8080")[2]
+        answer = shared.ask("POST", path, payload)
+        assert answer.status == (409 if webhook["type"] == "rollback" else 200), answer.body
+
+
+def test_a_client_that_states_only_a_url_is_let_in_by_its_password(
+    run_serve: Any, shell: Shell, tmp_path: Path
+) -> None:
+    database = str(tmp_path / "gate.db")
+    closed = run_serve("--database", database, "--matrix", "matrix/examples", "--anonymous", "none")
+    question = '{"target": "prod-a100", "stack": "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"}'
+    sent = f"-H 'Content-Type: application/json' -d '{question}'"
+    asked = f"curl -s -o /dev/null -w '%{{http_code}}' {sent}"
+    for who, status in (("", 401), ("flagger:cg_wrong@", 401), (f"flagger:{closed.token}@", 200)):
+        done = shell(f"{asked} http://{who}127.0.0.1:{closed.port}/hooks/generic")
+        assert done.stdout == str(status)
+
+
+def job(server: str, image: str = IMAGE) -> dict[str, Any]:
+    """The job as Helm makes it; the template needs nothing but values."""
+    repository, _, tag = image.rpartition(":")
+    values = {**VALUES, "Values.compatgate.server": server}
+    values |= {"Values.image.repository": repository, "Values.image.tag": tag}
+    text = (DEPLOY / "helm-hook" / "compatgate-job.yaml").read_text()
+    filled = re.sub(r"\{\{ \.([\w.]+) \}\}", lambda match: values[match[1]], text)
+    assert "{{" not in filled
+    made: dict[str, Any] = yaml.safe_load(filled)
+    return made
+
+
+def test_the_job_of_the_helm_hook_is_one_that_kubernetes_takes() -> None:
+    kubernetes_validate.validate(job("http://gate"), KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize(("extra", "status"), [("", 0), (" --set driver=470.57.02", 1)])
+def test_the_job_of_the_helm_hook_asks_the_gate(
+    shared: Any, shell: Shell, fake: Any, tmp_path: Path, extra: str, status: int
+) -> None:
+    packages = {
+        **distribution("torch", "2.4.1+cu124"),
+        **distribution("nvidia-cudnn-cu12", "9.1.0.70"),
+    }
+    made = job(f"http://127.0.0.1:{shared.port}", fake.image(layer_of(packages)))
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    command = "compatgate " + " ".join(container["args"]) + extra
+    done = shell(command, COMPATGATE_TOKEN=shared.token, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == status, done.stdout + done.stderr
+    rules = made["spec"]["podFailurePolicy"]["rules"]
+    assert rules[0]["onExitCodes"]["values"] == [1, 2]
+
+
+def test_terraform_gets_what_its_protocol_wants(shared: Any, shell: Shell) -> None:
+    text = (DEPLOY / "terraform" / "main.tf").read_text()
+    program = json.loads(re.search(r"program = (\[.*\])", text)[1])  # type: ignore[index]
+    query = dict(re.findall(r'^    (\w+) +?= "(.*)"$', text, re.MULTILINE))
+    command = " ".join(program).replace(HOST, f"http://127.0.0.1:{shared.port}")
+    done = shell(f"echo '{json.dumps(query)}' | {command}")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert all(isinstance(value, str) for value in result.values())
+    assert result["decision"] == "allow"
+    asked = set(re.findall(r"self\.result\.(\w+)", text))
+    assert asked <= result.keys()
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ('{"target": "prd"}', 2, "stack"),
+        ('{"target": "prd", "stack": "cuda=12.4"}', 2, "there is no target"),
+        ('{"target": 7}', 2, "query"),
+        ("", 2, "query"),
+        ('{"stak": "x"}', 2, "query.stak"),
+    ],
+)
+def test_terraform_fails_on_a_wrong_question(
+    shared: Any, shell: Shell, query: str, status: int, said: str
+) -> None:
+    server = f"http://127.0.0.1:{shared.port}"
+    done = shell(f"echo '{query}' | compatgate hook terraform --server {server}")
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr
+
+
+def test_terraform_fails_when_nobody_answers(shell: Shell) -> None:
+    query = '{"target": "prod-a100", "stack": "cuda=12.4"}'
+    done = shell(f"echo '{query}' | compatgate hook terraform --server http://127.0.0.1:9")
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+def test_ansible_asks_with_a_command_that_the_program_understands(
+    shared: Any, shell: Shell
+) -> None:
+    (play,) = yaml.safe_load((DEPLOY / "ansible" / "driver.yaml").read_text())
+    argv = play["tasks"][0]["ansible.builtin.command"]["argv"]
+    server = f"http://127.0.0.1:{shared.port}"
+    for target, pool, driver, status in (
+        ("prod-a100", "a100-80", "535.216.01", 0),
+        ("prod-a100", "a100-80", "470.256.02", 1),
+        ("inference-l4", "l4", "999.10", 3),
+    ):
+        values = {"target": target, "pool": pool, "driver": driver}
+        filled = [re.sub(r"\{\{ (\w+) \}\}", lambda m, v=values: v[m[1]], part) for part in argv]
+        done = shell(" ".join(filled), COMPATGATE_SERVER=server)
+        assert done.returncode == status, done.stdout + done.stderr
+
+
+KUBECTL = """\
+#!/bin/sh
+case "$*" in
+*"-o name") echo node/gpu-1; echo node/gpu-2;;
+*"-o json") cat "$NODES/${2#node/}.json";;
+*) echo "$@" >> "$NODES/calls";;
+esac
+"""
+"""What the script asks of kubectl, answered from files."""
+
+
+HELD = ["label --overwrite node/gpu-1 S=true", "label --overwrite node/gpu-2 S=true"]
+RELEASED = ["label node/gpu-1 S-", "label node/gpu-2 S-"]
+
+
+@pytest.mark.parametrize(
+    ("product", "driver", "status", "calls"),
+    [
+        ("NVIDIA-A100-SXM4-80GB", "535.216.01", 0, RELEASED),
+        ("NVIDIA-A100-SXM4-80GB", "470.256.02", 1, HELD),
+        ("NVIDIA-L4", "999.10", 3, HELD),
+    ],
+)
+def test_nodes_are_released_or_held_by_the_label_of_the_gpu_operator(
+    shared: Any,
+    shell: Shell,
+    tmp_path: Path,
+    product: str,
+    driver: str,
+    status: int,
+    calls: list[str],
+) -> None:
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    for name in ("gpu-1", "gpu-2"):
+        labels = {"nvidia.com/gpu.product": product}
+        node = {"kind": "Node", "metadata": {"name": name, "labels": labels}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(node))
+    script = DEPLOY / "gpu-operator" / "roll-driver.sh"
+    known = {"NODES": str(tmp_path), "COMPATGATE_SERVER": f"http://127.0.0.1:{shared.port}"}
+    assert shell(f"{script} hold", **known).returncode == 0
+    done = shell(f"{script} release {driver}", **known)
+    assert done.returncode == status, done.stdout + done.stderr
+    skip = "nvidia.com/gpu-driver-upgrade.skip"
+    made = (tmp_path / "calls").read_text().replace(skip, "S").splitlines()
+    assert made == [*HELD, *calls]
+
+
+def test_kubernetes_takes_what_the_script_is_allowed() -> None:
+    text = (DEPLOY / "gpu-operator" / "rbac.yaml").read_text()
+    for made in yaml.safe_load_all(text):
+        kubernetes_validate.validate(made, KUBERNETES, strict=True)
+
+
+def test_the_script_explains_itself(shell: Shell) -> None:
+    done = shell(f"{DEPLOY / 'gpu-operator' / 'roll-driver.sh'}")
+    assert done.returncode == 2
+    assert "hold back every GPU node" in done.stderr

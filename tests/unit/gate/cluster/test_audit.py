@@ -1,0 +1,145 @@
+"""What becomes of verdicts about what runs, and of questions that get none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compatgate.core.verdict import Checked, Finding, Verdict
+from compatgate.documents.specs import MatchSpec
+from compatgate.errors import BadInput, CompatgateError, Forbidden, TimedOut, Unavailable
+from compatgate.gate.admission.kinds import load_kinds
+from compatgate.gate.cluster.audit import AuditOptions, Result, audit
+from compatgate.gate.cluster.pods import RunningPod, pod_of
+
+KINDS = load_kinds()
+DIGEST = f"registry.example/app@sha256:{'a' * 64}"
+
+
+def verdict(outcome: Any = "pass", *, allowed: bool = True, mode: str = "enforce") -> Verdict:
+    finding = Finding("CG101", "driver-too-old", outcome, "driver", "1", "2", "is too old")
+    found = () if outcome == "pass" else (finding,)
+    return Verdict(
+        "vd_1", outcome, allowed, mode, "prod", found, Checked(), {"cuda": "12.4"}, (), 1, ""
+    )
+
+
+def body(**status: Any) -> dict[str, Any]:
+    limits = {"limits": {"nvidia.com/gpu": 1}}
+    container = {"name": "app", "image": "registry.example/app:1", "resources": limits}
+    return {
+        "metadata": {"name": "p", "namespace": "ml", "uid": "u", "annotations": {}},
+        "spec": {"nodeName": "n1", "containers": [container]},
+        "status": {"phase": "Running", **status},
+    }
+
+
+@pytest.fixture
+def running() -> RunningPod:
+    found = pod_of(body(), KINDS)
+    assert found
+    return found
+
+
+class Knows:
+    """Answers, or fails, as a test says; remembers what it was asked."""
+
+    def __init__(self, *answers: Verdict | CompatgateError) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    def matches(self) -> list[tuple[str, MatchSpec]]:
+        return [("prod", MatchSpec(node_labels={"gpu": "a100"}))]
+
+    def waivers(self) -> dict[str, Any]:
+        return {}
+
+    def decide(self, body: dict[str, Any]) -> Verdict:
+        self.asked.append(body)
+        answer = self.answers.pop(0)
+        if isinstance(answer, CompatgateError):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def result(running: RunningPod) -> Callable[..., Result]:
+    """The one result about the pod."""
+
+    def of(*answers: Verdict | CompatgateError, unmatched: Any = "warn", **labels: str) -> Result:
+        labels = labels or {"gpu": "a100"}
+        options = AuditOptions(KINDS, unmatched)
+        (found,) = audit([running], {"n1": labels}, Knows(*answers), options, "2026-11-21")
+        return found
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "scored"),
+    [
+        (verdict(), "pass", True),
+        (verdict("warn"), "warn", False),
+        (verdict("fail", allowed=False), "fail", True),
+        (verdict("fail", mode="audit"), "warn", False),
+        (verdict("unknown", allowed=False), "error", True),
+        (verdict("unknown", mode="warn"), "warn", False),
+        (BadInput("there is no such target", field="target"), "error", True),
+    ],
+)
+def test_unknown_is_never_a_pass(
+    result: Callable[..., Result], answer: Any, outcome: str, scored: bool
+) -> None:
+    answers = [answer, answer] if isinstance(answer, CompatgateError) else [answer]
+    found = result(*answers)
+    assert (found.outcome, found.scored) == (outcome, scored)
+    assert found.message
+    assert found.rule == ("CG101" if isinstance(answer, Verdict) and outcome != "pass" else "")
+
+
+@pytest.mark.parametrize(("unmatched", "outcome"), [("allow", "skip"), ("deny", "fail")])
+def test_a_pod_on_a_node_of_no_target_is_what_the_operator_says(
+    result: Callable[..., Result], unmatched: str, outcome: str
+) -> None:
+    found = result(unmatched=unmatched, gpu="l4")
+    assert (found.outcome, found.target) == (outcome, "")
+    assert "matches no target" in found.message
+
+
+@pytest.mark.parametrize(
+    "error", [BadInput("is unknown", field="image"), TimedOut("too slow", field="image")]
+)
+def test_an_image_that_cannot_be_read_leaves_the_stack_open(
+    running: RunningPod, error: CompatgateError
+) -> None:
+    knows = Knows(error, verdict("unknown", allowed=False))
+    labels = {"n1": {"gpu": "a100"}}
+    (found,) = audit([running], labels, knows, AuditOptions(KINDS), "2026-11-21")
+    assert found.outcome == "error"
+    assert "image" not in knows.asked[1]
+    assert knows.asked[1]["stack"]["open"][0].startswith("the image is not known: ")
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), Forbidden("this needs the scope gate")])
+def test_where_nothing_can_be_decided_nothing_is_said(
+    result: Callable[..., Result], error: CompatgateError
+) -> None:
+    with pytest.raises(type(error)):
+        result(error)
+
+
+def test_the_image_that_was_pulled_counts() -> None:
+    pulled = {"name": "app", "imageID": f"docker-pullable://{DIGEST}"}
+    found = pod_of(body(containerStatuses=[pulled]), KINDS)
+    assert found
+    assert found.document["spec"]["containers"][0]["image"] == DIGEST
+    by_id = pod_of(body(containerStatuses=[{"name": "app", "imageID": "sha256:aa"}]), KINDS)
+    assert by_id
+    assert by_id.document["spec"]["containers"][0]["image"] == "registry.example/app:1"
+
+
+@pytest.mark.parametrize("odd", [{}, {"spec": 7}, {"spec": {"nodeName": "n", "containers": [7]}}])
+def test_objects_of_odd_form_are_no_gpu_pods(odd: dict[str, Any]) -> None:
+    assert pod_of(odd, KINDS) is None
