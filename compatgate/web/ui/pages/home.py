@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from compatgate.errors import NotFound
 from compatgate.gate.attention import Notice, attention, counted
 from compatgate.gate.heatmap.fits import fits_of
 from compatgate.store import clock
-from compatgate.store.denials import DeniedRow
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import Ask, Shown, page
 
@@ -17,6 +19,7 @@ _SECONDS = 0.05
 _DAYS = 14
 _WEEK = 7
 _MOST = 8
+_LOOKED_AT = 60
 _SHOWN = 25
 _ROOMS = {
     "target": "targets",
@@ -46,7 +49,7 @@ def show(ask: Ask[Any]) -> Shown:
         "entries": len(statuses),
         "counted": days,
         "today": days.days[-1],
-        "denied": list(_denied(ask)),
+        "denied": _denied(ask),
         "week": _WEEK,
     }
     return Shown("home.html", "Home", context)
@@ -61,12 +64,33 @@ def _of_runs(ask: Ask[Any]) -> Iterator[Notice]:
         yield Notice("warn", "baseline", str(one.id), message)
 
 
-def _denied(ask: Ask[Any]) -> Iterator[tuple[DeniedRow, dict[str, Any], str]]:
-    """The most denied verdicts of the week, each with its stack and its first reason."""
-    for row in ask.gate.history.most_denied(_WEEK, limit=_MOST):
+class Denied(Struct, frozen=True):
+    """A stack that was denied on a target, in whichever images it came.
+
+    Attributes:
+        verdict: one of those that denied it, as it was given.
+        why: the first reason.
+    """
+
+    count: int
+    target: str | None
+    stack: dict[str, Any]
+    verdict: str
+    why: str
+
+
+def _denied(ask: Ask[Any]) -> list[Denied]:
+    """The most denied stacks of the week; images of one stack are counted together."""
+    found: dict[bytes, Denied] = {}
+    for row in ask.gate.history.most_denied(_WEEK, limit=_LOOKED_AT):
         try:
             verdict = ask.gate.show_verdict(row.verdict_id)
         except NotFound:  # removed since
             continue
         said = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
-        yield row, verdict["stack"], f"{said[0]['rule']} {said[0]['message']}" if said else ""
+        why = f"{said[0]['rule']} {said[0]['message']}" if said else ""
+        key = msgspec.json.encode([row.target, verdict["stack"], verdict["pools"]])
+        known = found.get(key)
+        count = row.count + (known.count if known else 0)
+        found[key] = Denied(count, row.target, verdict["stack"], row.verdict_id, why)
+    return sorted(found.values(), key=lambda one: -one.count)[:_MOST]

@@ -1,0 +1,31 @@
+"""The first page."""
+
+from __future__ import annotations
+
+
+def test_it_says_what_needs_attention(pages):
+    text = pages().get("/ui/").text
+    assert "driver branch 535 is past its end of life" in text
+    assert "Nothing was denied." in text
+
+
+def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked):
+    for n in range(3):
+        body = {
+            "target": "inference-l4",
+            "stack": {"cuda": "12.4", "arch": "sm_70"},
+            "image": f"registry.example/a:{n}",
+        }
+        stocked.decide(body, asked_by="ci", source="rest")
+    text = pages().get("/ui/").text
+    assert "3 ×" in text
+    assert "CG201 no code for L4" in text
+
+
+def test_an_empty_gate_teaches_the_first_step(gate):
+    from compatgate.web.app import create_app
+    from compatgate.web.settings import Settings
+
+    client = create_app(gate, Settings(frozenset({"read"}))).test_client()
+    text = client.get("/ui/").text
+    assert "compatgate matrix import" in text

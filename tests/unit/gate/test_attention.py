@@ -1,0 +1,113 @@
+"""What is said to need attention, and what is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from compatgate.core.facts import Facts
+from compatgate.documents.read import read_body
+from compatgate.gate.attention import attention, counted
+from compatgate.gate.heatmap.fits import Fits
+from compatgate.gate.snapshot import Snapshot, build
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+POOL = {"name": "l4", "gpu": "L4", "driver": "580.95.05"}
+
+
+@pytest.fixture
+def snapshot_of(facts: Facts):
+    def make(*documents: tuple[str, str, dict[str, Any]]) -> Snapshot:
+        names = [name for kind, name, _ in documents if kind == "Target"]
+        versions = [
+            (
+                kind,
+                name,
+                read_body({"metadata": {"name": name}, "spec": spec}, kind, facts.gpus, names),
+                1,
+            )
+            for kind, name, spec in documents
+        ]
+        return build(versions, facts, 1)
+
+    return make
+
+
+def said(snapshot: Snapshot, facts: Facts) -> list[tuple[str, str, str]]:
+    found = attention(snapshot, Fits(facts), NOW, 5.0)
+    return [(notice.level, notice.name, notice.message) for notice in found]
+
+
+def test_a_healthy_fleet_needs_none(snapshot_of, facts):
+    entry = {
+        "targets": ["prod"],
+        "components": {"cuda": "12.8.*", "torch": "2.8.*"},
+        "status": "blessed",
+    }
+    snapshot = snapshot_of(("Target", "prod", {"pools": [POOL]}), ("Entry", "fine", entry))
+    assert said(snapshot, facts) == []
+
+
+def test_a_driver_branch_past_its_end_is_named(snapshot_of, facts):
+    old = {**POOL, "driver": "470.82.01"}
+    ((level, name, message),) = said(snapshot_of(("Target", "prod", {"pools": [old]})), facts)
+    assert (level, name) == ("warn", "prod")
+    assert "branch 470 is past its end of life" in message
+
+
+def test_a_blessed_entry_that_cannot_work_comes_first(snapshot_of, facts):
+    entry = {"targets": ["prod"], "components": {"cuda": "13.0.*"}, "status": "blessed"}
+    old = {**POOL, "driver": "535.183.01"}
+    found = said(snapshot_of(("Target", "prod", {"pools": [old]}), ("Entry", "bad", entry)), facts)
+    assert found[0][:2] == ("fail", "bad")
+    assert "cannot work on prod" in found[0][2]
+
+
+def test_an_entry_for_another_driver_is_not_broken(snapshot_of, facts):
+    components = {"cuda": "13.0.*", "driver": ">=580"}
+    entry = {"targets": ["prod"], "components": components, "status": "blessed"}
+    old = {**POOL, "driver": "535.183.01"}
+    found = said(
+        snapshot_of(("Target", "prod", {"pools": [old]}), ("Entry", "later", entry)), facts
+    )
+    assert all(name != "later" for _, name, _ in found)
+
+
+def test_evidence_that_is_asked_for_and_missing_is_named_for_each_suite(snapshot_of, facts):
+    policy = {"canary": {"require": True, "suites": ["smoke", "dl-core"]}}
+    found = said(snapshot_of(("Target", "prod", {"pools": [POOL], "policy": policy})), facts)
+    assert [message for _, _, message in found] == [
+        "suite smoke on L4, driver 580.95.05: no run was judged yet",
+        "suite dl-core on L4, driver 580.95.05: no run was judged yet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expires", "expected"),
+    [
+        ("2026-11-21", "ends today; team answers for it"),
+        ("2026-12-01", "ends in 10 days; team answers for it"),
+        ("2027-06-01", None),
+        ("2026-11-20", None),
+    ],
+)
+def test_a_waiver_that_ends_soon_is_named_with_its_owner(snapshot_of, facts, expires, expected):
+    spec = {
+        "rules": ["CG803"],
+        "targets": ["prod"],
+        "owner": "team",
+        "reason": "r",
+        "expires": expires,
+    }
+    found = said(snapshot_of(("Target", "prod", {"pools": [POOL]}), ("Waiver", "w", spec)), facts)
+    assert [message for _, name, message in found if name == "w"] == (
+        [expected] if expected else []
+    )
+
+
+def test_levels_are_counted(snapshot_of, facts):
+    old = {**POOL, "driver": "470.82.01"}
+    found = attention(snapshot_of(("Target", "prod", {"pools": [old]})), Fits(facts), NOW, 5.0)
+    assert counted(found) == {"fail": 0, "warn": 1}
