@@ -74,10 +74,15 @@ def preview(call: Call[When]) -> Reply:
     question: dict[str, Any] = call.document()
     if call.query.at is None:
         return Reply(call.gate.preview(question).to_json())
-    return Reply(call.gate.what_would(question, at=_moment(call.query.at)).to_json())
+    return Reply(call.gate.what_would(question, at=moment_of(call.query.at)).to_json())
 
 
-def _moment(text: str) -> int | datetime:
+def moment_of(text: str) -> int | datetime:
+    """The revision or the time that ``at`` names.
+
+    Raises:
+        BadInput: it is neither.
+    """
     if not text.isascii() or not text.isdigit():
         return parse_moment(text, field="at", end_of_day=True)
     if len(text) > 10 or int(text) > _LARGEST_REVISION:

@@ -24,8 +24,8 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         target: by name; else ``driver`` and ``gpu`` (and ``os``, ``cpu``) describe a pool.
         stack: ``cuda=12.4,torch=2.4.1``, or the JSON form.
         set: what if, in the same form; an empty value removes.
+        at: what would have been said of the matrix as it was: a revision, or a time.
         pick: the component whose versions are listed.
-        format: of nothing; tables are exported elsewhere.
     """
 
     target: _Text = ""
@@ -36,6 +36,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stack: _Text = ""
     image: _Text = ""
     set: _Text = ""
+    at: _Text = ""
     pick: _Text = ""
 
     def link(self, **changes: str) -> str:

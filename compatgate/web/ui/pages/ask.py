@@ -16,6 +16,7 @@ from compatgate.gate.choices import Choice, choices
 from compatgate.gate.deciding import asked_target
 from compatgate.gate.pasted import Pasted, recognise
 from compatgate.store import clock
+from compatgate.web.api.gate import moment_of
 from compatgate.web.query import parse_query
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import Ask, Goto, Shown, page
@@ -56,7 +57,7 @@ def _shown(
     try:
         if question.is_complete:
             body = question.body()
-            verdict = ask.gate.preview(body).to_json()
+            verdict = _answer(ask, question, body)
         picked = _picked(ask, question)
     except CompatgateError as problem:
         error = error or problem
@@ -78,6 +79,13 @@ def _shown(
         "choose": question.with_component,
     }
     return Shown("ask.html", "Ask", context, status=error.status if error else 200)
+
+
+def _answer(ask: Ask[Any], question: Question, body: dict[str, Any]) -> dict[str, Any]:
+    """The verdict now, or as it would have been."""
+    if not question.at.strip():
+        return ask.gate.preview(body).to_json()
+    return ask.gate.what_would(body, at=moment_of(question.at.strip())).to_json()
 
 
 def _picked(ask: Ask[Any], question: Question) -> list[Picked]:
