@@ -78,8 +78,8 @@ def _document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def run() -> list[str]:
-    """The table."""
+def main() -> str:
+    """Measure; the text for the page of results."""
     lines = [HEAD]
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder) / "matrix.yaml"
@@ -95,7 +95,7 @@ def run() -> list[str]:
         finally:
             server.terminate()
             server.wait(30)
-    return lines
+    return "\n".join(lines)
 
 
 def _serve(folder: str, matrix: Path) -> tuple[subprocess.Popen[str], str]:
@@ -145,4 +145,4 @@ def _seen(address: str) -> tuple[float, int]:
 
 
 if __name__ == "__main__":
-    print("\n".join(run()))
+    print(main())

@@ -13,6 +13,7 @@ import decide
 import http_gate
 import judge
 import layers
+import matrix_page
 import run_queue
 import startup
 
@@ -51,6 +52,10 @@ under 8 x.
 ## Kubernetes admission
 
 {admission}
+
+## The page of a large matrix
+
+{matrix_page}
 
 ## Reading layers
 
@@ -92,6 +97,7 @@ def main() -> None:
         startup="\n".join(startup.main()),
         http=http_gate.main(),
         admission=admission.main(),
+        matrix_page=matrix_page.main(),
         layers="\n".join(layers.main()),
         queue=run_queue.main(),
         judge=judge.main(),
