@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--all", action="store_true", help="also those revoked or expired")
     add_limit(shown)
     revoke = actions.add_parser("revoke", help="end a token at once")
-    revoke.add_argument("token", metavar="NAME|ID")
+    revoke.add_argument("name", metavar="NAME|ID")
     add_place(create, shown, revoke)
     add_format(create, shown, revoke)
 
@@ -92,7 +92,7 @@ def _list(args: argparse.Namespace, gate: Service) -> int:
 
 
 def _revoke(args: argparse.Namespace, gate: Service) -> int:
-    token = gate.tokens.revoke(args.token, by="command line")
+    token = gate.tokens.revoke(args.name, by="command line")
     if args.format == "json":
         print_json(token.to_json())
     else:

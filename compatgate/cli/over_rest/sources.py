@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.documents.nodes import as_yaml
-from compatgate.documents.problems import DocumentProblem
+from compatgate.documents.nodes import as_yaml, read_nodes
+from compatgate.documents.problems import DocumentProblem, Problems
 from compatgate.documents.sources import Source
 from compatgate.errors import CompatgateError, ManyProblems
 
@@ -63,7 +63,12 @@ class Together(Struct, frozen=True):
 
 
 def join(sources: Sequence[Source]) -> Together:
-    """Several files as one text; each begins with a document of its own."""
+    """Several files as one text; each begins with a document of its own.
+
+    Raises:
+        ManyProblems: mistakes of syntax, which would hide the files that follow.
+    """
+    _check(sources)
     parts: list[str] = []
     starts: list[int] = []
     line = 1
@@ -77,3 +82,11 @@ def join(sources: Sequence[Source]) -> Together:
         parts.append(text)
         line += text.count("\n")
     return Together("".join(parts), tuple(source.file for source in sources), tuple(starts))
+
+
+def _check(sources: Sequence[Source]) -> None:
+    problems = Problems()
+    for source in sources:
+        for _ in read_nodes(source, problems):
+            pass
+    problems.raise_if_any()

@@ -1,0 +1,218 @@
+"""Commands print the same whether they ask a server or open its database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Server, start, wait_for_url, with_examples
+
+from compatgate.cli.main import main
+
+Run = Callable[..., tuple[int, str, str]]
+READS = [
+    ["target", "list"],
+    ["target", "list", "--label", "tier=prod", "--limit", "1"],
+    ["target", "list", "--gpu", "L4", "--format", "json"],
+    ["target", "show", "prod-a100"],
+    ["target", "show", "prod-a100", "--format", "json"],
+    ["target", "show", "prod-a10"],
+    ["matrix", "list"],
+    ["matrix", "list", "entries", "--component", "pytorch", "--format", "json"],
+    ["matrix", "list", "waivers"],
+    ["matrix", "list", "waivers", "--format", "json"],
+    ["matrix", "list", "targets", "--search", "prod"],
+    ["matrix", "show", "prod-a100"],
+    ["matrix", "show", "tf215-cu122", "--kind", "entry", "--format", "json"],
+    ["matrix", "show", "cand"],
+    ["matrix", "show", "cand", "--format", "json"],
+    ["matrix", "show", "nothing"],
+    ["matrix", "export"],
+    ["matrix", "export", "--at", "1", "--format", "json"],
+    ["matrix", "export", "--at", "2999-01-01"],
+    ["matrix", "export", "--at", "77"],
+    ["matrix", "log"],
+    ["matrix", "log", "--format", "json", "--limit", "1"],
+    ["matrix", "log", "1"],
+    ["matrix", "log", "2", "--format", "json"],
+    ["matrix", "log", "--until", "2020-01-01"],
+    ["matrix", "diff", "--from", "0"],
+    ["matrix", "diff", "--from", "1", "--to", "2", "--format", "json", "--exit-code"],
+    ["token", "list"],
+    ["token", "list", "--all", "--format", "json"],
+    ["audit", "list"],
+    ["audit", "list", "--action", "matrix.", "--format", "json"],
+    ["audit", "verify"],
+    ["audit", "verify", "--head", "0" * 64, "--format", "json"],
+]
+ENTRY = """\
+apiVersion: compatgate.dev/v1
+kind: Entry
+metadata: {{name: {name}}}
+spec: {{targets: ['{target}'], components: {{cuda: "12.4.*"}}, status: candidate}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("over-a-server")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    running = start(folder, with_examples(folder, []), False, {})
+    wait_for_url(running)
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command line: exit status, output, errors."""
+    for name in ("COMPATGATE_SERVER", "COMPATGATE_TOKEN", "COMPATGATE_DATABASE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def running(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return running
+
+
+@pytest.fixture
+def remote(run: Run, server: Server) -> Run:
+    """Run a command line on the server."""
+    place = ("--server", f"http://{server.host}:{server.port}", "--token", server.token)
+    return lambda *arguments: run(*arguments, *place)
+
+
+@pytest.fixture
+def local(run: Run, folder: Path, server: Server) -> Run:
+    """Run a command line on the server's database."""
+    return lambda *arguments: run(*arguments, "--database", str(folder / "gate.db"))
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> Path:
+    """A folder with two files of documents: YAML, and JSON with tabs."""
+    place = folder / "files"
+    place.mkdir()
+    (place / "a.yaml").write_text("# the first\n---\n" + ENTRY.format(name="cand", target="*"))
+    waiver = {
+        "apiVersion": "compatgate.dev/v1",
+        "kind": "Waiver",
+        "metadata": {"name": "w"},
+        "spec": {
+            "rules": ["CG803"],
+            "targets": ["prod-a100"],
+            "owner": "team-ü",
+            "reason": "r",
+            "expires": "2099-01-31",
+        },
+    }
+    (place / "b.json").write_text(json.dumps([waiver], indent="\t"))
+    return place
+
+
+def test_files_are_imported_as_one_revision(remote: Run, local: Run, files: Path) -> None:
+    planned = remote("matrix", "import", str(files), "--dry-run")
+    assert planned == local("matrix", "import", str(files), "--dry-run")
+    assert planned[1].endswith("dry run: 2 would change, 0 would not\n")
+    status, out, _ = remote("matrix", "import", str(files), "--reason", "both")
+    assert (status, out) == (
+        0,
+        "+ Entry cand\n+ Waiver w\nrevision 2: 2 changed, 0 as they were\n",
+    )
+    same = remote("matrix", "import", str(files), "--format", "json")
+    assert same == local("matrix", "import", str(files), "--format", "json")
+    assert json.loads(same[1])["unchanged"] == 2
+    _, log, _ = remote("matrix", "log", "2", "--format", "json")
+    assert (json.loads(log)["author"], json.loads(log)["reason"]) == ("admin", "both")
+
+
+def test_mistakes_are_told_by_file_and_line(
+    remote: Run, local: Run, files: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text(ENTRY.format(name="one", target="nowhere"))
+    twice = ENTRY.format(name="two", target="*")
+    (tmp_path / "b.yml").write_text("%YAML 1.1\n---\n" + twice)
+    (tmp_path / "c.yml").write_text("\n\n" + twice + "---\n" + ENTRY.format(name="x", target="*"))
+    (tmp_path / "d.json").write_text('[{"kind": "Entri"}]')
+    for form in ("text", "json"):
+        found = remote("matrix", "import", str(tmp_path), "--format", form)
+        assert found[0] == 2
+        assert found == local("matrix", "import", str(tmp_path), "--format", form)
+    (tmp_path / "e.yaml").write_text("kind: [")
+    found = remote("matrix", "import", str(tmp_path))
+    assert found[2].splitlines()[1].startswith(f"  {tmp_path}/e.yaml:2: not valid YAML")
+    one = str(tmp_path / "c.yml")
+    assert remote("matrix", "import", one) == local("matrix", "import", one)
+
+
+def test_files_are_compared_with_the_servers_matrix(remote: Run, local: Run, files: Path) -> None:
+    remote("matrix", "import", str(files))
+    differ = remote("matrix", "diff", str(files / "a.yaml"), "--exit-code")
+    assert differ == local("matrix", "diff", str(files / "a.yaml"), "--exit-code")
+    assert differ[0] == 1
+    assert "- Waiver w" in differ[1]
+
+
+@pytest.mark.parametrize("asked", READS, ids=" ".join)
+def test_reading_prints_the_same(asked: list[str], remote: Run, local: Run, files: Path) -> None:
+    remote("matrix", "import", str(files))
+    assert remote(*asked) == local(*asked)
+
+
+def test_tokens_are_made_listed_and_ended(remote: Run, local: Run) -> None:
+    made = remote("token", "create", "--name", "ci", "--scope", "read,gate", "--expires", "90d",
+                  "--format", "json")  # fmt: skip
+    token = json.loads(made[1])
+    assert token["secret"].startswith("cg_")
+    assert (token["created_by"], token["scopes"]) == ("admin", ["gate", "read"])
+    assert remote("token", "create", "--name", "ci", "--scope", "read")[0] == 2
+    lasting = remote("token", "create", "--name", "old", "--scope", "read", "--expires", "5000w")
+    assert lasting[0] == 0, lasting[2]
+    assert remote("token", "list") == local("token", "list")
+    status, out, _ = remote("token", "revoke", "ci")
+    assert (status, out.startswith(f"ci ({token['id']}) is revoked since ")) == (0, True)
+    assert remote("token", "list", "--all") == local("token", "list", "--all")
+
+
+def test_a_target_is_deleted(remote: Run, server: Server) -> None:
+    target = {"metadata": {"name": "lab"}, "reason": "r"}
+    spec = {"pools": [{"name": "l4", "gpu": "L4", "driver": "550.54.15"}]}
+    server.ask("POST", "/api/v1/targets", {**target, "spec": spec}, server.bearer)
+    refused = remote("target", "delete", "prod-a100")
+    assert refused[0] == 2
+    assert "is named by" in refused[2]
+    status, out, _ = remote("target", "delete", "lab", "--format", "json")
+    assert (status, json.loads(out)["deleted"]) == (0, True)
+
+
+def test_a_server_takes_no_author(remote: Run) -> None:
+    status, _, err = remote("target", "delete", "lab", "--author", "me")
+    assert (status, "--author" in err) == (2, True)
+
+
+def test_a_change_without_a_token_is_refused_with_what_to_do(run: Run, server: Server) -> None:
+    place = ("--server", f"http://{server.host}:{server.port}")
+    assert run("target", "list", *place)[0] == 0
+    status, _, err = run("target", "delete", "dev-rtx", *place)
+    assert (status, "COMPATGATE_TOKEN" in err) == (2, True)
+
+
+def test_the_environment_names_the_server_unless_a_database_is_named(
+    run: Run, server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMPATGATE_SERVER", f"http://{server.host}:{server.port}")
+    monkeypatch.setenv("COMPATGATE_TOKEN", server.token)
+    assert "admin" in run("token", "list")[1]
+    monkeypatch.setenv("COMPATGATE_SERVER", "http://127.0.0.1:9")
+    assert run("token", "list", "--database", str(folder / "gate.db"))[0] == 0
+    both: Any = run("token", "list", "--server", "http://x", "--database", "y")
+    assert (both[0], "exclude each other" in both[2]) == (2, True)
