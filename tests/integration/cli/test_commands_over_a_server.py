@@ -150,7 +150,8 @@ def test_mistakes_are_told_by_file_and_line(
     (tmp_path / "e.yaml").write_text("kind: [")
     found = remote("matrix", "import", str(tmp_path))
     assert found[2].splitlines()[1].startswith(f"  {tmp_path}/e.yaml:2: not valid YAML")
-    one = str(tmp_path / "c.yml")
+    one = str(tmp_path / "e.yaml")
+    (tmp_path / "e.yaml").write_text(f"{twice}---\n{twice}")
     assert remote("matrix", "import", one) == local("matrix", "import", one)
 
 

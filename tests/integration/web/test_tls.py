@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from compatgate.client import Client
+from compatgate.errors import Unavailable
 from compatgate.web.models.admission import EXAMPLES
 
 HOOK = "/hooks/kubernetes/validate?timeout=10s"
@@ -126,3 +128,17 @@ def test_a_certificate_that_cannot_be_used_is_said_before_anything_is_served(
     assert server.process.returncode == 2
     assert error.startswith("error: --tls-")
     assert not (tmp_path / "gate.db").exists()
+
+
+def test_the_client_trusts_whom_it_is_told_to(
+    serve: Callable[..., Any], certify: Callable[[str], Path]
+) -> None:
+    certificate = certify("gate")
+    options = ("--tls-cert", str(certificate), "--tls-key", str(certificate.with_suffix(".key")))
+    server = serve(*options)
+    url = f"https://127.0.0.1:{server.port}"
+    for verify in (certificate, ssl.create_default_context(cafile=str(certificate)), False):
+        with Client(url, server.token, verify=verify) as client:
+            assert client.show_rule("CG101").id == "CG101"
+    with Client(url, server.token) as client, pytest.raises(Unavailable, match="CERTIFICATE"):
+        client.show_rule("CG101")
