@@ -112,8 +112,8 @@ def not_understood(error: Exception, received: Received, base: str) -> Unavailab
 
 def _decode(kind: Any, body: bytes) -> Any:
     """A value of a type; members that only a newer gate knows are left out."""
-    if kind is str:  # a picture or a file: nothing that JSON carries is a bare text
-        return body.decode("utf-8")
+    if kind in (bytes, str):
+        return body if kind is bytes else body.decode()
     try:
         return _decoder(kind).decode(body)
     except msgspec.ValidationError:

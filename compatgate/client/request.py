@@ -20,6 +20,8 @@ Moment = datetime | date | str
 """A time; without a zone it is UTC, and a date means its begin (``since``) or end (``until``)."""
 PREFIX = "/api/v1"
 HOOKS = "/hooks"
+_OUTSIDE = (HOOKS, "/.well-known")
+"""Beginnings of paths that are not below the prefix."""
 JSON = "application/json"
 YAML = "application/yaml"
 EVENTS = "text/event-stream"
@@ -30,7 +32,7 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
 
     Attributes:
         path: template, with its prefix: ``/api/v1/targets/{name}``.
-        answer: type of the answer's body.
+        answer: type of the answer's body; bytes and text are not JSON.
         values: of the template's parameters.
         query: parameters by the name that a URL has; None: not sent.
         body: sent as JSON; text and bytes as they are.
@@ -145,7 +147,9 @@ def _make(
 ) -> Request[Any]:
     values = {name: value for name, value in given.items() if f"{{{name}}}" in path}
     query = {name: value for name, value in given.items() if name not in values}
-    whole = path if path.startswith(HOOKS) else PREFIX + path
+    whole = path if path.startswith(_OUTSIDE) else PREFIX + path
+    if answer in (bytes, str):
+        others["accept"] = "*/*"
     return Request(method=method, path=whole, answer=answer, values=values, query=query, **others)
 
 

@@ -46,8 +46,8 @@ def _type(parameter: dict[str, Any]) -> str:
 def _answer(operation: dict[str, Any]) -> str:
     (answer,) = [r for s, r in operation["responses"].items() if s.startswith("2")]
     media, content = next(iter(answer.get("content", {"": {}}).items()))
-    if media != "application/json":
-        return "str" if media.startswith("text/") else "bytes"
+    if not media.endswith("json"):
+        return "str"
     return _named(content["schema"]).removesuffix("Page")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attest_keys import new_key, private_pem
 from serving import Server, start, wait_for_url, with_examples
 
 from compatgate.client import AsyncClient, Client
@@ -26,7 +27,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
     """A running service with the example matrix, for all tests of a file."""
-    running = start(folder, with_examples(folder, []), False, {})
+    key = folder / "key.pem"
+    key.touch(mode=0o600)
+    key.write_bytes(private_pem(new_key()))
+    options = ["--signing-key", str(key)]
+    running = start(folder, with_examples(folder, options), False, {})
     wait_for_url(running)
     yield running
     running.kill()

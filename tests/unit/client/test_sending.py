@@ -11,6 +11,7 @@ from gate_stand_in import StandIn, Told
 from compatgate import __version__
 from compatgate.client import AsyncClient, Client, Retries
 from compatgate.client.operations import Operations
+from compatgate.client.request import get
 from compatgate.errors import BadInput, NotFound, TimedOut, Unauthorized, Unavailable
 
 PROBLEM = (
@@ -200,3 +201,13 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:1")
     with pytest.raises(BadInput, match="proxy"):
         Client("http://gate.example")
+
+
+def test_an_answer_that_is_no_json_is_given_as_it_is(client: Client, gate: StandIn) -> None:
+    gate.tell(Told(body="<svg>ü</svg>".encode()))
+    assert client.send(get("/badge/{target}.svg", bytes, target="lab")) == b"<svg>\xc3\xbc</svg>"
+    assert client.send(get("/text", str)) == "<svg>ü</svg>"
+    assert [asked.path for asked in gate.asked] == ["/api/v1/badge/lab.svg", "/api/v1/text"]
+    gate.tell(Told(body=b"\xff"))
+    with pytest.raises(Unavailable):
+        client.send(get("/text", str))
