@@ -21,7 +21,7 @@ from compatgate.client.settings import TIMEOUT_S, Verify, make_settings
 from compatgate.client.streams import Event, Following, Lines
 from compatgate.client.transport import Tried, asking, make_http
 from compatgate.errors import Unavailable
-from compatgate.web.models.matrix import Page
+from compatgate.wire.matrix import Page
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overlo
 if TYPE_CHECKING:
     from compatgate.client.paging import AsyncItems, Items
     from compatgate.client.request import Request
-    from compatgate.web.models.matrix import Page
+    from compatgate.wire.matrix import Page
 
 P = ParamSpec("P")
 A = TypeVar("A")

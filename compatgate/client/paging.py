@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from compatgate.web.models.matrix import Page
+from compatgate.wire.matrix import Page
 
 if TYPE_CHECKING:
     from compatgate.client.operation import Awaiting, Blocking

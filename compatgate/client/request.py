@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from compatgate.errors import BadInput
-from compatgate.web.models.matrix import Page
+from compatgate.wire.matrix import Page
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compatgate.gate.auth import NewToken
     from compatgate.store.rows import TokenRow
     from compatgate.store.verify import ChainReport
-    from compatgate.web.models.matrix import Page
+    from compatgate.wire.matrix import Page
 
 _DAY = 86400
 _MANY_SECONDS = 10**9

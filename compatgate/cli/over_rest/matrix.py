@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compatgate.gate.imports import ImportResult
     from compatgate.gate.matrix import By
     from compatgate.store.rows import RevisionRow, Stored
-    from compatgate.web.models.matrix import Page
+    from compatgate.wire.matrix import Page
 
 
 class RemoteMatrix:

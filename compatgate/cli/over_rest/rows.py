@@ -9,7 +9,7 @@ import msgspec
 from compatgate.client.operation import Listing
 from compatgate.documents.changes import Change
 from compatgate.store.rows import AuditRow, RevisionRow, Stored, TokenRow
-from compatgate.web.models.matrix import Page
+from compatgate.wire.matrix import Page
 
 Body = dict[str, Any]
 _BESIDE = ("revision", "created_at", "updated_at", "warnings", "promotion")

@@ -8,7 +8,7 @@ from typing import Any
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, delete, document, get, pages, post, put
 from compatgate.core.matrix import Status
-from compatgate.web.models.matrix import EntryBody, EntryChange, Made, Page
+from compatgate.wire.matrix import EntryBody, EntryChange, Made, Page
 
 EntryDocument = EntryChange | Mapping[str, Any]
 

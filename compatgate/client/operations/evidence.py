@@ -6,13 +6,13 @@ from typing import Literal
 
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Moment, Request, get, pages, post
-from compatgate.web.models.evidence import (
+from compatgate.wire.evidence import (
     BaselineBody,
     BaselineDetailBody,
     BaselineState,
     EvidenceBody,
 )
-from compatgate.web.models.matrix import Page
+from compatgate.wire.matrix import Page
 
 
 @Listing

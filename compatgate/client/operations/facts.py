@@ -6,8 +6,8 @@ from typing import Any
 
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, get, pages
-from compatgate.web.models.facts import FactRecord, FactsBody, RuleBody
-from compatgate.web.models.matrix import Page
+from compatgate.wire.facts import FactRecord, FactsBody, RuleBody
+from compatgate.wire.matrix import Page
 
 
 @Operation

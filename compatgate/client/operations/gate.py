@@ -7,8 +7,8 @@ from typing import Any
 
 from compatgate.client.operation import Operation
 from compatgate.client.request import Request, get, members, post
-from compatgate.web.models.verdicts import GateRequest, PoolQuestion, StackValue, VerdictBody
-from compatgate.web.models.whatif import WhatIfBody, WhatIfRequest
+from compatgate.wire.verdicts import GateRequest, PoolQuestion, StackValue, VerdictBody
+from compatgate.wire.whatif import WhatIfBody, WhatIfRequest
 
 Pool = PoolQuestion | Mapping[str, Any]
 Stack = Mapping[str, StackValue]

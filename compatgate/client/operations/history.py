@@ -5,8 +5,8 @@ from __future__ import annotations
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Moment, Request, get, pages
 from compatgate.core.verdict import Outcome
-from compatgate.web.models.matrix import Page
-from compatgate.web.models.trust import AuditBody, ChainBody, DecisionBody
+from compatgate.wire.matrix import Page
+from compatgate.wire.trust import AuditBody, ChainBody, DecisionBody
 
 
 @Listing

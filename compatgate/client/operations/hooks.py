@@ -9,8 +9,8 @@ from msgspec import structs
 
 from compatgate.client.operation import Operation
 from compatgate.client.request import HOOKS, Request, get, post
-from compatgate.web.models.admission import AdmissionReview, AdmissionReviewAnswer
-from compatgate.web.models.deploying import (
+from compatgate.wire.admission import AdmissionReview, AdmissionReviewAnswer
+from compatgate.wire.deploying import (
     DeployAnswer,
     DeployQuestion,
     DriverAnswer,

@@ -10,7 +10,7 @@ from msgspec import Meta, structs
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import JSON, YAML, Moment, Request, get, pages, post
 from compatgate.documents.specs import Kind
-from compatgate.web.models.matrix import Changes, ImportBody, Page, RevisionBody, RevisionDetail
+from compatgate.wire.matrix import Changes, ImportBody, Page, RevisionBody, RevisionDetail
 
 _DOCUMENTS = Annotated[list[dict[str, Any]], Meta(min_length=1)]
 

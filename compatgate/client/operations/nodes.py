@@ -11,8 +11,8 @@ from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, delete, get, pages, post
 from compatgate.core.nodes import DriverState, What
 from compatgate.gate.nodes.report import CLUSTER, NodeReport, Report
-from compatgate.web.models.matrix import Page
-from compatgate.web.models.nodes import DriftBody, NodeBody, NodesReported
+from compatgate.wire.matrix import Page
+from compatgate.wire.nodes import DriftBody, NodeBody, NodesReported
 
 
 @Listing

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from compatgate.client.operation import Listing, Operation, Reading
 from compatgate.client.request import EVENTS, Moment, Request, get, members, pages, post
-from compatgate.web.models.matrix import Page
-from compatgate.web.models.runs import (
+from compatgate.wire.matrix import Page
+from compatgate.wire.runs import (
     HostBody,
     RunBody,
     RunDetailBody,
@@ -19,7 +19,7 @@ from compatgate.web.models.runs import (
     SuiteBody,
     WorkloadBody,
 )
-from compatgate.web.models.verdicts import StackValue
+from compatgate.wire.verdicts import StackValue
 
 _SILENCE_S = 60.0
 """After which a gate that streams a log has gone: it says something every ten seconds."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, delete, document, get, pages, post, put
-from compatgate.web.models.matrix import Made, Page, TargetBody, TargetChange
-from compatgate.web.models.pools import PoolRowBody
+from compatgate.wire.matrix import Made, Page, TargetBody, TargetChange
+from compatgate.wire.pools import PoolRowBody
 
 TargetDocument = TargetChange | Mapping[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, delete, members, pages, post
-from compatgate.web.models.matrix import Page
-from compatgate.web.models.trust import NewTokenBody, ScopeName, TokenBody, TokenRequest
+from compatgate.wire.matrix import Page
+from compatgate.wire.trust import NewTokenBody, ScopeName, TokenBody, TokenRequest
 
 
 @Listing

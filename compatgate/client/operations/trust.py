@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compatgate.client.operation import Operation
 from compatgate.client.request import Request, get
-from compatgate.web.models.attestations import EnvelopeBody, KeySetBody
+from compatgate.wire.attestations import EnvelopeBody, KeySetBody
 
 
 @Operation

@@ -8,7 +8,7 @@ from typing import Any
 
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, delete, document, get, pages, post, put
-from compatgate.web.models.matrix import Made, Page, WaiverBody, WaiverChange
+from compatgate.wire.matrix import Made, Page, WaiverBody, WaiverChange
 
 WaiverDocument = WaiverChange | Mapping[str, Any]
 

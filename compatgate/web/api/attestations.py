@@ -10,8 +10,8 @@ from compatgate.gate.attest.envelope import MEDIA
 from compatgate.gate.attest.public import MEDIA as KEYS
 from compatgate.gate.attest.service import Form
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.attestations import EnvelopeBody, KeySetBody
 from compatgate.web.route import NoQuery, Returns, route
+from compatgate.wire.attestations import EnvelopeBody, KeySetBody
 
 
 class WhichForm(Struct, frozen=True, forbid_unknown_fields=True):

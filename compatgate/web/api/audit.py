@@ -7,10 +7,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.trust import AuditBody, ChainBody
 from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.query import Since, Until
 from compatgate.web.route import Returns, route
+from compatgate.wire.trust import AuditBody, ChainBody
 
 
 class AuditFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

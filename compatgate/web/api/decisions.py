@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from compatgate.core.verdict import Outcome
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.trust import DecisionBody
 from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.query import Since, Until
 from compatgate.web.route import NoQuery, Returns, route
+from compatgate.wire.trust import DecisionBody
 
 
 class DecisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -12,8 +12,8 @@ from compatgate.documents.specs import Kind
 from compatgate.store.rows import Stored
 from compatgate.web.call import Call, Reply, stored
 from compatgate.web.etags import guarded
-from compatgate.web.models.matrix import Made
 from compatgate.web.route import PREFIX, Body, NoQuery, Returns, Route, Scope, route
+from compatgate.wire.matrix import Made
 
 
 class Why(Struct, frozen=True, forbid_unknown_fields=True):

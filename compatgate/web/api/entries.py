@@ -9,10 +9,10 @@ from msgspec import Meta
 from compatgate.core.matrix import Status
 from compatgate.web.api.documents import document_routes
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.examples import ENTRY
-from compatgate.web.models.matrix import EntryBody, EntryChange
 from compatgate.web.paging import Filter, Paged, Search, page
 from compatgate.web.route import Returns, route
+from compatgate.wire.examples import ENTRY
+from compatgate.wire.matrix import EntryBody, EntryChange
 
 
 class EntryFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -8,15 +8,15 @@ from msgspec import Meta
 
 from compatgate.gate.runs.baselines import summary
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.evidence import (
+from compatgate.web.paging import Filter, Paged, page
+from compatgate.web.query import Since, Until
+from compatgate.web.route import NoQuery, Returns, route
+from compatgate.wire.evidence import (
     BaselineBody,
     BaselineDetailBody,
     BaselineState,
     EvidenceBody,
 )
-from compatgate.web.paging import Filter, Paged, page
-from compatgate.web.query import Since, Until
-from compatgate.web.route import NoQuery, Returns, route
 
 
 class EvidenceFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -9,9 +9,9 @@ from msgspec import Meta
 from compatgate.catalog import browse, source_names
 from compatgate.errors import BadInput, NotFound
 from compatgate.web.call import Call, Reply, Service
-from compatgate.web.models.facts import FactRecord, FactsBody, FactTable
 from compatgate.web.paging import Filter, Paged, Search, page, slice_page
 from compatgate.web.route import NoQuery, Returns, route
+from compatgate.wire.facts import FactRecord, FactsBody, FactTable
 
 
 class FactFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

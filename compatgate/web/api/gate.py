@@ -12,9 +12,9 @@ from compatgate.errors import BadInput
 from compatgate.store.clock import parse_moment
 from compatgate.web import body
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.examples import QUESTIONS
-from compatgate.web.models.verdicts import GateRequest, VerdictBody
 from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.wire.examples import QUESTIONS
+from compatgate.wire.verdicts import GateRequest, VerdictBody
 
 _QUESTION = Body(GateRequest, examples=QUESTIONS)
 _VERDICT = Returns(VerdictBody, "The verdict; denials are answered 200 as well")

@@ -9,9 +9,9 @@ from msgspec import Meta, Struct
 from compatgate.documents.sources import Source
 from compatgate.documents.write import to_yaml
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.examples import ENTRY, TARGET
-from compatgate.web.models.matrix import ImportBody
 from compatgate.web.route import JSON, LARGEST, Body, Returns, route
+from compatgate.wire.examples import ENTRY, TARGET
+from compatgate.wire.matrix import ImportBody
 
 YAML = "application/yaml"
 _YAML_TYPES = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")

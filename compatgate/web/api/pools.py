@@ -7,9 +7,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.pools import PoolRowBody
 from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.route import Returns, route
+from compatgate.wire.pools import PoolRowBody
 
 
 class PoolFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -8,10 +8,10 @@ from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.matrix import Changes, RevisionBody, RevisionDetail
 from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.query import Since, Until
 from compatgate.web.route import LARGEST, NoQuery, Returns, route
+from compatgate.wire.matrix import Changes, RevisionBody, RevisionDetail
 
 
 class RevisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -7,9 +7,9 @@ from compatgate.core.rules.base import Rule
 from compatgate.documents.names import did_you_mean
 from compatgate.errors import NotFound
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.facts import RuleBody
 from compatgate.web.paging import Paged, page, slice_page
 from compatgate.web.route import NoQuery, Returns, route
+from compatgate.wire.facts import RuleBody
 
 
 def _body(rule: Rule) -> RuleBody:

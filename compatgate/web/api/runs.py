@@ -13,11 +13,11 @@ from compatgate.gate.runs.submission import Submission
 from compatgate.web import streams
 from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.examples import RUN
-from compatgate.web.models.runs import RunBody, RunDetailBody, RunRequest, RunsMade, StateFilter
 from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.query import Since, Until
 from compatgate.web.route import LARGEST, Body, NoQuery, Returns, route
+from compatgate.wire.examples import RUN
+from compatgate.wire.runs import RunBody, RunDetailBody, RunRequest, RunsMade, StateFilter
 
 
 class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from compatgate.canary.workload import Workload
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.runs import HostBody, SuiteBody, WorkloadBody
 from compatgate.web.paging import Filter, Paged, page, slice_page
 from compatgate.web.route import Returns, route
+from compatgate.wire.runs import HostBody, SuiteBody, WorkloadBody
 
 
 class HostFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -8,11 +8,11 @@ from msgspec import Meta
 
 from compatgate.web.api.documents import document_routes
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.examples import TARGET
-from compatgate.web.models.matrix import TargetBody, TargetChange
-from compatgate.web.models.pools import PoolRowBody
 from compatgate.web.paging import Filter, Paged, Search, page
 from compatgate.web.route import Returns, route
+from compatgate.wire.examples import TARGET
+from compatgate.wire.matrix import TargetBody, TargetChange
+from compatgate.wire.pools import PoolRowBody
 
 
 class TargetFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.verdicts import VerdictBody
 from compatgate.web.route import NoQuery, Returns, route
+from compatgate.wire.verdicts import VerdictBody
 
 
 @route(

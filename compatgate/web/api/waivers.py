@@ -9,10 +9,10 @@ from msgspec import Meta
 
 from compatgate.web.api.documents import document_routes
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.examples import WAIVER
-from compatgate.web.models.matrix import WaiverBody, WaiverChange
 from compatgate.web.paging import Filter, Paged, Search, page
 from compatgate.web.route import Returns, route
+from compatgate.wire.examples import WAIVER
+from compatgate.wire.matrix import WaiverBody, WaiverChange
 
 
 class WaiverFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from compatgate.gate.whatif import answer
 from compatgate.store import clock
 from compatgate.web.call import Call, Reply
-from compatgate.web.models.whatif import WHAT_IF, WhatIfBody, WhatIfRequest
 from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.wire.whatif import WHAT_IF, WhatIfBody, WhatIfRequest
 
 
 @route(

@@ -11,8 +11,8 @@ from compatgate.store import clock
 from compatgate.web.call import Call, Reply
 from compatgate.web.hooks.deploying import Asked, Hook
 from compatgate.web.hooks.generic import refused, status_for
-from compatgate.web.models.deploying import DRIVER, DriverAnswer, DriverQuery, DriverQuestion
 from compatgate.web.route import HOOKS, Body, Returns, route
+from compatgate.wire.deploying import DRIVER, DriverAnswer, DriverQuery, DriverQuestion
 
 
 @route(

@@ -7,8 +7,8 @@ from compatgate.gate.admission.review import one_line
 from compatgate.gate.hooks import flagger, words
 from compatgate.web.call import Call, Reply
 from compatgate.web.hooks.deploying import Asked, Hook, status_of
-from compatgate.web.models.deploying import FLAGGER, FlaggerPayload, FlaggerQuery
 from compatgate.web.route import HOOKS, Body, Returns, route
+from compatgate.wire.deploying import FLAGGER, FlaggerPayload, FlaggerQuery
 
 TEXT = "text/plain"
 _CHARSET = f"{TEXT}; charset=utf-8"

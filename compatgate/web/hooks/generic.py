@@ -20,7 +20,8 @@ from compatgate.web.hooks.deploying import (
     decision_of,
     status_of,
 )
-from compatgate.web.models.deploying import (
+from compatgate.web.route import HOOKS, Body, Returns, route
+from compatgate.wire.deploying import (
     QUESTIONS,
     ArgoQuery,
     DeployAnswer,
@@ -28,7 +29,6 @@ from compatgate.web.models.deploying import (
     DeployQuery,
     DeployQuestion,
 )
-from compatgate.web.route import HOOKS, Body, Returns, route
 
 _LONGEST = 1500
 

@@ -25,8 +25,8 @@ from compatgate.web.auth import authenticate, authorize
 from compatgate.web.call import Call, Reply, Service
 from compatgate.web.errors import UnsupportedMedia
 from compatgate.web.links import base_url, verdict_link
-from compatgate.web.models.admission import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
 from compatgate.web.route import HOOKS, JSON, Body, Returns, route
+from compatgate.wire.admission import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
 
 LARGEST = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""

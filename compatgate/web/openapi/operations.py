@@ -5,12 +5,12 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from compatgate.web.models.facts import Problem
 from compatgate.web.openapi.schemas import Schemas, answer_type, parameter_schema
 from compatgate.web.problems import MEDIA as PROBLEM
 from compatgate.web.query import parameters
 from compatgate.web.reasons import HEADER, LONGEST
 from compatgate.web.route import Route
+from compatgate.wire.facts import Problem
 
 TOKEN = "token"  # noqa: S105 - the name of the security scheme
 SIGNATURE, PASSWORD = "signature", "password"

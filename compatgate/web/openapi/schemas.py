@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from compatgate.web.models.facts import Problem
-from compatgate.web.models.matrix import Page
 from compatgate.web.route import Route
+from compatgate.wire.facts import Problem
+from compatgate.wire.matrix import Page
 
 _REF = "#/components/schemas/{name}"
 

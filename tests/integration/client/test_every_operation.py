@@ -18,10 +18,10 @@ from compatgate.documents.specs import EntrySpec, Metadata, PoolSpec, TargetMeta
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
 from compatgate.gate.nodes.report import DriverReport, NodeReport, SeenGpus
 from compatgate.gate.service import Gate
-from compatgate.web.models.admission import EXAMPLES
-from compatgate.web.models.examples import WAIVER
-from compatgate.web.models.matrix import EntryChange, TargetChange
-from compatgate.web.models.verdicts import GateRequest
+from compatgate.wire.admission import EXAMPLES
+from compatgate.wire.examples import WAIVER
+from compatgate.wire.matrix import EntryChange, TargetChange
+from compatgate.wire.verdicts import GateRequest
 
 Call = Callable[..., Any]
 STACK: dict[str, Any] = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}

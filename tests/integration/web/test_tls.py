@@ -18,7 +18,7 @@ import pytest
 
 from compatgate.client import Client
 from compatgate.errors import Unavailable
-from compatgate.web.models.admission import EXAMPLES
+from compatgate.wire.admission import EXAMPLES
 
 HOOK = "/hooks/kubernetes/validate?timeout=10s"
 JSON = {"Content-Type": "application/json"}

@@ -21,9 +21,9 @@ from compatgate.store.database import Database
 from compatgate.web.api import ROUTES, TAGS
 from compatgate.web.app import create_app
 from compatgate.web.hooks import HOOKS
-from compatgate.web.models.examples import ENTRY, TARGET, WAIVER
 from compatgate.web.openapi.document import describe
 from compatgate.web.settings import Settings
+from compatgate.wire.examples import ENTRY, TARGET, WAIVER
 
 API = "/api/v1"
 BY = By("tester", "for the test")

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.web.badge import Badge, draw
-from compatgate.web.models.examples import ENTRY
+from compatgate.wire.examples import ENTRY
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "title", "rect", "g", "text"}

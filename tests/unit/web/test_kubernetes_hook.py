@@ -16,7 +16,7 @@ from compatgate.gate.admission.admit import AdmissionOptions
 from compatgate.gate.admission.kinds import load_kinds
 from compatgate.gate.service import Gate
 from compatgate.web.hooks.kubernetes import wait_s
-from compatgate.web.models.admission import EXAMPLES
+from compatgate.wire.admission import EXAMPLES
 
 PATH = "/hooks/kubernetes/validate"
 REVIEW: dict[str, Any] = EXAMPLES["pod"]

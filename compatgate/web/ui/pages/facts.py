@@ -9,11 +9,11 @@ from msgspec import Meta
 
 from compatgate.errors import NotFound
 from compatgate.web.api.facts import records, tables
-from compatgate.web.models.facts import FactRecord
 from compatgate.web.ui.filters import compact
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import Ask, Listing, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.wire.facts import FactRecord
 
 _LONGEST = 200
 _URL = re.compile(r"https?://[^\s'\"<>;,)]+")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.canary.run import Purpose, State
-from compatgate.web.models.verdicts import StackBody, Text
+from compatgate.wire.verdicts import StackBody, Text
 
 StateFilter = State | Literal["active", "ended"]
 

@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 
 from compatgate.core.target import Mode
 from compatgate.core.verdict import Outcome
-from compatgate.web.models.verdicts import PoolQuestion, StackBody, StackValue, Text
-from compatgate.web.models.whatif import NodeQuestion
+from compatgate.wire.verdicts import PoolQuestion, StackBody, StackValue, Text
+from compatgate.wire.whatif import NodeQuestion
 
 Patience = Annotated[
     str | None, Meta(description="how long the tool waits (10s)", examples=["30s"])

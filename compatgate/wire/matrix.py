@@ -15,7 +15,7 @@ from compatgate.documents.specs import (
     TargetSpec,
     WaiverSpec,
 )
-from compatgate.web.models.evidence import PromotionBody, WarningBody
+from compatgate.wire.evidence import PromotionBody, WarningBody
 
 Reason = Annotated[
     str,

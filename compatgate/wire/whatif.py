@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from compatgate.core.target import Mode
 from compatgate.core.verdict import Outcome
 from compatgate.core.whatif import Cause, Change
-from compatgate.web.models.verdicts import FindingBody, PoolBody, StackValue, Text
+from compatgate.wire.verdicts import FindingBody, PoolBody, StackValue, Text
 
 
 class NodeQuestion(Struct, frozen=True):
