@@ -32,7 +32,8 @@ def make_client(
     try:
         return Client(url, token, timeout=timeout_s, retries=retries, user_agent="compatgate-cli")
     except BadInput as error:
-        error.field = f"--{error.field}"
+        if error.field in ("server", "token", "timeout"):
+            error.field = f"--{error.field}"
         raise
 
 

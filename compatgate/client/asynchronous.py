@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import anyio
 import httpx
 
 from compatgate.client import answers
@@ -112,7 +112,7 @@ class AsyncClient(Awaiting, Operations):
             except Unavailable as error:
                 following.broke(error)
             if not following.ended:
-                await anyio.sleep(self._settings.retries.first_s)
+                await asyncio.sleep(self._settings.retries.first_s)
 
     async def close(self) -> None:
         """Close connections."""
@@ -152,7 +152,7 @@ class AsyncClient(Awaiting, Operations):
                     if isinstance(outcome, Exception):
                         raise outcome
                     return tried
-                await anyio.sleep(pause)
+                await asyncio.sleep(pause)
 
     async def _once(self, prepared: dict[str, Any], streamed: bool) -> Tried:
         response = await self._http.send(self._http.build_request(**prepared), stream=True)

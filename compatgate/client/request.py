@@ -25,6 +25,8 @@ _OUTSIDE = (HOOKS, "/.well-known")
 JSON = "application/json"
 YAML = "application/yaml"
 EVENTS = "text/event-stream"
+LONG_S = 600.0
+"""Patience with what may take the gate minutes."""
 
 
 class Request(Struct, Generic[A], frozen=True, kw_only=True):

@@ -142,13 +142,13 @@ class ServerDecider(Decider):
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
         """See `Decider.decide`."""
         from compatgate.cli.check.joined import joined
-        from compatgate.errors import Unavailable
+        from compatgate.errors import Damaged, Unavailable
 
         try:
             return joined([self._ask(body) for body in bodies])
-        except Unavailable as error:
-            error.hint = error.hint or "--fail-open lets a build pass unchecked"
-            raise
+        except (Damaged, Unavailable) as error:
+            hint = "; ".join(filter(None, (error.hint, "--fail-open lets a build pass unchecked")))
+            raise Unavailable(error.problem, field=error.field, hint=hint) from None
 
     def _ask(self, body: Body) -> dict[str, Any]:
         from compatgate.cli.check.answered import verdict_of

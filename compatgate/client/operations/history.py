@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from compatgate.client.operation import Listing, Operation
-from compatgate.client.request import Moment, Request, get, pages
+from compatgate.client.request import LONG_S, Moment, Request, get, pages
 from compatgate.core.verdict import Outcome
 from compatgate.wire.matrix import Page
 from compatgate.wire.trust import AuditBody, ChainBody, DecisionBody
@@ -78,4 +80,4 @@ def list_audit(
 @Operation
 def verify_audit(*, head: str | None = None) -> Request[ChainBody]:
     """Recompute the hash chain; a head noted earlier must still be in it."""
-    return get("/audit/verify", ChainBody, head=head)
+    return structs.replace(get("/audit/verify", ChainBody, head=head), patience=LONG_S)

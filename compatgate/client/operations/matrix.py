@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, structs
 
 from compatgate.client.operation import Listing, Operation
-from compatgate.client.request import JSON, YAML, Moment, Request, get, pages, post
+from compatgate.client.request import JSON, LONG_S, YAML, Moment, Request, get, pages, post
 from compatgate.documents.specs import Kind
 from compatgate.wire.matrix import Changes, ImportBody, Page, RevisionBody, RevisionDetail
 
@@ -42,7 +42,8 @@ def import_matrix(
         dry_run=dry_run,
         file=file,
     )
-    return structs.replace(request, media=YAML if isinstance(body, str) else JSON)
+    media = YAML if isinstance(body, str) else JSON
+    return structs.replace(request, media=media, patience=LONG_S)
 
 
 @Operation
