@@ -66,8 +66,8 @@ from compatgate.gate.cluster.nodes import printed_nodes, reports
 from compatgate.gate.cluster.pods import pod_of
 from compatgate.gate.cluster.suggest import Decided, commands, json_patch, plan
 from compatgate.gate.nodes.merge import seen_in
-from compatgate.gate.nodes.report import Report
 from compatgate.not_json import NOT_JSON
+from compatgate.wire.node_reports import Report
 
 TESTS = Path(__file__).parents[1]
 DISCOVERY = TESTS / "unit" / "discovery"

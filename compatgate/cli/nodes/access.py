@@ -63,7 +63,7 @@ class _Local:
 
         from compatgate.cli.database import user
         from compatgate.errors import BadInput
-        from compatgate.gate.nodes.report import Report
+        from compatgate.wire.node_reports import Report
 
         try:
             report = msgspec.convert(body, Report)

@@ -10,8 +10,8 @@ import msgspec
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, delete, get, pages, post
 from compatgate.core.nodes import DriverState, What
-from compatgate.gate.nodes.report import CLUSTER, NodeReport, Report
 from compatgate.wire.matrix import Page
+from compatgate.wire.node_reports import CLUSTER, NodeReport, Report
 from compatgate.wire.nodes import DriftBody, NodeBody, NodesReported
 
 

@@ -13,8 +13,8 @@ from compatgate.errors import BadInput
 from compatgate.gate.admission.bound import TARGET
 from compatgate.gate.admission.loose import items, mapping, text, texts
 from compatgate.gate.cluster.connect import Api
-from compatgate.gate.nodes import report
 from compatgate.not_json import NOT_JSON
+from compatgate.wire import node_reports as report
 
 _LARGEST_REPORT = 512 * 1024
 """Bytes; a server takes 1 MiB unless it is told otherwise."""
@@ -48,7 +48,7 @@ class ClusterNode(Struct, frozen=True):
         return bool(self.allocatable) or any(key.startswith("nvidia.com/") for key in self.labels)
 
     def to_report(self) -> dict[str, Any]:
-        """The node as `compatgate.gate.nodes.report.NodeReport` reads it."""
+        """The node as `compatgate.wire.node_reports.NodeReport` reads it."""
         labels = {key: value for key, value in self.labels.items() if _is_label(key, value)}
         body: dict[str, Any] = {
             "name": self.name,

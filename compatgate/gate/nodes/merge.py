@@ -12,9 +12,9 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 from compatgate.gate.nodes.conclude import conclude
-from compatgate.gate.nodes.report import NodeReport, Report
 from compatgate.gate.nodes.witnesses import Who, Witness, witnesses_of
 from compatgate.store.nodes import NodeRow
+from compatgate.wire.node_reports import NodeReport, Report
 
 _AHEAD = timedelta(minutes=5)
 _AGO = timedelta(days=366)

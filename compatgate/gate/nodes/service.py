@@ -14,7 +14,6 @@ from compatgate.errors import Conflict, NotFound
 from compatgate.gate.matrix import By
 from compatgate.gate.nodes.conclude import same_driver
 from compatgate.gate.nodes.merge import Seen, merged, seen_in, told
-from compatgate.gate.nodes.report import Report
 from compatgate.gate.nodes.standing import Matrix
 from compatgate.gate.nodes.view import NodeView
 from compatgate.gate.nodes.witnesses import sku_of
@@ -23,6 +22,7 @@ from compatgate.store import audit, clock, nodes
 from compatgate.store.database import Database
 from compatgate.store.nodes import NodeRow
 from compatgate.store.paging import DEFAULT, Page, cursor_of
+from compatgate.wire.node_reports import Report
 
 STALE = timedelta(days=1)
 """After which a node that nothing was heard of is stale."""

@@ -15,8 +15,8 @@ from compatgate.discovery.node_labels.labels import describe
 from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput
-from compatgate.gate.nodes.report import DriverReport, NodeReport, SeenGpus
 from compatgate.store.clock import iso
+from compatgate.wire.node_reports import DriverReport, NodeReport, SeenGpus
 
 Who = Literal["labels", "kubelet", "driver"]
 _GPU = "nvidia.com/gpu"

@@ -7,11 +7,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from compatgate.core.nodes import DriverState, What
-from compatgate.gate.nodes.report import EXAMPLE, Report
 from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
 from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.route import Body, Returns, route
+from compatgate.wire.node_reports import EXAMPLE, Report
 from compatgate.wire.nodes import DriftBody, NodeBody, NodesReported
 
 Spelled = Annotated[Filter, Meta(description="in any spelling, with its MIG profile")]

@@ -16,11 +16,11 @@ from compatgate.canary.workload import MetricSpec
 from compatgate.client.operations import Operations
 from compatgate.documents.specs import EntrySpec, Metadata, PoolSpec, TargetMetadata, TargetSpec
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
-from compatgate.gate.nodes.report import DriverReport, NodeReport, SeenGpus
 from compatgate.gate.service import Gate
 from compatgate.wire.admission import EXAMPLES
 from compatgate.wire.examples import WAIVER
 from compatgate.wire.matrix import EntryChange, TargetChange
+from compatgate.wire.node_reports import DriverReport, NodeReport, SeenGpus
 from compatgate.wire.verdicts import GateRequest
 
 Call = Callable[..., Any]

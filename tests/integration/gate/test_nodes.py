@@ -10,10 +10,10 @@ import pytest
 
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.gate.matrix import By
-from compatgate.gate.nodes.report import Report
 from compatgate.gate.nodes.view import NodeView
 from compatgate.gate.service import Gate
 from compatgate.store import clock
+from compatgate.wire.node_reports import Report
 
 A100 = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from compatgate.gate.nodes.report import EXAMPLE
+from compatgate.wire.node_reports import EXAMPLE
 
 API = "/api/v1"
 

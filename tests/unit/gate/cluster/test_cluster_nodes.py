@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from compatgate.gate.cluster.nodes import node_of, reports
-from compatgate.gate.nodes.report import Report
+from compatgate.wire.node_reports import Report
 
 
 def body(name: str = "n1", **labels: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.gate.nodes.conclude import Concluded, conclude
-from compatgate.gate.nodes.report import NodeReport
 from compatgate.gate.nodes.witnesses import Gpus, witnesses_of
+from compatgate.wire.node_reports import NodeReport
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LABELS = {
