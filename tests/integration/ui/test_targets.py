@@ -59,6 +59,13 @@ def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
         assert said in shown, said
 
 
+def test_only_the_pages_own_table_is_sorted_by_its_address(pages):
+    shown = pages().get("/ui/targets/prod-a100").text
+    assert "sort=constraints" in shown
+    assert "sort=compute" not in shown
+    assert "sort=suite" not in shown
+
+
 def test_evidence_says_what_still_counts(pages, stocked, by):
     from compatgate.core.matrix import Evidence
     from compatgate.core.versions import parse_version

@@ -7,7 +7,7 @@ from typing import Any
 from compatgate.core.components import COMPONENTS, in_order
 from compatgate.core.matrix import Status
 from compatgate.core.representative import Represented, represent
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import CompatgateError
 from compatgate.gate.heatmap import Pair, fits_of, of_entry
 from compatgate.gate.restating import VERBS
 from compatgate.gate.runs.remarks import Remarks
@@ -16,6 +16,7 @@ from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.about import judged
 from compatgate.web.ui.filters import label
+from compatgate.web.ui.forms import expected_revision
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, page, rows_of
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
@@ -122,18 +123,11 @@ def change(ask: Ask[Any]) -> Shown | Goto:
             status,
             ask.by(),
             replacement=form.get("replacement", "").strip(),
-            expected=_revision(form),
+            expected=expected_revision(form),
         )
     except CompatgateError as error:
         return _shown(ask, matrix.get("Entry", name), error)
     return Goto(link("entries", name), done=f"{name} is {status} since revision {made.revision}.")
-
-
-def _revision(form: dict[str, str]) -> int:
-    text = form.get("revision", "")
-    if not text.isdecimal() or len(text) > 9:
-        raise BadInput("is not a revision", field="revision", value=text, hint="reload the page")
-    return int(text)
 
 
 def _shown(ask: Ask[Any], row: Stored, error: CompatgateError | None = None) -> Shown:

@@ -9,6 +9,7 @@ import msgspec
 from compatgate.documents.specs import TargetDoc, decode
 from compatgate.gate.freshness import Freshness, freshness
 from compatgate.gate.heatmap import Pair, fits_of, on_target
+from compatgate.gate.heatmap.axes import constraints_of
 from compatgate.gate.policy_words import match_in_words, policy_in_words
 from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.waiving import countdowns
@@ -186,7 +187,7 @@ def _entries(pairs: list[Pair], sort: str | None) -> Table:
         (
             Cell(pair.entry.name, href=link("entries", pair.entry.name)),
             Cell(pair.status),
-            _constraints(pair),
+            constraints_of(pair.entry),
             pair.why or pair.entry.reason,
         )
         for pair in pairs
@@ -197,12 +198,6 @@ def _entries(pairs: list[Pair], sort: str | None) -> Table:
         "compatgate matrix import entries.yaml --reason 'what runs today'",
     )
     return make("entries", columns, lines, empty, sort=sort, label="entries")
-
-
-def _constraints(pair: Pair) -> str:
-    from compatgate.gate.heatmap.axes import constraints_of
-
-    return constraints_of(pair.entry)
 
 
 def _evidence(found: list[Freshness]) -> Table:

@@ -24,6 +24,11 @@ _WORDS = {
     "unknown": "Whether it can run there is not known.",
     "fail": "It cannot run there as it is.",
 }
+_BASES = {
+    "image": "read from the image, and nothing else",
+    "stated": "as whoever asked stated it",
+    "what-if": "changed by the question: a what-if",
+}
 
 
 @page("/verdicts/<verdict_id>", nav="decisions")
@@ -40,6 +45,7 @@ def show(ask: Ask[Any]) -> Shown:
         "verdict": verdict,
         "says": _WORDS[verdict["verdict"]],
         "answer": _answer(verdict),
+        "basis": _BASES.get(verdict.get("basis", "")),
         "passed": _rules(verdict["checked"]["passed"]),
         "not_applicable": _rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),

@@ -6,16 +6,18 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from compatgate.core.rules import RULES
 from compatgate.documents.convert import to_waiver
 from compatgate.documents.specs import WaiverDoc, decode
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import CompatgateError
 from compatgate.gate.waiving import Countdown, countdown, countdowns, ended, from_form
 from compatgate.store import clock
 from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
+from compatgate.web.ui.forms import expected_revision
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import Ask, Goto, Listing, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
@@ -106,7 +108,7 @@ def show(ask: Ask[Any]) -> Shown:
 
 
 def _shown(ask: Ask[Any], row: Stored, error: CompatgateError | None = None) -> Shown:
-    document = decode("Waiver", _encode(row.document))
+    document = decode("Waiver", msgspec.json.encode(row.document))
     assert isinstance(document, WaiverDoc)  # noqa: S101 - what was asked for
     history = ask.gate.matrix.list_changes("Waiver", row.name, limit=REVISIONS)
     context = {
@@ -118,12 +120,6 @@ def _shown(ask: Ask[Any], row: Stored, error: CompatgateError | None = None) -> 
         "typed": ask.form,
     }
     return Shown("waiver.html", row.name, context, status=error.status if error else 200)
-
-
-def _encode(document: dict[str, Any]) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(document)
 
 
 _Word = Annotated[str, Meta(max_length=2000)]
@@ -179,7 +175,7 @@ def end(ask: Ask[Any]) -> Shown | Goto:
     name, matrix = ask.args["name"], ask.gate.matrix
     row = matrix.get("Waiver", name)
     try:
-        expected, by = _revision(ask.form), ask.by()
+        expected, by = expected_revision(ask.form), ask.by()
         if ask.form.get("how") == "delete":
             revision = matrix.delete("Waiver", name, by, expected=expected)
             done = f"{name} is deleted by revision {revision}; what it was stays there."
@@ -188,10 +184,3 @@ def end(ask: Ask[Any]) -> Shown | Goto:
     except CompatgateError as error:
         return _shown(ask, matrix.get("Waiver", name), error)
     return Goto(link("waivers", name), done=f"{name} holds no longer.")
-
-
-def _revision(form: dict[str, str]) -> int:
-    text = form.get("revision", "")
-    if not text.isdecimal() or len(text) > 9:
-        raise BadInput("is not a revision", field="revision", value=text, hint="reload the page")
-    return int(text)
