@@ -38,9 +38,6 @@ def show(ask: Ask[Any]) -> Shown:
     verdict = ask.gate.show_verdict(verdict_id)
     given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_LATEST)
     until = verdict.get("valid_until")
-    base = base_url(ask.service)
-    signs = ask.service.settings.signing.make is not None
-    api = f"{request.script_root}{API}/verdicts/{verdict_id}"
     context = {
         "verdict": verdict,
         "says": _WORDS[verdict["verdict"]],
@@ -49,19 +46,27 @@ def show(ask: Ask[Any]) -> Shown:
         "passed": _rules(verdict["checked"]["passed"]),
         "not_applicable": _rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
-        "links": {
-            "ask": _ask_again(verdict),
-            "waive": _waive(verdict),
-            "decisions": link("decisions", verdict_id=verdict_id),
-            "api": api,
-            "attestation": f"{api}/attestation" if signs else None,
-            "curl": as_curl(f"{base}{API}/verdicts/{verdict_id}"),
-            "permanent": verdict_link(base, verdict_id),
-        },
+        "links": _links(ask, verdict),
     }
     table = listed(given.items, following=None)
     title = f"{verdict['target'] or 'A pool'}: {verdict['verdict']}"
     return Shown("verdict.html", title, {**context, "more": given.next is not None}, table=table)
+
+
+def _links(ask: Ask[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
+    verdict_id = ask.args["verdict_id"]
+    base, path = base_url(ask.service), f"{API}/verdicts/{verdict_id}"
+    signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
+    api = f"{request.script_root}{path}"
+    return {
+        "ask": _ask_again(verdict),
+        "waive": _waive(verdict),
+        "decisions": link("decisions", verdict_id=verdict_id),
+        "api": api,
+        "attestation": f"{api}/attestation" if signed else None,
+        "curl": as_curl(f"{base}{path}"),
+        "permanent": verdict_link(base, verdict_id),
+    }
 
 
 def as_curl(url: str) -> str:
