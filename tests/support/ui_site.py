@@ -10,9 +10,11 @@ from unittest.mock import patch
 
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By
+from compatgate.gate.nodes.report import EXAMPLE, Report
 from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
 from compatgate.store import clock
+from compatgate.web.body import to_struct
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),
@@ -40,6 +42,7 @@ def fill(database: str) -> None:
         with _days_ago(0.1):
             _change(gate)
             _waive(gate)
+            gate.nodes.report(to_struct(EXAMPLE, Report), by="agent")
         for target, stack in QUESTIONS:
             _decide(gate, target, stack)
     finally:

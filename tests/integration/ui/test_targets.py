@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from compatgate.gate.nodes.report import EXAMPLE, Report
 from compatgate.gate.service import Gate
+from compatgate.web.body import to_struct
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -81,6 +83,23 @@ def test_evidence_says_what_still_counts(pages, stocked, by):
     shown = pages().get("/ui/targets/prod-a100").text
     assert "/ui/runs/run_7" in shown
     assert "it was on driver 535.104.05, the pool has 535.183.01" in shown
+
+
+def test_nodes_that_differ_are_named(pages, stocked):
+    client = pages()
+    assert "No node of it was reported." in client.get("/ui/targets/prod-a100").text
+    stocked.nodes.report(to_struct(EXAMPLE, Report), by="agent")
+    shown = client.get("/ui/targets/prod-a100").text
+    assert "gpu-17" in shown
+    assert "550.54.15" in shown
+    assert "No node of it was reported." in client.get("/ui/targets/inference-l4").text
+
+
+def test_a_node_that_is_as_declared_does_not_differ(pages, stocked):
+    node = {**EXAMPLE["nodes"][0], "probe": {"driver": "535.183.01"}}
+    stocked.nodes.report(to_struct({**EXAMPLE, "nodes": [node]}, Report), by="agent")
+    shown = pages().get("/ui/targets/prod-a100").text
+    assert "Every node that was reported is what the target declares." in shown
 
 
 def test_what_the_facts_no_longer_know_cannot_be_used_and_says_so(pages, stocked, database_url):
