@@ -35,6 +35,7 @@ def show(ask: Ask[Listing]) -> Shown:
     target = snapshot.targets.get(name)
     fresh = freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
     history = gate.matrix.list_changes("Target", name, limit=REVISIONS)
+    waivers = countdowns(snapshot.waivers.values(), clock.today(), target=name)
     context = {
         "row": row,
         "document": document,
@@ -45,7 +46,7 @@ def show(ask: Ask[Listing]) -> Shown:
         "entries_total": total,
         "entries_shown": ENTRIES,
         "freshness": _evidence(fresh),
-        "waivers": countdowns(snapshot.waivers.values(), clock.today(), target=name),
+        "waivers": [one for one in waivers if one.state != "expired"],
         "counted": gate.history.decisions_per_day(DAYS, target=name),
         "history": history,
         "reported": bool(gate.nodes.list(target=name, limit=1).items),
