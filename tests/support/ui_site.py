@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By
-from compatgate.gate.nodes.report import EXAMPLE, Report
 from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
 from compatgate.store import clock
 from compatgate.web.body import to_struct
+from compatgate.wire.node_reports import EXAMPLE, Report
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),

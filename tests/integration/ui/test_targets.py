@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from compatgate.gate.nodes.report import EXAMPLE, Report
 from compatgate.gate.service import Gate
 from compatgate.web.body import to_struct
+from compatgate.wire.node_reports import EXAMPLE, Report
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
