@@ -98,6 +98,15 @@ class StepRow(Struct, frozen=True):
         return {**self.body, "attempt": self.attempt, "host": self.host}
 
 
+class PastStep(Struct, frozen=True):
+    """A step's result among others of its kind; ``state`` is its run's, ``body`` plain data."""
+
+    run: str
+    state: str
+    finished_at: datetime
+    body: dict[str, Any]
+
+
 class OutputRow(Struct, frozen=True):
     """A piece of a log; ``id`` grows within a run."""
 

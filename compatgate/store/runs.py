@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from compatgate.errors import NotFound
 from compatgate.store.models import Run, RunOutput, RunStep
 from compatgate.store.paging import DEFAULT, Page, page
-from compatgate.store.run_rows import ACTIVE, OutputRow, RunRow, StepRow
+from compatgate.store.run_rows import ACTIVE, OutputRow, PastStep, RunRow, StepRow
 
 _COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
 _CHUNK = 500
@@ -77,6 +77,7 @@ def list_runs(
     entry: str | None = None,
     host: str | None = None,
     asked_by: str | None = None,
+    purpose: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
     cursor: str | None = None,
@@ -92,6 +93,7 @@ def list_runs(
         entry: that it is about.
         host: where it runs, or ran last.
         asked_by: who asked for it.
+        purpose: ``request`` or ``verification``.
         since: asked for no earlier.
         until: asked for no later.
         cursor: of the page.
@@ -110,6 +112,7 @@ def list_runs(
         (Run.entry, entry),
         (Run.on_host, host),
         (Run.asked_by, asked_by),
+        (Run.purpose, purpose),
     )
     for column, value in wanted:
         if value:
@@ -188,3 +191,37 @@ def output(
     return [
         OutputRow(*found) for found in session.execute(query.order_by(RunOutput.id).limit(limit))
     ]
+
+
+def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
+    """The last pieces of a run's log, in order."""
+    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
+    query = query.where(RunOutput.run == run_id).order_by(RunOutput.id.desc()).limit(limit)
+    return [OutputRow(*found) for found in session.execute(query)][::-1]
+
+
+def past_steps(
+    session: Session, *, suite: str, gpu: str | None, step: str, limit: int
+) -> list[PastStep]:
+    """What became of a step in ended runs of a suite on a SKU, newest run first.
+
+    Args:
+        session: to read from.
+        suite: of the runs.
+        gpu: SKU that they asked for; None: those that asked for none.
+        step: by name.
+        limit: at most so many results.
+    """
+    query = (
+        select(Run.id, Run.state, Run.finished_at, RunStep.body)
+        .join(RunStep, RunStep.run == Run.id)
+        .where(Run.suite == suite, RunStep.name == step, Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
+        .order_by(Run.seq.desc(), RunStep.attempt.desc())
+        .limit(limit)
+    )
+    found: dict[str, PastStep] = {}
+    for run, state, at, body in session.execute(query):
+        if at is not None:
+            found.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
+    return list(found.values())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+
+from ui_runs import days_ago, fill_runs
 
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By
@@ -30,16 +30,22 @@ _UNDECIDED: tuple[str, dict[str, Any]] = (
 _DAYS = 12
 
 
+def workloads_of(database: str) -> Path:
+    """Folder of the workload that the site's runs run: a server's ``COMPATGATE_WORKLOADS``."""
+    return Path(database.removeprefix("sqlite:///")).parent / "workloads"
+
+
 def fill(database: str) -> None:
     """Fill an empty database."""
     gate = Gate.open(database, overlays=[])
     try:
-        with _days_ago(_DAYS + 1):
+        with days_ago(_DAYS + 1):
             gate.matrix.import_documents(
                 read_paths([matrix_dir() / "examples"]), By("mara", "the first matrix")
             )
         _past(gate)
-        with _days_ago(0.1):
+        fill_runs(gate, workloads_of(database))
+        with days_ago(0.1):
             _change(gate)
             _waive(gate)
             gate.nodes.report(to_struct(EXAMPLE, Report), by="agent")
@@ -49,18 +55,10 @@ def fill(database: str) -> None:
         gate.close()
 
 
-@contextmanager
-def _days_ago(days: float) -> Iterator[None]:
-    """What is done in it was done then."""
-    then = clock.now() - timedelta(days=days)
-    with patch.object(clock, "now", lambda: then):
-        yield
-
-
 def _past(gate: Gate) -> None:
     """Some decisions on each of the days before, more on some than on others."""
     for day in range(_DAYS, 0, -1):
-        with _days_ago(day):
+        with days_ago(day):
             for number in range(1 + day * 7 % 5):
                 _decide(gate, *(*QUESTIONS[:2], _UNDECIDED)[(number + day) % 3])
 

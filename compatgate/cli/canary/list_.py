@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="S")
     parser.add_argument("--entry", metavar="NAME", help="that the runs are about")
     parser.add_argument("--host", metavar="H", help="where they run, or ran last")
+    parser.add_argument("--purpose", choices=("request", "verification"), help="what they are for")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most N (50)")
     add_place(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Print runs, newest first."""
     from compatgate.cli.canary.words import print_runs
 
-    names = ("state", "target", "suite", "entry", "host")
+    names = ("state", "target", "suite", "entry", "host", "purpose")
     with accessed(args) as gate:
         filters = {name: getattr(args, name) for name in names}
         print_runs(gate.list("runs", args.limit, **filters), args.format)

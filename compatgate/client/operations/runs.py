@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
+from compatgate.canary.run import Purpose
 from compatgate.client.operation import Listing, Operation, Reading
 from compatgate.client.request import EVENTS, Moment, Request, get, members, pages, post
 from compatgate.wire.matrix import Page
@@ -34,6 +35,7 @@ def list_runs(
     entry: str | None = None,
     host: str | None = None,
     asked_by: str | None = None,
+    purpose: Purpose | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
 ) -> Request[Page[RunBody]]:
@@ -46,6 +48,7 @@ def list_runs(
         entry: that they are about.
         host: where they run, or ran last.
         asked_by: who wanted them.
+        purpose: what for.
         since: asked for at or after.
         until: asked for at or before.
     """
@@ -58,6 +61,7 @@ def list_runs(
         entry=entry,
         host=host,
         asked_by=asked_by,
+        purpose=purpose,
         since=since,
         until=until,
     )

@@ -29,6 +29,7 @@ from compatgate.store.run_rows import (
     EvidenceRow,
     HostRow,
     OutputRow,
+    PastStep,
     RunRow,
     StepRow,
     WarningRow,
@@ -133,6 +134,20 @@ class Runs:
         with self._database.reading() as session:
             found = runs.find(session, run_id)
             return found, runs.output(session, run_id, after=after, step=step, limit=limit)
+
+    def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
+        """A run, and the last pieces of its log; both as of one moment.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        with self._database.reading() as session:
+            return runs.find(session, run_id), runs.last_output(session, run_id, limit=limit)
+
+    def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
+        """What became of a step in the latest runs of the same suite on the same SKU."""
+        with self._database.reading() as session:
+            return runs.past_steps(session, suite=run.suite, gpu=run.gpu, step=step, limit=limit)
 
     def cancel(self, run_id: str, *, by: str) -> RunRow:
         """End a run: at once where it waits, else when its worker next says that it lives.

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from flask import request
 from msgspec import Meta, Struct
 
+from compatgate.canary.run import Purpose
 from compatgate.errors import BadInput
 from compatgate.gate.runs.following import follow, plain
 from compatgate.gate.runs.submission import Submission
@@ -29,6 +30,7 @@ class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     entry: Filter | None = None
     host: Annotated[Filter, Meta(description="where it runs, or ran last")] | None = None
     asked_by: Filter | None = None
+    purpose: Purpose | None = None
     since: Since | None = None
     until: Until | None = None
 

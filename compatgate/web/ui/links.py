@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from flask import request
 
+from compatgate.web.route import PREFIX as API
 from compatgate.web.ui.page import PREFIX
 
 
@@ -24,7 +25,18 @@ def link(*parts: Any, **query: Any) -> str:
 def here(**changes: Any) -> str:
     """The present page with other query parameters; None removes one."""
     query = {**request.args.to_dict(), **changes}
-    return f"{request.script_root}{quote(request.path)}{encoded(query)}"
+    return f"{bare()}{encoded(query)}"
+
+
+def bare() -> str:
+    """The present page without query parameters."""
+    return f"{request.script_root}{quote(request.path)}"
+
+
+def api(*parts: Any, **query: Any) -> str:
+    """The address of the same as JSON: ``api("runs", id)``."""
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    return f"{request.script_root}{API}/{path}{encoded(query)}"
 
 
 def encoded(query: dict[str, Any]) -> str:

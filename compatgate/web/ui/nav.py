@@ -53,6 +53,8 @@ NAVIGATION: tuple[Group, ...] = (
             Item("runs", "Runs", "runs", "r"),
             Item("baselines", "Baselines", "baselines", "b"),
             Item("hosts", "Staging hosts", "hosts", "s"),
+            Item("suites", "Suites", "suites", "i"),
+            Item("workloads", "Workloads", "workloads", "o"),
         ),
     ),
     Group(

@@ -12,7 +12,7 @@ from compatgate import __version__
 from compatgate.web.ui import session
 from compatgate.web.ui.assets import asset_path
 from compatgate.web.ui.filters import FILTERS
-from compatgate.web.ui.links import here, link
+from compatgate.web.ui.links import bare, here, link
 from compatgate.web.ui.nav import NAVIGATION
 from compatgate.web.ui.page import PREFIX
 
@@ -68,7 +68,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
-    made.globals.update(link=link, here=here, asset=_asset, version=__version__)
+    made.globals.update(link=link, here=here, bare=bare, asset=_asset, version=__version__)
     return made
 
 

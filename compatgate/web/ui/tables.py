@@ -16,7 +16,7 @@ from compatgate.documents.names import did_you_mean
 from compatgate.errors import BadInput
 from compatgate.store.clock import iso
 
-Kind = Literal["text", "code", "number", "time", "badge"]
+Kind = Literal["text", "name", "code", "number", "time", "badge"]
 _DIGITS = re.compile(r"(\d+)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -40,7 +40,10 @@ class Cell(Struct, frozen=True):
 
 
 class Column(Struct, frozen=True):
-    """A column; ``kind`` says how its values look and which way they are aligned."""
+    """A column; ``kind`` says how its values look and which way they are aligned.
+
+    Text is broken into lines, a name is not.
+    """
 
     key: str
     label: str

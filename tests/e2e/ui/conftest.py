@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, StorageState, sync_playwright
-from ui_site import fill
+from ui_site import fill, workloads_of
 
 ROOT = Path(__file__).parents[3]
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -36,6 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     fill(database)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
     environment["XDG_CACHE_HOME"] = str(folder)
+    environment["COMPATGATE_WORKLOADS"] = str(workloads_of(database))
     process = subprocess.Popen(
         [sys.executable, "-m", "compatgate", "serve", "--port", "0", "--database", database],
         stdout=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ui_runs import PASSED, QUEUED, SICK, SLOWER
 
 PAGES = [
     "",
@@ -34,6 +35,20 @@ PAGES = [
     "revisions",
     "revisions/2",
     "revisions/diff?older=1&newer=4",
+    "runs",
+    f"runs/{SLOWER}",
+    f"runs/{SLOWER}/steps/conv-forward-0",
+    f"runs/{QUEUED}/state",
+    f"runs/{SICK}",
+    f"runs/{QUEUED}",
+    f"runs/compare?a={PASSED}&b={SLOWER}",
+    "runs/new",
+    "baselines",
+    "baselines/3",
+    "hosts",
+    "suites",
+    "workloads",
+    "workloads/gemm",
     "keys",
     "sign-in",
     "no-such-page",

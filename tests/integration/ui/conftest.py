@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
 from ui_forms import post
+from ui_runs import Runs, fill_runs
 
+from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
+from compatgate.store.database import Database
 from compatgate.web.app import create_app
 from compatgate.web.settings import Settings
 
@@ -44,6 +48,53 @@ def stocked(stocked_file: Path, tmp_path: Path, database_url: str) -> Iterator[G
     gate = Gate.open(database_url, overlays=[])
     yield gate
     gate.close()
+
+
+def database_with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database in which a worker has run canaries, beside the folder of their workload."""
+    folder = tmp_path_factory.mktemp("runs")
+    gate = Gate.open(str(folder / "gate.db"), overlays=[])
+    by = By("mara", "for the test")
+    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
+    fill_runs(gate, folder / "workloads")
+    gate.close()
+    return folder / "gate.db"
+
+
+@pytest.fixture(scope="session")
+def kept(database_with_runs: Path, facts: Facts) -> Iterator[Runs]:
+    """Runs of every kind, for tests that change nothing."""
+    gate = Gate(Database.open(str(database_with_runs)), facts)
+    yield Runs(gate, database_with_runs.parent / "workloads")
+    gate.close()
+
+
+@pytest.fixture(scope="session")
+def kept_pages(kept: Runs) -> Client:
+    """A browser of these for each set of scopes."""
+    return cache(lambda *scopes: _browser(kept.gate, scopes))
+
+
+def _browser(gate: Gate, scopes: tuple[str, ...]) -> FlaskClient:
+    client = create_app(gate, Settings(frozenset(("read",)))).test_client()
+    if scopes:
+        post(client, "sign-in", token=gate.tokens.create("-".join(scopes), scopes, by="t").secret)
+    return client
+
+
+@pytest.fixture
+def ran(database_with_runs: Path, tmp_path: Path, facts: Facts) -> Iterator[Runs]:
+    """Runs of every kind, on a copy of their own."""
+    shutil.copy(database_with_runs, tmp_path / "gate.db")
+    gate = Gate(Database.open(str(tmp_path / "gate.db")), facts)
+    yield Runs(gate, tmp_path / "workloads")
+    gate.close()
+
+
+@pytest.fixture
+def run_pages(ran: Runs) -> Client:
+    """Makes browsers of the gate with runs; ``scopes`` sign in with a token."""
+    return lambda *scopes: _browser(ran.gate, scopes)
 
 
 @pytest.fixture

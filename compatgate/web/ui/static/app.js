@@ -110,10 +110,14 @@ function draw(figure) {
   if (figure.dataset.drawn || typeof uPlot === "undefined") return;
   figure.dataset.drawn = "1";
   const rows = [...figure.querySelectorAll("tbody tr")];
-  const columns = [...figure.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
-  const number = (cell) => (cell && cell.dataset.value !== "" ? Number(cell.dataset.value) : null);
-  const numbers = columns.map((_, i) => rows.map((row) => number(row.cells[i])));
   if (!rows.length) return;
+  const heads = [...figure.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
+  const places = heads.map((_, i) => i).filter((i) => rows[0].cells[i]?.dataset.value !== undefined);
+  const band = figure.dataset.chart === "band" && places.length >= 4;
+  if (band) places.push(...places.splice(1, 1)); // drawn last: the band's filling must not hide it
+  const columns = places.map((i) => heads[i]); // the others are for reading alone
+  const number = (cell) => (cell && cell.dataset.value !== "" ? Number(cell.dataset.value) : null);
+  const numbers = places.map((i) => rows.map((row) => number(row.cells[i])));
   const stacked = figure.dataset.chart === "stacked"; // each bar stands on those of later columns
   const above = (i, row) => numbers.slice(i).reduce((sum, column) => sum + column[row], 0);
   const data = stacked ? numbers.map((column, i) => (i ? column.map((_, row) => above(i, row)) : column)) : numbers;
@@ -130,7 +134,7 @@ function draw(figure) {
     stroke: tones[i % tones.length],
     width: bars ? 0 : 1.5,
     fill: bars ? tones[i % tones.length] : undefined,
-    points: { show: !bars, size: 6 },
+    points: { show: !bars && !(band && i < 2), size: 6 },
     paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
     spanGaps: true,
     ...(stacked && { value: (_, shown, of, at) => (at == null ? "–" : `${numbers[of][at]}`) }),
@@ -144,8 +148,7 @@ function draw(figure) {
     scales: { x: { time: isTime, ...(bars && { range: (_, low, high) => [low - half, high + half] }) }, y: bars ? { range: (_, low, high) => [0, Math.max(high, 1)] } : {} },
     legend: { show: columns.length > 2 && !figure.dataset.quiet },
     cursor: { drag: { x: false, y: false } },
-    bands: figure.dataset.chart === "band" && columns.length >= 4
-      ? [{ series: [3, 2], fill: resolved("--pass-bg") }] : [],
+    bands: band ? [{ series: [2, 1], fill: resolved("--pass-bg") }] : [],
   };
   const plot = new uPlot(options, data, room);
   plot.over.addEventListener("click", () => {
@@ -157,6 +160,8 @@ function draw(figure) {
 
 /* A log that is still being written: pieces are asked for after the last one that is here. */
 async function follow(log) {
+  if (log.dataset.following) return;
+  log.dataset.following = "yes";
   let after = Number(log.dataset.after);
   while (log.isConnected && log.dataset.follow) {
     await new Promise((resolve) => setTimeout(resolve, 1000));
@@ -175,9 +180,23 @@ async function follow(log) {
   }
 }
 
+/* What refreshes itself keeps the focus on the link that had it, and where it was scrolled to. */
+let kept = null;
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const target = event.detail.target;
+  const link = target.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  kept = { link, left: target.querySelector(".scroll")?.scrollLeft };
+});
+document.addEventListener("htmx:afterSettle", (event) => {
+  const room = event.detail.elt;
+  if (kept?.link) room.querySelector(`a[href="${CSS.escape(kept.link)}"]`)?.focus({ preventScroll: true });
+  if (kept?.left && room.querySelector(".scroll")) room.querySelector(".scroll").scrollLeft = kept.left;
+  kept = null;
+});
+
 function enliven(root) {
   root.querySelectorAll("figure[data-chart]").forEach(draw);
-  root.querySelectorAll("[data-follow]").forEach((log) => { log.scrollTop = log.scrollHeight; follow(log); });
+  root.querySelectorAll("[data-follow]:not([data-following])").forEach((log) => { log.scrollTop = log.scrollHeight; follow(log); });
 }
 enliven(document);
 document.addEventListener("htmx:afterSettle", (event) => enliven(event.detail.elt.parentElement ?? document));

@@ -1,0 +1,240 @@
+"""Baselines: what metrics are expected to be, and who approved it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compatgate.canary.judge.baseline import Baseline, distribution
+from compatgate.canary.judge.order import median
+from compatgate.gate.runs.baselines import BaselineDetail
+from compatgate.gate.runs.explained import signed
+from compatgate.store.run_rows import BaselineRow
+from compatgate.web.paging import Filter
+from compatgate.web.route import LARGEST
+from compatgate.web.ui.links import api, link
+from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, page, rows_of
+from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.wire.evidence import BaselineState
+
+_PROPOSED = 50
+_CHOICES = 200
+_COLUMNS = (
+    Column("id", "Baseline", "number"),
+    Column("state", "State", "badge"),
+    Column("metric", "Metric", "name"),
+    Column("workload", "Workload", "name"),
+    Column("sku", "GPU", "name"),
+    Column("family", "Stack family", "code"),
+    Column("version", "Version", "number"),
+    Column("median", "Median", "number"),
+    Column("unit", "Unit"),
+    Column("runs", "Runs", "number"),
+    Column("values", "Values", "number"),
+    Column("proposed", "Proposed", "time"),
+    Column("decided", "Approved", "time"),
+)
+_EMPTY = Empty(
+    "No baseline yet.",
+    "The first sound run of a workload on a GPU proposes one; a person approves it, and later runs "
+    "are judged against it.",
+    "compatgate canary start smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124",
+)
+_NONE = Empty("No baseline fits these filters.", "Take one of them away.")
+
+
+class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which baselines to list."""
+
+    workload: Filter | None = None
+    sku: Filter | None = None
+    family: Filter | None = None
+    metric: Filter | None = None
+    state: BaselineState | None = None
+
+
+@page("/baselines", nav="baselines", query=BaselinesQuery)
+def show_all(ask: Ask[BaselinesQuery]) -> Shown:
+    """Every version, newest first; above, what waits for approval."""
+    query = ask.query
+    names = ("workload", "sku", "family", "metric", "state")
+    filters = {name: getattr(query, name) for name in names}
+    found = rows_of(ask.gate.baselines.list, query.cursor, **filters)
+    is_narrowed = bool(any(filters.values()) or query.cursor)
+    table = make(
+        "baselines",
+        _COLUMNS,
+        [_row(row) for row in found.items],
+        _NONE if is_narrowed else _EMPTY,
+        sort=query.sort,
+        following=found.next,
+        label="baselines",
+    )
+    context = {"filters": _filters(ask), **_proposed(ask)}
+    return Shown("baselines.html", "Baselines", context, table)
+
+
+def _filters(ask: Ask[BaselinesQuery]) -> list[tuple[str, str, Any, list[str]]]:
+    """The filters, with what the newest baselines have as choices."""
+    query = ask.query
+    newest = ask.gate.baselines.list(limit=_CHOICES).items
+
+    def of(name: str, label: str) -> tuple[str, str, Any, list[str]]:
+        given = getattr(query, name)
+        known = {getattr(row, name) for row in newest} | ({given} if given else set())
+        return name, label, given, sorted(known)
+
+    states = ["proposed", "approved", "replaced"]
+    return [
+        ("state", "State", query.state, states),
+        of("sku", "GPU"),
+        of("workload", "Workload"),
+        of("family", "Stack family"),
+        of("metric", "Metric"),
+    ]
+
+
+def _proposed(ask: Ask[Any]) -> dict[str, Any]:
+    waiting = ask.gate.baselines.list(state="proposed", limit=_PROPOSED)
+    return {
+        "waiting": [_waiting(ask, row) for row in waiting.items],
+        "more": waiting.next is not None,
+    }
+
+
+def _row(row: BaselineRow) -> tuple[Any, ...]:
+    learnt = Baseline.from_json(row.body)
+    name, _, digest = row.workload.partition("@")
+    return (
+        Cell(row.id, link("baselines", row.id)),
+        row.state,
+        Cell(row.metric, link("baselines", row.id)),
+        Cell(name, link("workloads", name), title=digest),
+        row.sku,
+        row.family,
+        row.version,
+        median(learnt.samples.values),
+        learnt.unit,
+        len(learnt.runs),
+        len(learnt.samples.values),
+        row.proposed_at,
+        Cell(row.decided_at, note=f"by {row.decided_by}" if row.decided_by else ""),
+    )
+
+
+def _waiting(ask: Ask[Any], row: BaselineRow) -> dict[str, Any]:
+    """A proposed version, and how far it lies from the one that is approved now."""
+    learnt = Baseline.from_json(row.body)
+    middle = median(learnt.samples.values)
+    before = _approved(ask, row)
+    old = median(Baseline.from_json(before.body).samples.values) if before else None
+    return {
+        "row": row,
+        "learnt": learnt,
+        "workload": row.workload.partition("@")[0],
+        "median": middle,
+        "before": before,
+        "change": signed(middle / old - 1) if old else None,
+    }
+
+
+def _approved(ask: Ask[Any], row: BaselineRow) -> BaselineRow | None:
+    found = ask.gate.baselines.list(
+        workload=row.workload,
+        sku=row.sku,
+        family=row.family,
+        metric=row.metric,
+        state="approved",
+        limit=1,
+    ).items
+    return next((one for one in found if one.id != row.id), None)
+
+
+_VERSIONS = (
+    Column("version", "Version", "number"),
+    Column("state", "State", "badge"),
+    Column("median", "Median", "number"),
+    Column("p95", "95 % below", "number"),
+    Column("runs", "Runs", "number"),
+    Column("values", "Values", "number"),
+    Column("proposed", "Proposed", "time"),
+    Column("decided", "Approved", "time"),
+    Column("by", "By", "name"),
+)
+
+
+@page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=Listing)
+def show(ask: Ask[Listing]) -> Shown:
+    """A version: its values, the runs that gave them, and the versions before it."""
+    detail = ask.gate.baselines.show(ask.args["id"])
+    row = detail.row
+    versions = ask.gate.baselines.list(
+        workload=row.workload, sku=row.sku, family=row.family, metric=row.metric
+    ).items
+    table = make(
+        "versions",
+        _VERSIONS,
+        [_version(one, row.id) for one in versions],
+        Empty("There is no version."),
+        sort=ask.query.sort,
+        label="versions",
+    )
+    waiting = _waiting(ask, row)
+    context = {
+        "row": row,
+        "baseline": detail.baseline,
+        "workload": row.workload.partition("@")[0],
+        "spread": detail.distribution,
+        "runs": _runs(detail),
+        "before": waiting["before"],
+        "change": waiting["change"] if row.state == "proposed" else None,
+        "api": api("baselines", row.id),
+    }
+    title = f"{row.metric} of {context['workload']}"
+    return Shown("baseline.html", title, context, table)
+
+
+def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
+    spread = distribution(Baseline.from_json(row.body))
+    here = "this one" if row.id == shown else ""
+    return (
+        Cell(row.version, link("baselines", row.id), note=here),
+        row.state,
+        spread.median,
+        spread.p95,
+        spread.runs,
+        spread.n,
+        row.proposed_at,
+        row.decided_at,
+        row.decided_by,
+    )
+
+
+def _runs(detail: BaselineDetail) -> list[dict[str, Any]]:
+    """The runs that it was learnt from; ``run_...:step`` is how they are kept."""
+    found = []
+    for kept in detail.baseline.runs:
+        run, _, step = kept.run.partition(":")
+        found.append(
+            {
+                "run": run,
+                "step": step,
+                "n": len(kept.values),
+                "median": median(kept.values),
+                "low": min(kept.values),
+                "high": max(kept.values),
+            }
+        )
+    return found
+
+
+@page(
+    f"/baselines/<int(max={LARGEST['big']}):id>/approve",
+    scope="bless",
+    method="POST",
+    nav="baselines",
+)
+def approve(ask: Ask[Any]) -> Goto:
+    """From now on runs are judged against it."""
+    row = ask.gate.baselines.approve(ask.args["id"], by=ask.principal.name).row
+    done = f"Approved: runs are judged against version {row.version} of {row.metric} from now on."
+    return Goto(link("baselines", row.id), done)

@@ -1,0 +1,43 @@
+"""How a staging host stands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from compatgate.gate.runs.host_state import SILENT, hours_of, in_words, state_of
+from compatgate.store.run_rows import HostRow
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+QUIET: dict[str, Any] = {"start": "11:00", "end": "13:00", "days": ["sat"], "timezone": "UTC"}
+
+
+def host(busy: int = 0, silent: timedelta = timedelta(0), **quiet: Any) -> HostRow:
+    hours = [{**QUIET, **quiet}] if quiet else []
+    seen = NOON - silent
+    named = ("stage", "w1", "docker", "L4", "550.54.15", 2, "local")
+    return HostRow(*named, hours, NOON, seen, busy)
+
+
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        (host(), "ready"),
+        (host(busy=1), "busy"),
+        (host(silent=SILENT * 2), "stale"),
+        (host(busy=1, silent=SILENT * 2), "stale"),
+        (host(busy=2, silent=SILENT * 2), "busy"),  # a full worker asks for nothing
+        (host(days=["sat"]), "quiet"),
+        (host(days=["sun"]), "ready"),
+        (host(timezone="Moon/Crater"), "unknown"),
+    ],
+)
+def test_a_host_stands_as(row: HostRow, state: str) -> None:
+    assert state_of(row, NOON).name == state
+
+
+def test_quiet_hours_are_said_in_words() -> None:
+    (every_day,) = hours_of(host(days=[]))
+    assert in_words(every_day) == "11:00 to 13:00 UTC, every day"
