@@ -50,6 +50,7 @@ def stocked(stocked_file: Path, tmp_path: Path, database_url: str) -> Iterator[G
     gate.close()
 
 
+@pytest.fixture(scope="session")
 def database_with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database in which a worker has run canaries, beside the folder of their workload."""
     folder = tmp_path_factory.mktemp("runs")
