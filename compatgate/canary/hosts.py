@@ -6,6 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+CLUSTERS = ("slurm", "kubernetes")
+"""Executors whose GPUs are other machines', and which run a workload on several of them at once."""
+
 
 class Tls(Struct, frozen=True):
     """Files of a TLS client, for an engine on TCP."""

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.canary.hosts import Host, Quiet, Slurm, Tls
+from compatgate.canary.hosts import CLUSTERS, Host, Quiet, Slurm, Tls
 from compatgate.canary.hosts_kubernetes import KubernetesTable, settings_of
 from compatgate.canary.hosts_kubernetes import mistakes as kubernetes_mistakes
 from compatgate.canary.hosts_slurm import SlurmTable
@@ -31,11 +31,11 @@ _Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
 _Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 _Time = Annotated[str, Meta(pattern=TIME_PATTERN)]
 _Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-_CLUSTERS = {
+_LEAST = {
     "slurm": '[host.slurm] work = "/shared/compatgate"',
     "kubernetes": '[host.kubernetes] namespace = "compatgate-canary"',
 }
-"""Executors whose GPUs are other machines', each with the least that is to be said of it."""
+"""The least that is to be said of a host of each of `CLUSTERS`."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -115,7 +115,7 @@ def _host(table: HostTable, folder: Path) -> Host:
         fields["slurm"] = Slurm(**msgspec.structs.asdict(slurm))
     if kubernetes := table.kubernetes:
         fields["kubernetes"] = settings_of(kubernetes, folder)
-    fields["health"] = table.health or ("none" if table.executor in _CLUSTERS else "local")
+    fields["health"] = table.health or ("none" if table.executor in CLUSTERS else "local")
     fields["quiet"] = tuple(Quiet(**msgspec.structs.asdict(quiet)) for quiet in table.quiet)
     return Host(**fields)
 
@@ -166,14 +166,14 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
 
 def _about_clusters(table: HostTable, raw: RawDocument, index: int) -> Iterator[DocumentProblem]:
     here: Place = ("host", index)
-    for kind, least in _CLUSTERS.items():
+    for kind, least in _LEAST.items():
         given = getattr(table, kind)
         if table.executor != kind and given:
             what = f"is not for {table.executor}"
             yield raw.problem((*here, kind), what, hint=f'executor = "{kind}"')
         elif table.executor == kind and given is None:
             yield raw.problem((*here, kind), "is missing", hint=f"at least {least}")
-    if table.executor in _CLUSTERS and table.health == "local":
+    if table.executor in CLUSTERS and table.health == "local":
         what = "the GPUs are the nodes', not this machine's"
         yield raw.problem((*here, "health"), what, value="local", hint='health = "none"')
     if table.executor == "slurm" and table.slurm:

@@ -24,12 +24,14 @@ class Offer(Struct, frozen=True):
         gpu: SKU; None: it has no GPUs.
         driver_key: None: not known.
         slots: all that it has.
+        spans: it runs a workload on several nodes at once.
     """
 
     host: str
     gpu: str | None
     driver_key: str | None
     slots: int
+    spans: bool = False
 
 
 class Held(Struct, frozen=True):
@@ -74,6 +76,8 @@ def _fits(offer: Offer) -> Any:
     """Where a run names its host, a driver that differs is what its owner wants to see."""
     fits = [or_(Run.host.is_(None), Run.host == offer.host), Run.gpus <= offer.slots]
     fits.append(or_(Run.gpu.is_(None), Run.gpu == offer.gpu) if offer.gpu else Run.gpu.is_(None))
+    if not offer.spans:
+        fits.append(Run.nodes == 1)
     if offer.driver_key is not None:
         same = or_(Run.driver_key.is_(None), Run.driver_key == offer.driver_key)
         fits.append(or_(same, Run.host == offer.host))
@@ -84,7 +88,7 @@ def fits(run: RunRow, offer: Offer) -> bool:
     """Whether a host could take a run when all its slots are free; as `waiting` decides."""
     if run.host not in (None, offer.host) or run.gpus > offer.slots:
         return False
-    if run.gpu not in (None, offer.gpu):
+    if run.gpu not in (None, offer.gpu) or (run.nodes > 1 and not offer.spans):
         return False
     return run.host is not None or has_driver(run, offer)
 

@@ -28,6 +28,7 @@ class RunRow(Struct, frozen=True):
     gpu: str | None
     driver: str | None
     gpus: int
+    nodes: int
     host: str | None
     priority: int
     purpose: str

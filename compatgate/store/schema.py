@@ -19,7 +19,7 @@ from compatgate.store.database import Database
 if TYPE_CHECKING:
     from alembic.config import Config
 
-EXPECTED = "0004"
+EXPECTED = "0005"
 """The newest migration."""
 
 

@@ -44,6 +44,7 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     gpu: Annotated[str | None, Meta(description="SKU that its host must have; null: none")]
     driver: Annotated[str | None, Meta(description="that its host should have")]
     gpus: Annotated[int, Meta(description="slots that it takes")]
+    nodes: Annotated[int, Meta(description="at once; more than one only on a cluster")]
     host: Annotated[str | None, Meta(description="that it must run on; null: any that fits")]
     priority: int
     purpose: Purpose
@@ -125,6 +126,7 @@ class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     workloads: list[str]
     gpus: Annotated[int, Meta(description="that it needs; without, it is no evidence about one")]
+    nodes: Annotated[int, Meta(description="at once; more than one only on a cluster")]
 
 
 class MetricBody(Struct, frozen=True):

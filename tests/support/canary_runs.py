@@ -31,7 +31,10 @@ def suites() -> Library:
         "dl-core": Suite("dl-core", "one GPU", ("gemm",)),
         "soak": Suite("soak", "one GPU, for long", ("gemm",)),
         "pair": Suite("pair", "two GPUs", ("nccl",)),
+        "spread": Suite("spread", "two nodes with a GPU each", ("gemm", "spread")),
     }
+    spread = Workload("spread", "tests spread", ("true",), ImageSpec(), gpus=1, nodes=2)
+    library.workloads["spread"] = spread
     return library
 
 

@@ -94,6 +94,14 @@ class Library:
         """
         return max(workload.gpus * workload.nodes for workload in self.of_suite(name))
 
+    def nodes_of(self, name: str) -> int:
+        """Nodes that the widest workload of a suite runs on at once.
+
+        Raises:
+            NotFound: there is no such suite.
+        """
+        return max(workload.nodes for workload in self.of_suite(name))
+
     def _add(self, folder: Path) -> None:
         folders, suites = contents(folder)
         problems: list[CompatgateError] = []

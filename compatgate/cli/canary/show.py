@@ -51,6 +51,7 @@ def _print(run: dict[str, Any]) -> None:
         "image": run["image"],
         "gpu": run["gpu"],
         "driver": run["driver"],
+        "nodes": run["nodes"] if run["nodes"] > 1 else None,
         "host": f"{host} ({run['worker']})" if host and run["worker"] else host,
         "attempt": f"{run['attempts']} of {run['max_attempts']}" if run["attempts"] else None,
         "asked for": f"{second(run['created_at'])} by {run['asked_by']}",

@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
                 "name": name,
                 "description": library.suite(name).description,
                 "gpus": library.gpus_of(name),
+                "nodes": library.nodes_of(name),
                 "workloads": list(library.suite(name).workloads),
             }
             for name in names

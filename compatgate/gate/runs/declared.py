@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import CLUSTERS, Host
 from compatgate.core.facts import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version
@@ -52,4 +52,10 @@ def _declare(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
 def offer(stored: Any) -> Offer:
     """What a declared or stored host could take."""
     host = stored if isinstance(stored, dict) else msgspec.structs.asdict(stored)
-    return Offer(host["name"], host["gpu"], driver_key(host["driver"]), host["slots"])
+    return Offer(
+        host["name"],
+        host["gpu"],
+        driver_key(host["driver"]),
+        host["slots"],
+        spans=host["executor"] in CLUSTERS,
+    )

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.canary.hosts import CLUSTERS
 from compatgate.canary.workloads import Library
 from compatgate.core.stack import parse_stack
 from compatgate.core.target import Pool
@@ -65,7 +66,7 @@ def plan(
         BadInput: names the field; or no host that is registered could ever run it.
         NotFound: there is no such suite, target, pool, entry or host.
     """
-    gpus = catalogue.gpus_of(asked.suite)
+    gpus, nodes = catalogue.gpus_of(asked.suite), catalogue.nodes_of(asked.suite)
     stack = _stack(asked)
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
         hint = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
@@ -89,6 +90,7 @@ def plan(
             gpu=place.gpu if gpus else None,
             driver=place.driver if gpus else None,
             gpus=max(1, gpus),
+            nodes=nodes,
             host=asked.host,
             priority=asked.priority,
             purpose=purpose,
@@ -190,7 +192,8 @@ def _on_some_host(run: RunRow, hosts: Sequence[HostRow]) -> RunRow:
     if able:
         have = ", ".join(f"{host.name} has {host.driver}" for host in able[:8])
         return replace(run, reason=f"waits for a host with driver {run.driver} ({have})")
-    wants = [run.gpu or "no GPU"]
+    wants = [f"{run.nodes} nodes at once"] if run.nodes > 1 else []
+    wants += [run.gpu or "no GPU"]
     wants += [f"{run.gpus} slots"] if run.gpus > 1 else []
     wants += [f"the host {run.host}"] if run.host else []
     have = "; ".join(_shown(host) for host in hosts[:8])
@@ -198,11 +201,18 @@ def _on_some_host(run: RunRow, hosts: Sequence[HostRow]) -> RunRow:
         f"no staging host could ever run it: it needs {', '.join(wants)}",
         field="host" if run.host else "target",
         value=run.host or run.target,
-        hint=f"there are {have}" if hosts else _NO_HOSTS,
+        hint=f"there are {have}{_more(run, hosts)}" if hosts else _NO_HOSTS,
     )
+
+
+def _more(run: RunRow, hosts: Sequence[HostRow]) -> str:
+    """What kind of host is missing, where all are single machines."""
+    if run.nodes == 1 or any(offer(host).spans for host in hosts):
+        return ""
+    return f"; several nodes at once take a {' or '.join(CLUSTERS)} host"
 
 
 def _shown(host: HostRow) -> str:
     driver = f", driver {host.driver}" if host.driver else ""
     slots = f", {host.slots} slots" if host.slots > 1 else ""
-    return f"{host.name} ({host.gpu or 'no GPU'}{driver}{slots})"
+    return f"{host.name} ({host.gpu or 'no GPU'}{driver}{slots}, {host.executor})"

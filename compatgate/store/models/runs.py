@@ -54,6 +54,9 @@ class Run(Base):
     driver: Mapped[str | None] = mapped_column(Text)
     driver_key: Mapped[str | None] = mapped_column(Text, comment="The driver, for comparing")
     gpus: Mapped[int] = mapped_column(Integer, comment="Slots that it takes")
+    nodes: Mapped[int] = mapped_column(
+        Integer, server_default="1", comment="At once; more than one only on a cluster"
+    )
     host: Mapped[str | None] = mapped_column(Text, comment="That it must run on; null: any")
     priority: Mapped[int] = mapped_column(Integer, comment="Higher goes first")
     purpose: Mapped[str] = mapped_column(Text, comment="request or verification")

@@ -47,8 +47,8 @@ def list_suites(call: Call[Paged]) -> Reply:
     suites = [found.suites[name] for name in sorted(found.suites)]
 
     def show(suite: Any) -> SuiteBody:
-        names = list(suite.workloads)
-        return SuiteBody(suite.name, suite.description, names, found.gpus_of(suite.name))
+        names, gpus = list(suite.workloads), found.gpus_of(suite.name)
+        return SuiteBody(suite.name, suite.description, names, gpus, found.nodes_of(suite.name))
 
     return page(slice_page(suites, call.query), show)
 

@@ -13,7 +13,7 @@ _NOTHING: dict[str, Any] = dict.fromkeys(RunRow.__struct_fields__)
 
 
 def run(run_id: str, gpus: int = 1, **fields: Any) -> RunRow:
-    return RunRow(**(_NOTHING | {"id": run_id, "gpus": gpus, "gpu": "L4"} | fields))
+    return RunRow(**(_NOTHING | {"id": run_id, "gpus": gpus, "nodes": 1, "gpu": "L4"} | fields))
 
 
 def pick(runs: Sequence[RunRow], hosts: dict[str, int], taken: dict[str, set[int]]) -> Any:
@@ -46,3 +46,11 @@ def test_a_run_that_no_host_could_take_keeps_none() -> None:
 
 def test_slots_beyond_those_that_a_host_has_now_do_not_count() -> None:
     assert pick([run("a")], {"h1": 2}, {"h1": {0, 3}}) == ("a", "h1", (1,))
+
+
+def test_a_run_of_several_nodes_goes_to_a_host_that_spans_them() -> None:
+    wide = run("wide", 2, nodes=2)
+    machine, cluster = Offer("machine", "L4", None, 8), Offer("cluster", "L4", None, 2, spans=True)
+    assert not fits(wide, machine)
+    assert fits(wide, cluster)
+    assert fits(run("narrow"), cluster)

@@ -103,6 +103,23 @@ def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, gate
     assert "a100-1 (L4" in problem["hint"]
 
 
+@pytest.mark.parametrize("where", [{}, {"target": None, "host": "a100-1"}])
+def test_a_suite_of_several_nodes_is_refused_where_every_host_is_one_machine(
+    client: FlaskClient, gate: Gate, where: dict[str, Any]
+) -> None:
+    served = [host(), host("bare", executor="process")]
+    gate.runs.queue.register("w1", served)
+    asked = ASKED | {"suite": "spread"} | where
+    problem = client.post(f"{API}/runs", json=asked).get_json(force=True)
+    assert problem["status"] == 400
+    assert f"it needs 2 nodes at once, {GPU}, 2 slots" in problem["detail"]
+    assert "4 slots, docker)" in problem["hint"]
+    assert "several nodes at once take a slurm or kubernetes host" in problem["hint"]
+    assert client.get(f"{API}/runs").get_json()["items"] == []
+    gate.runs.queue.register("w1", [*served, host("grid", executor="slurm")])
+    assert client.post(f"{API}/runs", json=ASKED | {"suite": "spread"}).status_code == 201
+
+
 def test_a_run_whose_driver_no_host_has_yet_waits_and_says_so(
     client: FlaskClient, gate: Gate, submit: Callable[..., str]
 ) -> None:
@@ -248,6 +265,7 @@ def test_hosts_suites_and_workloads_are_listed(client: FlaskClient, lease: Lease
     assert len(client.get(f"{API}/hosts?gpu={GPU}").get_json()["items"]) == 1
     suites = client.get(f"{API}/suites").get_json()["items"]
     assert {s["name"]: s["gpus"] for s in suites}["pair"] == 2
+    assert {s["name"]: s["nodes"] for s in suites}["spread"] == 2
     workloads = client.get(f"{API}/workloads?limit=1").get_json()
     assert [w["name"] for w in workloads["items"]] == ["gemm"]
     assert workloads["next"]

@@ -60,6 +60,18 @@ def test_a_run_is_given_to_one_worker_only(queue: DatabaseQueue, submit: Submit)
     assert queue.lease("w2", [host()]) is None
 
 
+def test_a_run_of_several_nodes_waits_for_a_cluster_and_lets_machines_go_on(
+    queue: DatabaseQueue, submit: Submit
+) -> None:
+    queue.register("w2", [host("grid", executor="kubernetes")])
+    wide, narrow = submit("spread"), submit()
+    assert take(queue).run.id == narrow
+    assert queue.lease("w1", [host()]) is None
+    lease = queue.lease("w2", [host("grid", executor="kubernetes")])
+    assert lease is not None
+    assert (lease.run.id, lease.slots) == (wide, (0, 1))
+
+
 def test_runs_share_a_host_by_slots_and_wait_for_one_that_is_free(
     queue: DatabaseQueue, submit: Submit
 ) -> None:
