@@ -12,7 +12,9 @@ but Python 3.8.
 import argparse
 import ctypes
 import glob
+import mmap
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +28,8 @@ from canary_nvml import NoNvml, Nvml
 NO_GPU = 77
 NOT_THERE = 127
 """Exit status of shells and of the loader where a program or a library that it needs is missing."""
+_RUNTIME = "libcudart.so"
+_MESSAGE = b"CUDA driver version is insufficient for CUDA runtime version"
 _OFTEN, _SELDOM = 0.02, 0.5
 _LARGEST_FILE = 64 * 1024 * 1024
 
@@ -61,6 +65,7 @@ def main(arguments=None):
         paths=loaded.paths(libraries),
         tool=options.tool,
         libraries=[library._asdict() for library in libraries],
+        own_cuda=has_own_cuda(options.tool[0], seen.paths),
     )
     return status
 
@@ -167,6 +172,24 @@ def _watch(process, seen, ended):
         looks += 1
         if ended.wait(_OFTEN if looks < 250 else _SELDOM):
             return
+
+
+def has_own_cuda(tool, mapped):
+    """Whether a tool has the CUDA runtime in itself, not the image's: it then holds its messages.
+
+    Args:
+        tool: its name or path; of a shell or a launcher nothing is known of what it starts.
+        mapped: files of libraries that were seen in its processes.
+    """
+    if any(_RUNTIME in os.path.basename(path) for path in mapped):
+        return False
+    try:
+        with open(shutil.which(tool) or tool, "rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with content:
+            return content.find(_MESSAGE) >= 0 and content.find(_RUNTIME.encode()) < 0
+    except (OSError, ValueError):  # an empty file cannot be mapped
+        return False
 
 
 def asked(paths):

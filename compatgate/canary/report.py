@@ -64,6 +64,8 @@ class Report(Struct, frozen=True):
         problems: lines that broke the protocol, each with its number and what was wrong; a report
             with problems is never evidence.
         lines: how many were read; ``dropped_bytes`` came beyond the limit of output.
+        own_fault: how an existing tool says that its own CUDA is too new for the driver; that is
+            neither for nor against the stack under test.
         truncated: output was cut, so that something may be missing.
     """
 
@@ -74,6 +76,7 @@ class Report(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     lines: int = 0
     dropped_bytes: int = 0
+    own_fault: str = ""
 
     @property
     def truncated(self) -> bool:

@@ -14,6 +14,9 @@ from compatgate.canary.workload import Workload
 NO_GPU = 77
 """Exit status of a program that needs a GPU and found none; test runners use it for a skip."""
 
+_SIGNAL = 128
+"""Above it, an exit status stands for a signal."""
+
 
 class Ended(Struct, frozen=True):
     """How an execution ended.
@@ -41,12 +44,22 @@ def conclude_step(workload: Workload, ended: Ended, report: Report) -> Verdict:
     was not seen, or output that was lost makes it inconclusive.
     """
     return (
-        _ending(workload, ended)
+        _of_the_tool(ended, report)
+        or _ending(workload, ended)
         or _damaged(workload, report)
         or _failed_check(report)
         or _missing(workload, report)
         or Verdict("passed")
     )
+
+
+def _of_the_tool(ended: Ended, report: Report) -> Verdict | None:
+    """A tool that cannot run here for reasons of its own; whatever else went wrong counts."""
+    crashed = ended.exit_code is None or ended.exit_code > _SIGNAL
+    if not report.own_fault or ended.how != "exited" or crashed or _failed_check(report):
+        return None
+    advice = "build it with a CUDA that this driver takes"
+    return Verdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
 
 
 def _ending(workload: Workload, ended: Ended) -> Verdict | None:
@@ -66,7 +79,7 @@ def _ending(workload: Workload, ended: Ended) -> Verdict | None:
 
 def _status(code: int) -> str:
     try:
-        return f"status {code} ({signal.Signals(code - 128).name})"
+        return f"status {code} ({signal.Signals(code - _SIGNAL).name})"
     except ValueError:
         return f"status {code}"
 

@@ -110,5 +110,7 @@ def _print(report: Report) -> None:
         print(printable(table(("METRIC", "UNIT", "VALUES", "FIRST"), rows)))
     for check in report.checks:
         print(f"check {check.name}: {'ok' if check.ok else 'FAILED'}: {printable(check.message)}")
+    if report.own_fault:
+        print(f"the tool, not the stack: {printable(report.own_fault)}")
     for problem in report.problems:
         print(f"problem: {printable(problem)}", file=sys.stderr)

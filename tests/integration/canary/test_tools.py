@@ -97,6 +97,31 @@ def test_a_tool_that_brings_its_own_libraries_says_nothing_of_the_stacks(librari
     assert report.env.driver == "535.104.05"
 
 
+@pytest.mark.parametrize(("linked", "outcome"), [(True, "inconclusive"), (False, "failed")])
+def test_a_cuda_too_new_for_the_driver_is_the_tools_only_if_it_is_linked_into_it(
+    libraries: Path, tmp_path: Path, *, linked: bool, outcome: str
+) -> None:
+    (tmp_path / "runtime.c").write_text(
+        'const char *why(void) { return "CUDA driver version is insufficient for CUDA runtime'
+        ' version"; }'
+    )
+    (tmp_path / "tool.c").write_text(
+        "#include <stdio.h>\nconst char *why(void);\n"
+        'int main(void) { fprintf(stderr, "[cudaErrorInsufficientDriver] %s in expression f() in'
+        ' main() : a.cpp:1\\n", why()); return 1; }'
+    )
+    made = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcudart.so.12", "-o", "libcudart.so.12"]
+    subprocess.run([*made, "runtime.c"], cwd=tmp_path, check=True)
+    runtime = ["runtime.c"] if linked else ["libcudart.so.12", f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run(["gcc", "-o", "tool", "tool.c", *runtime], cwd=tmp_path, check=True)
+    tool = str(tmp_path / "tool")
+    output, report = _run("nvbandwidth", libraries, "--driver-only", "--", tool, status=1)
+    assert b"[cudaErrorInsufficientDriver]" in output
+    verdict = conclude_step(read_workload(canary_dir() / "nvbandwidth"), Ended("exited", 1), report)
+    assert verdict.outcome == outcome
+    assert ("the tool, not the stack" in verdict.reason) == linked
+
+
 def test_it_is_repeated_and_its_files_are_printed_and_removed(
     libraries: Path, tmp_path: Path
 ) -> None:

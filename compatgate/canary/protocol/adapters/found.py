@@ -40,6 +40,7 @@ class Found:
         self._checks: dict[str, Check] = {}
         self._problems: list[str] = []
         self._unsaid = 0
+        self._own_fault = ""
 
     @property
     def problems(self) -> int:
@@ -89,6 +90,10 @@ class Found:
         known = self._checks.get(name)
         if known is None or known.ok:
             self._checks[name] = Check(name, ok, message[:_MESSAGE])
+
+    def own_fault(self, message: str) -> None:
+        """The tool fails for a reason of its own, see `own_cuda`; the first is kept."""
+        self._own_fault = self._own_fault or message[:_MESSAGE]
 
     def declares(self, check: str) -> bool:
         """Whether ``workload.toml`` asks for a check that not everyone wants to hold."""
@@ -143,6 +148,7 @@ class Found:
             problems=tuple(problems),
             lines=lines,
             dropped_bytes=dropped,
+            own_fault=self._own_fault,
         )
 
     def _whole_env(self) -> Env | None:

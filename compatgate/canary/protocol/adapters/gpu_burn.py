@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from compatgate.canary.protocol.adapters import own_cuda
 from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.report import Device
 from compatgate.discovery.nvidia_smi import listing
@@ -54,7 +55,8 @@ class _Burn:
         if _STARTS.match(line):
             self._progress(line)
         elif _NOT_BEGUN.match(line):
-            self._found.check("alive", False, line)
+            if not own_cuda.of_gpu_burn(line, self._found):
+                self._found.check("alive", False, line)
         elif match := _TESTED.match(line.strip()):
             self._tested = int(match[1])
         elif self._tested is not None and (match := _VERDICT.fullmatch(line)):

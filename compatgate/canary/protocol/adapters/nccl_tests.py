@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters import nccl_json, nccl_table
+from compatgate.canary.protocol.adapters import nccl_json, nccl_table, own_cuda
 from compatgate.canary.protocol.adapters.found import Found
 from compatgate.canary.protocol.adapters.nccl_log import (
     Judged,
@@ -41,6 +41,8 @@ def read_nccl_tests(text: str, found: Found) -> None:
     Raises:
         Broken: the JSON is damaged.
     """
+    for line in text.splitlines():
+        own_cuda.of_nccl_tests(line, found)
     log = read_nccl_log(text)
     tables = nccl_table.read(text, found)
     # JSON has more digits; without MPI it names the first rank alone, the table names all.
