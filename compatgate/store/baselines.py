@@ -38,6 +38,19 @@ def approved(session: Session, *, workload: str, sku: str, family: str) -> dict[
     return {row.metric: row for row in map(_row, session.execute(query))}
 
 
+def approved_elsewhere(session: Session, key: Key) -> dict[str, BaselineRow]:
+    """What the other families of a metric are judged against, by family."""
+    workload, sku, family, metric = key
+    query = select(*_COLUMNS).where(
+        Baseline.workload == workload,
+        Baseline.sku == sku,
+        Baseline.family != family,
+        Baseline.metric == metric,
+        Baseline.state == "approved",
+    )
+    return {row.family: row for row in map(_row, session.execute(query))}
+
+
 def propose(session: Session, key: Key, body: dict[str, Any], *, by: str, at: datetime) -> int:
     """Propose a version, or renew the one that is proposed already; its id.
 

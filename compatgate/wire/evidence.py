@@ -78,6 +78,17 @@ class BaselineBody(Struct, frozen=True, forbid_unknown_fields=True):
     decided_by: str | None
 
 
+class NearestBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the most similar stack family is judged against; to compare with, never to judge by."""
+
+    id: int
+    family: str
+    median: float
+    change: Annotated[
+        float | None, Meta(description="from it to this baseline's median, 0.05 is 5 % more")
+    ]
+
+
 class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
     """A version with its distribution and the runs that it was learnt from."""
 
@@ -86,3 +97,6 @@ class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
     runs: list[dict[str, Any]]
     discarded: list[dict[str, Any]]
     distribution: dict[str, Any]
+    nearest: Annotated[
+        NearestBody | None, Meta(description="where none is approved for its family")
+    ] = None

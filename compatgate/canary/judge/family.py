@@ -8,7 +8,7 @@ never part of it: a driver is rolled out below stacks that stay, and its effect 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from compatgate.core.components import COMPONENTS, in_order, resolve_component
 from compatgate.core.versions import Version, parse_version
@@ -38,11 +38,11 @@ def family_of(versions: Mapping[str, str]) -> str:
     return "+".join(parts) or "none"
 
 
-def nearest_family(wanted: str, known: list[str]) -> str | None:
-    """The known family that differs in the fewest components, to compare with for information.
+def nearest_family(wanted: str, known: Iterable[str]) -> str | None:
+    """The known family that shares the most components, to compare with for information.
 
-    A judgement against another family is not evidence by itself: it tells whoever accepts the first
-    run of a new family what has changed. None where no component is shared.
+    Nothing is ever judged against another family: it tells whoever approves the first baseline of
+    a new one what has changed. None where no component is shared.
     """
     own = set(wanted.split("+"))
     shared = {family: len(own & set(family.split("+"))) for family in known}

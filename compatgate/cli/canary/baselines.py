@@ -83,6 +83,12 @@ def _print(found: dict[str, Any]) -> None:
         f"{name} {figures[name]:.6g}" for name in ("min", "median", "p95", "p99", "max")
     )
     print(f"  {figures['n']} values of {figures['runs']} runs, in {found['unit']}: {named}")
+    if near := found.get("nearest"):
+        change = "" if near["change"] is None else f"; this is {near['change']:+.1%}"
+        print(
+            f"  none is approved for this family; the nearest is {near['family']}"
+            f" ({near['id']}): median {near['median']:.6g}{change}, to compare, never to judge by"
+        )
     most = max((bar["count"] for bar in figures["bins"]), default=0)
     for bar in figures["bins"]:
         mark = "#" * round(40 * bar["count"] / most) if most else ""

@@ -10,7 +10,9 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from compatgate.canary.judge.baseline import Baseline, Distribution, distribution, learn
+from compatgate.canary.judge.family import nearest_family
 from compatgate.canary.judge.result import Samples
+from compatgate.canary.judge.units import conversion
 from compatgate.canary.queue import Ground
 from compatgate.canary.workload import MetricSpec
 from compatgate.errors import BadInput
@@ -21,12 +23,32 @@ from compatgate.store.paging import Page
 from compatgate.store.run_rows import BaselineRow
 
 
+class Nearest(Struct, frozen=True):
+    """What the most similar stack family is judged against; to compare with, never to judge by.
+
+    Attributes:
+        id: of the approved baseline.
+        median: in the unit of the baseline that it is compared with.
+        change: from it to that baseline's median, 0.05 is 5 % more; None: it is 0.
+    """
+
+    id: int
+    family: str
+    median: float
+    change: float | None
+
+
 class BaselineDetail(Struct, frozen=True):
-    """A version with what it was learnt from."""
+    """A version with what it was learnt from.
+
+    Attributes:
+        nearest: where no version is approved for its family.
+    """
 
     row: BaselineRow
     baseline: Baseline
     distribution: Distribution
+    nearest: Nearest | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -36,6 +58,7 @@ class BaselineDetail(Struct, frozen=True):
             **summary(self.row),
             **parts,
             "distribution": msgspec.to_builtins(self.distribution),
+            "nearest": msgspec.to_builtins(self.nearest),
         }
 
 
@@ -84,7 +107,7 @@ class BaselineService:
             NotFound: there is none of that id.
         """
         with self._database.reading() as session:
-            return _detail(baselines.find(session, number))
+            return _detail(session, baselines.find(session, number))
 
     def approve(self, number: int, *, by: str) -> BaselineDetail:
         """Make a proposed version the one that runs are judged against.
@@ -104,7 +127,7 @@ class BaselineService:
                 subject=f"{row.workload} {row.metric} on {row.sku}",
                 detail={"id": row.id, "version": row.version, "family": row.family},
             )
-            return _detail(row)
+            return _detail(session, row)
 
 
 def _offer(session: Session, ground: Ground, spec: MetricSpec, run: str, samples: Samples) -> None:
@@ -124,6 +147,27 @@ def _offer(session: Session, ground: Ground, spec: MetricSpec, run: str, samples
     baselines.propose(session, key, learnt.to_json(), by=run, at=clock.now())
 
 
-def _detail(row: BaselineRow) -> BaselineDetail:
+def _detail(session: Session, row: BaselineRow) -> BaselineDetail:
     baseline = Baseline.from_json(row.body)
-    return BaselineDetail(row, baseline, distribution(baseline))
+    figures = distribution(baseline)
+    return BaselineDetail(row, baseline, figures, _nearest(session, row, baseline, figures.median))
+
+
+def _nearest(
+    session: Session, row: BaselineRow, baseline: Baseline, median: float
+) -> Nearest | None:
+    own = baselines.approved(session, workload=row.workload, sku=row.sku, family=row.family)
+    if row.metric in own:
+        return None
+    key: Key = (row.workload, row.sku, row.family, row.metric)
+    known = baselines.approved_elsewhere(session, key)
+    family = nearest_family(row.family, known)
+    if family is None:
+        return None
+    other = Baseline.from_json(known[family].body)
+    factor = conversion(other.unit, baseline.unit)
+    if factor is None:
+        return None
+    theirs = distribution(other).median * factor
+    change = median / theirs - 1 if theirs else None
+    return Nearest(known[family].id, family, theirs, change)

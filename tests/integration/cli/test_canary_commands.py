@@ -133,6 +133,13 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     assert "30 values of 1 runs, in ms: min 1 median 1.145" in out
     assert "####" in out
     assert "approved" in run("canary", "baselines", "approve", number)[1]
+    newer = Ground(ground.workload, ground.sku, f"{ground.family}+cuda-12.4")
+    values = Samples("latency", "ms", (tuple(2 * value for value in values.values),))
+    gate.baselines.offer(newer, {"latency": MetricSpec("ms", "lower")}, "run_2:gemm-0", [values])
+    listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
+    out = run("canary", "baselines", "show", str(listed[0]["id"]))[1]
+    assert f"the nearest is {ground.family} ({number})" in out
+    assert "this is +100.0%, to compare, never to judge by" in out
     status, _, err = run("canary", "baselines", "approve", number)
     assert (status, "is approved by" in err) == (2, True)
     assert run("canary", "baselines", "show", "99")[0] == 2

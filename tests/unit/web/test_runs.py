@@ -298,6 +298,31 @@ def test_a_candidate_shows_what_it_lacks_and_its_entity_tag_still_guards_it(
     assert "promotion" not in client.get(url).get_json()
 
 
+def test_a_baseline_of_a_new_family_names_the_nearest_one_to_compare_with(
+    client: FlaskClient, gate: Gate
+) -> None:
+    spec = {"latency": MetricSpec("ms", "lower", repetitions=3)}
+
+    def proposed(family: str, *values: float, sku: str = GPU) -> str:
+        samples = Samples("latency", "ms", (values,))
+        gate.baselines.offer(Ground("gemm@0f3c", sku, family), spec, f"run-{family}", [samples])
+        asked = {"family": family, "sku": sku}
+        newest = client.get(f"{API}/baselines", query_string=asked).get_json()["items"][0]
+        return f"{API}/baselines/{newest['id']}"
+
+    for family, sku in (("cuda-12.4+torch-2.3", GPU), ("cuda-12.1", GPU), ("torch-2.4", "L4")):
+        client.post(proposed(family, 2.0, 2.0, 2.0, sku=sku) + "/approve")
+    proposed("cuda-12.4+torch-2.4+nccl-2", 9.0, 9.0, 9.0)  # not approved, so nobody's measure
+    new = proposed("cuda-12.4+torch-2.4", 2.1, 2.1, 2.1)
+    near = client.get(new).get_json()["nearest"]
+    assert (near["family"], near["median"]) == ("cuda-12.4+torch-2.3", 2.0)
+    assert near["change"] == pytest.approx(0.05)
+    ground = Ground("gemm@0f3c", GPU, "cuda-12.4+torch-2.4")
+    assert gate.baselines.approved(ground) == {}
+    assert client.post(f"{new}/approve").get_json()["nearest"] is None
+    assert client.get(proposed("cuda-13.0", 1.0, 1.0, 1.0)).get_json()["nearest"] is None
+
+
 def test_a_baseline_is_proposed_by_runs_and_approved_by_a_person(
     client: FlaskClient, gate: Gate
 ) -> None:
