@@ -1,17 +1,18 @@
-"""``compatgate db``: where the database is, what schema it has, and upgrading it."""
+"""``compatgate db``: where the database is, what schema it has, upgrading and pruning it."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from compatgate.cli import db_prune
 from compatgate.cli.database import add_database, add_format, print_json
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-HELP = "create and migrate the database"
+HELP = "create, migrate and prune the database"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,15 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=help_text, description=help_text)
         add_database(action)
         add_format(action)
+    pruning = actions.add_parser("prune", help=db_prune.HELP, description=db_prune.HELP)
+    db_prune.add_arguments(pruning)
+    add_database(pruning)
+    add_format(pruning)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked.
 
     Raises:
-        BadInput: the database's URL is malformed.
+        BadInput: the database's URL or an option is malformed.
         Unavailable: it does not answer, or a newer program wrote it.
     """
+    if args.action == "prune":
+        return db_prune.run(args)
     from compatgate.store.urls import resolve_url, shown
 
     if args.action == "path":

@@ -80,6 +80,9 @@ class StepBody(Struct, frozen=True):
     finished_at: datetime | None
     attempt: int
     host: str
+    pruned_at: Annotated[
+        datetime | None, Meta(description="when report, judgement and health were removed")
+    ] = None
 
 
 class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,209 @@
+"""What old runs and hosts leave in the database goes; what anything rests on stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from canary_runs import GPU, evidence, host
+from sqlalchemy import select
+
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.queue import Ground, Lease
+from compatgate.canary.run import StepResult
+from compatgate.canary.workload import MetricSpec
+from compatgate.cli.main import main
+from compatgate.gate.pruning import Ages, Pruned, prune_database
+from compatgate.gate.runs.queue import DatabaseQueue
+from compatgate.gate.service import Gate
+from compatgate.store.models import RunStep
+
+REPORT: dict[str, Any] = {"metrics": [{"name": "time", "unit": "ms", "values": [1.0] * 500}]}
+DAY = timedelta(days=1)
+ALL = Ages(logs=90 * DAY, reports=90 * DAY, hosts=30 * DAY)
+Submit = Callable[..., str]
+
+
+@pytest.fixture
+def ended(queue: DatabaseQueue, submit: Submit) -> Callable[..., str]:
+    """A run that has printed and reported, and has ended; its id."""
+
+    def go(outcome: Any = "inconclusive", *, with_evidence: bool = False) -> str:
+        lease = _leased(queue, submit())
+        queue.finish(lease, outcome, "done", evidence(lease, outcome) if with_evidence else None)
+        return lease.run.id
+
+    return go
+
+
+def _leased(queue: DatabaseQueue, run_id: str) -> Lease:
+    """A run that a worker has, and that has printed and reported."""
+    lease = queue.lease("w1", [host()])
+    assert lease is not None
+    assert lease.run.id == run_id
+    queue.write(lease, "gemm-0", b"a line of log\n" * 10)
+    step = StepResult("gemm-0", "gemm", 0, "inconclusive", "too noisy", 0, report=REPORT)
+    queue.record(lease, step)
+    return lease
+
+
+def prune(gate: Gate, ages: Ages = ALL, **options: Any) -> Pruned:
+    return prune_database(gate.database, ages, by="keeper", **options)
+
+
+def log(gate: Gate, run_id: str) -> bytes:
+    return b"".join(piece.data for piece in gate.runs.output(run_id)[1])
+
+
+def reported(gate: Gate, run_id: str) -> bool:
+    return gate.runs.show(run_id).steps[0].body["report"] is not None
+
+
+def test_old_logs_and_reports_go_and_the_runs_stay(
+    gate: Gate, ended: Callable[..., str], time: Any
+) -> None:
+    old = [ended() for _ in range(3)]
+    time.forward(days=100)
+    recent = ended()
+    ages = Ages(logs=ALL.logs, reports=ALL.reports)
+    found = prune(gate, ages)
+    assert found.logs
+    assert (found.logs.runs, found.logs.bytes) == (3, 3 * 140)
+    assert found.reports
+    assert found.reports.runs == 3
+    assert found.reports.bytes > 3 * 500
+    assert [log(gate, run) for run in old] == [b""] * 3
+    assert log(gate, recent).startswith(b"a line")
+    assert reported(gate, recent)
+    detail = gate.runs.show(old[0])
+    assert (detail.run.state, detail.run.reason) == ("inconclusive", "done")
+    (step,) = detail.steps
+    assert (step.body["outcome"], step.body["reason"], step.body["report"]) == (
+        "inconclusive", "too noisy", None,
+    )  # fmt: skip
+    assert step.body["pruned_at"]
+    assert gate.history.verify().ok
+    links = gate.history.list_audit(action="prune.").items
+    assert [(link.action, link.actor) for link in links] == [
+        ("prune.reports", "keeper"), ("prune.logs", "keeper"),
+    ]  # fmt: skip
+    assert links[1].detail["runs"] == old
+    assert prune(gate, ages).nothing
+    assert gate.history.list_audit(action="prune.").items == links
+
+
+def test_what_evidence_warnings_and_baselines_rest_on_loses_its_log_alone(
+    gate: Gate, ended: Callable[..., str], time: Any
+) -> None:
+    judged = [ended("passed", with_evidence=True), ended("failed", with_evidence=True)]
+    learnt = ended()
+    spec = {"time": MetricSpec("ms", "lower", repetitions=3)}
+    values = [Samples("time", "ms", ((1.0, 1.1, 1.2),))]
+    gate.baselines.offer(Ground("gemm@0f3c", GPU, "cuda-12.4"), spec, f"{learnt}:gemm-0", values)
+    idle, newest = ended(), ended()
+    before = gate.runs.evidence().items
+    time.forward(days=100)
+    prune(gate)
+    assert [run for run in (*judged, learnt, idle, newest) if not reported(gate, run)] == [idle]
+    assert not any(log(gate, run) for run in (*judged, learnt, idle, newest))
+    assert gate.runs.evidence().items == before
+    assert len(gate.baselines.list().items) == 1
+    assert gate.history.verify().ok
+
+
+def test_runs_that_have_not_ended_keep_everything(
+    gate: Gate, queue: DatabaseQueue, submit: Submit, ended: Callable[..., str], time: Any
+) -> None:
+    lease = _leased(queue, submit())
+    waiting = submit()
+    time.forward(days=400)
+    queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
+    assert prune(gate).nothing
+    assert log(gate, lease.run.id)
+    assert gate.runs.get(waiting).state == "queued"
+
+
+def test_hosts_that_nobody_serves_go_but_for_those_that_a_run_has_or_names(
+    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
+) -> None:
+    queue.register("w2", [host("named"), host("gone")])
+    _leased(queue, submit())  # on a100-1
+    submit(host="named")
+    time.forward(days=31)
+    queue.register("w3", [host("served")])
+    found = prune(gate, Ages(hosts=30 * DAY))
+    assert found.hosts
+    assert list(found.hosts.hosts) == ["cpu", "gone"]
+    assert [each.name for each in gate.runs.hosts().items] == ["a100-1", "named", "served"]
+    (link,) = gate.history.list_audit(action="prune.").items
+    assert (link.action, link.detail) == ("prune.hosts", {"hosts": ["cpu", "gone"]})
+    queue.register("w2", [host("gone")])
+    assert "gone" in [each.name for each in gate.runs.hosts().items]
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(
+    gate: Gate, ended: Callable[..., str], time: Any
+) -> None:
+    old, _ = ended(), ended()
+    time.forward(days=100)
+    found = prune(gate, dry_run=True)
+    assert found.logs
+    assert found.reports
+    assert found.hosts
+    assert (found.logs.runs, found.reports.runs, len(found.hosts.hosts)) == (2, 1, 2)
+    assert log(gate, old)
+    assert reported(gate, old)
+    assert len(gate.runs.hosts().items) == 2
+    assert not gate.history.list_audit(action="prune.").items
+
+
+def test_many_runs_are_removed_in_parts_each_with_its_link(
+    gate: Gate, ended: Callable[..., str], time: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compatgate.gate.pruning._AT_ONCE", 2)
+    old = [ended() for _ in range(5)]
+    time.forward(days=100)
+    found = prune(gate, Ages(logs=90 * DAY))
+    assert found.logs
+    assert found.logs.runs == 5
+    links = gate.history.list_audit(action="prune.logs").items
+    assert [link.detail["runs"] for link in reversed(links)] == [old[:2], old[2:4], old[4:]]
+    with gate.database.reading() as session:
+        assert len(session.execute(select(RunStep.run)).all()) == 5
+
+
+def test_the_command_says_what_it_removed(
+    gate: Gate,
+    database_url: str,
+    ended: Callable[..., str],
+    time: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ended()
+    time.forward(days=100)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(["db", "prune", "--database", database_url, *arguments])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    _, out, _ = run("--run-logs-older-than", "90d", "--hosts-unseen-for", "30d", "--dry-run")
+    assert "1 runs, 0.0 MiB\n" in out
+    assert "  a100-1, last seen " in out
+    assert out.endswith("dry run: nothing was removed\n")
+    status, out, _ = run("--run-logs-older-than", "90d", "--format", "json")
+    assert (status, json.loads(out)["logs"]["runs"]) == (0, 1)
+    assert run("--run-logs-older-than", "90d")[1].endswith("nothing to remove\n")
+    for wrong, says in (
+        ([], "nothing to remove is named"),
+        (["--run-logs-older-than", "soon"], "--run-logs-older-than"),
+        (["--hosts-unseen-for", "0d"], "is not a duration"),
+    ):
+        status, out, err = run(*wrong)
+        assert (status, out) == (2, "")
+        assert says in err
+    assert main(["audit", "verify", "--database", database_url]) == 0
