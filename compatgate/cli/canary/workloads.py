@@ -60,7 +60,7 @@ def _page(workload: Workload) -> str:
     lines.append(f"  command   {' '.join(workload.command)}")
     lines.append(f"  gpus      {workload.gpus}")
     if workload.nodes > 1:
-        lines.append(f"  nodes     {workload.nodes}, on a slurm host")
+        lines.append(f"  nodes     {workload.nodes}, on a slurm or kubernetes host")
     lines.append(f"  timeout   {_time(workload.timeout_s)}")
     lines.append(f"  memory    {workload.limits.memory >> 20} MiB")
     lines.append(f"  digest    {workload.digest}")
