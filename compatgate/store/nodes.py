@@ -82,6 +82,7 @@ def list_nodes(
     session: Session,
     *,
     cluster: str | None = None,
+    search: str | None = None,
     sku: str | None = None,
     disagrees: bool | None = None,
     seen_before: datetime | None = None,
@@ -94,6 +95,7 @@ def list_nodes(
     Args:
         session: to read from.
         cluster: that they are in.
+        search: part of their names, in any case.
         sku: that they have.
         disagrees: whether their witnesses do.
         seen_before: not since this.
@@ -104,6 +106,8 @@ def list_nodes(
     query = select(*_COLUMNS)
     if cluster:
         query = query.where(Node.cluster == cluster)
+    if search:
+        query = query.where(Node.name.icontains(search, autoescape=True))
     if sku:
         query = query.where(Node.skus.contains(f"|{sku}|", autoescape=True))
     if disagrees is not None:

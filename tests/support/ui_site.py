@@ -8,6 +8,8 @@ from typing import Any
 
 from ui_runs import days_ago, fill_runs
 
+from ui_nodes import fill_nodes
+
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
@@ -51,6 +53,7 @@ def fill(database: str) -> None:
             gate.nodes.report(to_struct(EXAMPLE, Report), by="agent")
         for target, stack in QUESTIONS:
             _decide(gate, target, stack)
+        fill_nodes(gate)
     finally:
         gate.close()
 

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("--target", metavar="NAME", help="that they belong to")
         each.add_argument("--gpu", help="that they have, in any spelling")
         each.add_argument("--stale", choices=("yes", "no"), help="not heard of for a day")
+    listed.add_argument("--search", metavar="TEXT", help="part of the name, in any case")
     listed.add_argument("--driver", help="that counts")
     listed.add_argument("--driver-state", choices=_STATES, help="whether an entry admits it")
     listed.add_argument("--disagrees", action="store_true", help="whose witnesses disagree")
@@ -70,6 +71,7 @@ def _list(args: argparse.Namespace) -> int:
     from compatgate.cli.nodes.text import print_nodes
 
     filters = {
+        "search": args.search,
         "driver": args.driver,
         "driver_state": args.driver_state,
         "disagrees": True if args.disagrees else None,

@@ -18,6 +18,7 @@ from compatgate.wire.nodes import DriftBody, NodeBody, NodesReported
 @Listing
 def list_nodes(
     *,
+    search: str | None = None,
     cluster: str | None = None,
     target: str | None = None,
     gpu: str | None = None,
@@ -29,6 +30,7 @@ def list_nodes(
     """List nodes by cluster and name, each against the matrix as it is now.
 
     Args:
+        search: part of their names, in any case.
         cluster: that they are in.
         target: that they belong to.
         gpu: that they have, in any spelling.
@@ -40,6 +42,7 @@ def list_nodes(
     return pages(
         "/nodes",
         NodeBody,
+        search=search,
         cluster=cluster,
         target=target,
         gpu=gpu,

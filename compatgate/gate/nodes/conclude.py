@@ -13,7 +13,8 @@ from compatgate.gate.nodes.witnesses import Gpus, Who, Witness
 
 OUTDATED = timedelta(days=1)
 """By which a driver's report may be older than the labels and still decide."""
-_SHARED = ".shared"
+SHARED = ".shared"
+"""Ends the name of a resource that several containers use at once."""
 
 
 class Concluded(Struct, frozen=True):
@@ -33,20 +34,35 @@ class Concluded(Struct, frozen=True):
 def conclude(witnesses: Mapping[Who, Witness]) -> Concluded:
     """Weigh witnesses: the driver's own report decides, unless it is long out of date."""
     labels, own = witnesses.get("labels"), witnesses.get("driver")
-    outdated = bool(labels and own and labels.seen_at - own.seen_at > OUTDATED)
-    first, second = (labels, own) if outdated else (own, labels)
+    ordered = ranked(witnesses)
     said: list[str] = []
     if labels and own:
-        decides = _decides(own, outdated=outdated)
+        decides = _decides(own, outdated=ordered[0] is labels)
         said += _drivers(labels, own, decides)
         said += _gpus(labels, own, decides)
     if labels and (kubelet := witnesses.get("kubelet")):
         said += _resources(labels, kubelet)
     said += [remark for witness in witnesses.values() for remark in witness.remarks]
-    ordered = [witness for witness in (first, second) if witness]
     driver = next((w.driver for w in ordered if w.driver), None)
     gpus = next((w.gpus for w in ordered if w.gpus), ())
     return Concluded(driver, gpus, tuple(dict.fromkeys(said)))
+
+
+def ranked(witnesses: Mapping[Who, Witness]) -> tuple[Witness, ...]:
+    """Who may tell the driver and the GPUs: of what both say, the first one's word counts."""
+    labels, own = witnesses.get("labels"), witnesses.get("driver")
+    outdated = bool(labels and own and labels.seen_at - own.seen_at > OUTDATED)
+    return tuple(one for one in ((labels, own) if outdated else (own, labels)) if one)
+
+
+def mismatched(labels: Witness, kubelet: Witness) -> dict[str, tuple[int, int]]:
+    """Resources of which the kubelet hands out another number than the labels make, by name."""
+    found = {}
+    for name, expected in labels.resources.items():
+        given = kubelet.resources.get(name, 0) + kubelet.resources.get(f"{name}{SHARED}", 0)
+        if given != expected:
+            found[name] = (expected, given)
+    return found
 
 
 def same_driver(one: str, other: str) -> bool:
@@ -84,9 +100,7 @@ def _gpus(labels: Witness, own: Witness, decides: str) -> list[str]:
 
 def _resources(labels: Witness, kubelet: Witness) -> list[str]:
     """Where the kubelet hands out more or fewer GPUs than there are; neither is the driver."""
-    said = []
-    for name, expected in labels.resources.items():
-        given = kubelet.resources.get(name, 0) + kubelet.resources.get(f"{name}{_SHARED}", 0)
-        if given != expected:
-            said.append(f"the labels make {expected} of {name}, the kubelet hands out {given}")
-    return said
+    return [
+        f"the labels make {expected} of {name}, the kubelet hands out {given}"
+        for name, (expected, given) in mismatched(labels, kubelet).items()
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -71,6 +71,25 @@ class Nodes:
         with self._database.reading() as session:
             return self._view(_one(session, name, cluster), clock.now())
 
+    def clusters_of(self, name: str) -> tuple[str, ...]:
+        """The clusters that have a node of this name."""
+        with self._database.reading() as session:
+            return tuple(row.cluster for row in nodes.named(session, name))
+
+    def each(
+        self, *, cluster: str | None = None, gpu: str | None = None, stale: bool | None = None
+    ) -> Iterator[NodeView]:
+        """Every node, one after another, for what is counted of all of them; filters as `list`."""
+        now, cursor = clock.now(), None
+        filters = {"cluster": cluster, **self._sku(gpu), **_heard(stale, now)}
+        while True:
+            with self._database.reading() as session:
+                part = nodes.list_nodes(session, **filters, cursor=cursor, limit=_BATCH)
+            yield from (self._view(row, now) for row in part.items)
+            cursor = part.next
+            if cursor is None:
+                return
+
     def remove(self, name: str, by: By, cluster: str | None = None) -> NodeView:
         """Forget a node; one that is reported again comes back.
 
@@ -94,6 +113,7 @@ class Nodes:
     def list(
         self,
         *,
+        search: str | None = None,
         cluster: str | None = None,
         target: str | None = None,
         gpu: str | None = None,
@@ -107,6 +127,7 @@ class Nodes:
         """Nodes by cluster and name.
 
         Args:
+            search: part of their names, in any case.
             cluster: that they are in.
             target: that they belong to.
             gpu: that they have, in any spelling.
@@ -125,7 +146,7 @@ class Nodes:
                 and (driver_state is None or view.standing.driver == driver_state)
             )
 
-        stored = {"cluster": cluster, "disagrees": disagrees}
+        stored = {"search": search, "cluster": cluster, "disagrees": disagrees}
         return self._list(wanted, {**stored, **self._sku(gpu)}, stale, cursor, limit)
 
     def drift(
@@ -172,9 +193,7 @@ class Nodes:
     ) -> Page[NodeView]:
         """A page; what the matrix decides is no column, so nodes are looked at one by one."""
         now = clock.now()
-        filters = dict(stored)
-        if stale is not None:
-            filters["seen_before" if stale else "seen_after"] = now - STALE
+        filters = {**stored, **_heard(stale, now)}
         found: list[NodeView] = []
         with self._database.reading() as session:
             while True:
@@ -219,6 +238,10 @@ class Nodes:
         if kept is None or kept.snapshot is not snapshot:
             kept = self._kept = Matrix(snapshot)
         return kept
+
+
+def _heard(stale: bool | None, now: datetime) -> dict[str, Any]:
+    return {} if stale is None else {"seen_before" if stale else "seen_after": now - STALE}
 
 
 def _one(session: Session, name: str, cluster: str | None) -> NodeRow:

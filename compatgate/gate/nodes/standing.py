@@ -93,8 +93,8 @@ class Matrix:
             why = f"the node names the target {unknown[0]!r}, which does not exist"
             return Standing((), "unknown", why, notes=(why,))
         usable = [self.snapshot.targets[n] for n in targets if n in self.snapshot.targets]
-        version = _version(driver)
-        kinds = [_known(gpu, self.snapshot) for gpu in gpus]
+        version = version_of(driver)
+        kinds = [known_gpu(gpu, self.snapshot) for gpu in gpus]
         differences = [
             difference
             for target in usable
@@ -150,13 +150,12 @@ class Matrix:
         kinds: Sequence[Gpu | None],
     ) -> Iterable[Difference]:
         """GPUs first: which driver is declared depends on the pools that they make it part of."""
-        table = self.snapshot.facts.gpus
         declared = tuple(dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu))
         its_pools: list[Pool] = []
         if not gpus:
             yield _difference(target, "gpu", None, declared)
         for text, kind in zip(gpus, kinds, strict=True):
-            pools = [p for p in target.pools if p.gpu and kind and includes(p.gpu, kind, table)]
+            pools = pools_with(target, kind, self.snapshot)
             its_pools += pools
             if not pools:
                 yield _difference(target, "gpu", text, declared)
@@ -173,14 +172,22 @@ class Matrix:
         return self._admitting[target]
 
 
-def _version(driver: str | None) -> Version | None:
+def pools_with(target: Target, kind: Gpu | None, snapshot: Snapshot) -> list[Pool]:
+    """The pools of a target that declare a GPU, its family or its capability."""
+    table = snapshot.facts.gpus
+    return [p for p in target.pools if p.gpu and kind and includes(p.gpu, kind, table)]
+
+
+def version_of(driver: str | None) -> Version | None:
+    """A driver's version; None: it is not known, or is none."""
     try:
         return parse_version("driver", driver) if driver else None
     except BadInput:
         return None
 
 
-def _known(gpu: str, snapshot: Snapshot) -> Gpu | None:
+def known_gpu(gpu: str, snapshot: Snapshot) -> Gpu | None:
+    """A GPU by any spelling; None: the facts do not know it."""
     try:
         return resolve_gpu(gpu, snapshot.facts.gpus)
     except BadInput:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from compatgate.core.nodes import DriverState, What
 from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
-from compatgate.web.paging import Filter, Paged, page
+from compatgate.web.paging import Filter, Paged, Search, page
 from compatgate.web.route import Body, Returns, route
 from compatgate.wire.node_reports import EXAMPLE, Report
 from compatgate.wire.nodes import DriftBody, NodeBody, NodesReported
@@ -22,6 +22,7 @@ Cluster = Annotated[Filter, Meta(description="needed where several clusters have
 class NodeFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which nodes to list."""
 
+    search: Search | None = None
     cluster: Filter | None = None
     target: Filter | None = None
     gpu: Spelled | None = None

@@ -48,6 +48,13 @@ NAVIGATION: tuple[Group, ...] = (
         ),
     ),
     Group(
+        "Fleet",
+        (
+            Item("nodes", "Nodes", "nodes", "n"),
+            Item("drift", "Drift", "drift", "y"),
+        ),
+    ),
+    Group(
         "Canaries",
         (
             Item("runs", "Runs", "runs", "r"),

@@ -34,7 +34,7 @@ class Found(Struct, frozen=True):
 
 @page("/search", query=Words)
 def find(ask: Ask[Words]) -> Shown | Goto:
-    """Pages, targets, entries, waivers, runs, verdicts and rules."""
+    """Pages, targets, entries, waivers, nodes, runs, verdicts and rules."""
     word = ask.query.q.strip()
     found = list(_matching(ask, word)) if word else []
     return Shown("search.html", "Search", {"word": word, "found": found})
@@ -63,6 +63,9 @@ def _matching(ask: Ask[Any], word: str) -> Iterator[Found]:
         matching.sort(key=lambda name: not name.casefold().startswith(folded))
         for name in matching[:_MOST]:
             yield Found(name, {"entries": "entry"}.get(kind, kind[:-1]), link(kind, name))
+    for view in ask.gate.nodes.list(search=word, limit=_MOST).items:
+        place = link("nodes", view.row.name, cluster=view.row.cluster)
+        yield Found(view.row.name, f"node of {view.row.cluster}", place)
     rules = (
         Found(f"{rule.id} {rule.name}", "rule", link("rules", rule.id))
         for rule in RULES

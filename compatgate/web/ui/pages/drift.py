@@ -1,0 +1,131 @@
+"""Drift: nodes that are not what their targets declare, together and one by one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from compatgate.core.nodes import What
+from compatgate.errors import NotFound
+from compatgate.gate.nodes.drifted import Drifted, drifted
+from compatgate.gate.nodes.view import NodeView
+from compatgate.store.rows import Stored
+from compatgate.web.paging import Filter
+from compatgate.web.ui.links import here, link
+from compatgate.web.ui.page import Ask, LongListing, Shown, page, rows_of
+from compatgate.web.ui.pages.nodes import (
+    STATES,
+    Answer,
+    choices,
+    chosen,
+    gpus_of,
+    node_cell,
+    node_link,
+    tried,
+)
+from compatgate.web.ui.tables import Cell, Column, Empty, make
+
+MOST_GROUPS = 20
+_COLUMNS = (
+    Column("node", "Node"),
+    Column("cluster", "Cluster"),
+    Column("target", "Target"),
+    Column("what", "What"),
+    Column("have", "Has", "code"),
+    Column("declared", "Declared", "code"),
+    Column("state", "Driver is", "badge"),
+    Column("gpus", "GPUs"),
+    Column("since", "So since", "time"),
+    Column("seen", "Seen", "time"),
+)
+_NONE = Empty(
+    "No known node differs from its target.",
+    "What is not reported is not compared; the same for a cluster as it is now:",
+    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
+)
+
+
+class DriftQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which drifted nodes."""
+
+    target: Filter | None = None
+    what: What | None = None
+    gpu: Filter | None = None
+    cluster: Filter | None = None
+    stale: Answer | None = None
+
+
+@page("/drift", nav="drift", query=DriftQuery)
+def show(ask: Ask[DriftQuery]) -> Shown:
+    """What differs, since when, on how many nodes of how many; then each of them."""
+    query, snapshot, nodes = ask.query, ask.gate.snapshot(), ask.gate.nodes
+    stored: dict[str, Any] = {
+        "cluster": query.cluster,
+        "gpu": query.gpu,
+        "stale": chosen(query.stale),
+    }
+    # The pages that follow, and a file, have the nodes alone.
+    each = () if query.cursor or query.format else nodes.each(**stored)
+    groups = drifted(each, snapshot, target=query.target, what=query.what)
+    found = rows_of(nodes.drift, query.cursor, target=query.target, what=query.what, **stored)
+    table = make(
+        "drift",
+        _COLUMNS,
+        [line for view in found.items for line in _lines(view, query)],
+        _NONE,
+        sort=query.sort,
+        following=found.next,
+        label="differences",
+    )
+    shown = groups[:MOST_GROUPS]
+    context = {
+        "query": query,
+        "groups": shown,
+        "more": len(groups) - len(shown),
+        "changed": _changed(ask, shown),
+        "targets": choices(snapshot.documents),
+        "tried": lambda one: tried(one, one.pool),
+        "among": _among,
+        "node_link": node_link,
+    }
+    return Shown("drift.html", "Drift", context, table=table)
+
+
+def _lines(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
+    row, state = view.row, view.standing.driver
+    return [
+        (
+            node_cell(view),
+            row.cluster,
+            Cell(one.target, link("targets", one.target)),
+            "GPU" if one.what == "gpu" else one.what,
+            one.have if one.have else Cell("not known", tone="muted"),
+            ", ".join(one.declared) or "none",
+            Cell(state, tone=STATES[state], title=view.standing.why),
+            gpus_of(view),
+            row.since,
+            Cell(
+                row.seen_at, tone="warn" if view.stale else "", note="stale" if view.stale else ""
+            ),
+        )
+        for one in view.standing.differences
+        if query.target in (None, one.target) and query.what in (None, one.what)
+    ]
+
+
+def _changed(ask: Ask[Any], groups: list[Drifted]) -> dict[str, Stored]:
+    """Targets that were changed after their nodes became what they are: the drift is younger."""
+    found = {}
+    for one in groups:
+        with suppress(NotFound):  # deleted meanwhile
+            target = ask.gate.matrix.get("Target", one.target)
+            if target.updated_at > one.since:
+                found[one.target] = target
+    return found
+
+
+def _among(one: Drifted) -> str:
+    """The nodes of a group in the list of nodes, or below."""
+    if one.have is None:
+        return here(target=one.target, what=one.what, cursor=None, sort=None)
+    return link("nodes", target=one.target, **{one.what: one.have})
