@@ -57,7 +57,7 @@ def fill_nodes(gate: Gate) -> None:
         "probe": {"driver": None},
     }
     _tell(gate, "staging", [sliced, strange])
-    _tell(gate, "staging", [_labelled("gpu-001", A100, 8)])
+    _tell(gate, "staging", [_labelled("l4-01", {}, 0)])  # of another cluster, by the same name
 
 
 def _pool() -> Iterator[dict[str, Any]]:

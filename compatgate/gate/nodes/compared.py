@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -66,7 +66,7 @@ def _gpus(heard: Mapping[Who, Witness]) -> Line:
 
 def _cuda(heard: Mapping[Who, Witness]) -> Line:
     said = {who: one.cuda for who, one in heard.items() if one.cuda}
-    return Line("Newest CUDA of the driver", said)
+    return Line("CUDA, at most", said)
 
 
 def _resources(heard: Mapping[Who, Witness]) -> Iterator[Line]:
@@ -96,24 +96,27 @@ def _first(heard: Mapping[Who, Witness], said: Mapping[Who, str]) -> Who | None:
 
 def _why(heard: Mapping[Who, Witness]) -> Iterator[str]:
     order = ranked(heard)
-    if not order:
-        yield "Nobody tells its driver and GPUs: what the kubelet hands out decides nothing."
+    if not any(one.driver or one.gpus for one in order):
+        yield "No witness tells its driver and GPUs: what the kubelet hands out decides nothing."
         return
-    first = order[0]
-    if len(order) == 1 and first.witness == "labels":
-        yield "Only the labels tell its driver and GPUs, so they decide."
-    elif len(order) == 1:
-        yield "Only the driver itself tells its version and GPUs, so it decides."
+    first, second = order[0], order[1] if len(order) > 1 else None
+    if second is None:
+        yield f"{_ALONE[first.witness]} its driver and GPUs: that is what counts."
     elif first.witness == "driver":
         yield "The driver's own report decides about driver and GPUs."
     else:
-        when = order[1].seen_at.strftime("%Y-%m-%d %H:%MZ")
+        when = second.seen_at.strftime("%Y-%m-%d %H:%MZ")
         yield (
             f"The driver's own report is of {when}, more than a day older than the labels: "
-            "the labels decide, the driver may have been replaced since."
+            "the labels decide, since the driver may have been replaced."
         )
-    for second in order[1:]:
-        left = [w for w, there in (("driver", first.driver), ("GPUs", first.gpus)) if not there]
-        if left:
-            whose = "the labels'" if second.witness == "labels" else "the older report's"
-            yield f"It says nothing of {' and '.join(left)}: there {whose} word counts."
+    if second and (left := [name for name, of in _PARTS if not of(first) and of(second)]):
+        yield f"{_SILENT[first.witness]} of {' and '.join(left)}: there the other's word counts."
+
+
+_ALONE = {"labels": "Only the labels tell", "driver": "Only the driver itself tells"}
+_SILENT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
+_PARTS: tuple[tuple[str, Callable[[Witness], object]], ...] = (
+    ("the driver", lambda one: one.driver),
+    ("GPUs", lambda one: one.gpus),
+)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from compatgate.core.nodes import What
-from compatgate.errors import NotFound
+from compatgate.errors import CompatgateError, NotFound
 from compatgate.gate.nodes.drifted import Drifted, drifted
 from compatgate.gate.nodes.view import NodeView
+from compatgate.gate.whatif import what_if
+from compatgate.store import clock
 from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter
 from compatgate.web.ui.links import here, link
@@ -26,6 +29,9 @@ from compatgate.web.ui.pages.nodes import (
 from compatgate.web.ui.tables import Cell, Column, Empty, make
 
 MOST_GROUPS = 20
+_TRIED = 5
+"""Groups of which it is said what no longer holds there; the others lead to it."""
+_MOST_ENTRIES = 60
 _COLUMNS = (
     Column("node", "Node"),
     Column("cluster", "Cluster"),
@@ -83,6 +89,7 @@ def show(ask: Ask[DriftQuery]) -> Shown:
         "groups": shown,
         "more": len(groups) - len(shown),
         "changed": _changed(ask, shown),
+        "lost": list(_lost(ask, shown[:_TRIED])),
         "targets": choices(snapshot.documents),
         "tried": lambda one: tried(one, one.pool),
         "among": _among,
@@ -122,6 +129,19 @@ def _changed(ask: Ask[Any], groups: list[Drifted]) -> dict[str, Stored]:
             if target.updated_at > one.since:
                 found[one.target] = target
     return found
+
+
+def _lost(ask: Ask[Any], groups: list[Drifted]) -> Iterator[str]:
+    """What of each group's target would not hold with what its nodes have; empty: not tried."""
+    snapshot, now = ask.gate.snapshot(), clock.now()
+    for one in groups:
+        few = len(snapshot.matrix.entries.of(one.target)) <= _MOST_ENTRIES
+        said = ""
+        if one.have and few and ask.principal.may("gate"):
+            with suppress(CompatgateError):  # what the facts do not know cannot be tried
+                changes = {one.what: one.have}
+                said = what_if(snapshot, one.target, changes, now, pool=one.pool).summary
+        yield said
 
 
 def _among(one: Drifted) -> str:

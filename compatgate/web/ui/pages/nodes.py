@@ -144,6 +144,8 @@ def node_link(cluster: str, name: str) -> str:
 
 def gpus_of(view: NodeView) -> str:
     """``8 x L4``."""
+    if not view.row.gpus:
+        return "not known"
     return shown_gpus(Gpus(one["gpu"], one["count"]) for one in view.row.gpus)
 
 
