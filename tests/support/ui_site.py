@@ -15,8 +15,6 @@ from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
 from compatgate.store import clock
-from compatgate.web.body import to_struct
-from compatgate.wire.node_reports import EXAMPLE, Report
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),
@@ -50,7 +48,6 @@ def fill(database: str) -> None:
         with days_ago(0.1):
             _change(gate)
             _waive(gate)
-            gate.nodes.report(to_struct(EXAMPLE, Report), by="agent")
         for target, stack in QUESTIONS:
             _decide(gate, target, stack)
         fill_nodes(gate)

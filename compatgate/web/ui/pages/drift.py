@@ -139,7 +139,7 @@ def _lost(ask: Ask[Any], groups: list[Drifted]) -> Iterator[str]:
         said = ""
         if one.have and few and ask.principal.may("gate"):
             with suppress(CompatgateError):  # what the facts do not know cannot be tried
-                changes = {one.what: one.have}
+                changes: dict[str, Any] = {one.what: one.have}
                 said = what_if(snapshot, one.target, changes, now, pool=one.pool).summary
         yield said
 

@@ -151,7 +151,7 @@ def _drift(found: Page[NodeView], target: str) -> Table:
     )
     lines = [
         (
-            view.row.name,
+            Cell(view.row.name, href=link("nodes", view.row.name, cluster=view.row.cluster)),
             view.row.cluster,
             Cell(one.what, title=one.message),
             one.have or "not known",
