@@ -18,7 +18,7 @@ from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.waiving import countdowns
 
 Level = Literal["fail", "warn"]
-About = Literal["target", "entry", "waiver", "run", "baseline"]
+About = Literal["target", "entry", "waiver", "run", "baseline", "drift"]
 _LEVELS: tuple[Level, ...] = ("fail", "warn")
 
 

@@ -6,9 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ui_runs import days_ago, fill_runs
-
 from ui_nodes import fill_nodes
+from ui_runs import days_ago, fill_runs
 
 from compatgate.documents.sources import read_paths
 from compatgate.gate.matrix import By

@@ -47,10 +47,18 @@ class Drifted(Struct, frozen=True):
     @property
     def message(self) -> str:
         """One sentence: ``3 of 512 nodes of prod report driver 550.54.15 instead of ...``."""
+        return self._said(f" of {self.target}")
+
+    @property
+    def brief(self) -> str:
+        """The same where the target stands beside it."""
+        return self._said("")
+
+    def _said(self, where: str) -> str:
         many = self.nodes != 1
         noun, name = "node" if self.of == 1 else "nodes", "GPU" if self.what == "gpu" else self.what
         wanted = ", ".join(self.declared) or f"no {name} at all"
-        start = f"{self.nodes:,} of {self.of:,} {noun} of {self.target}"
+        start = f"{self.nodes:,} of {self.of:,} {noun}{where}"
         if self.have is None:
             verb = "do not tell their" if many else "does not tell its"
             return f"{start} {verb} {name}, which is to be {wanted}"

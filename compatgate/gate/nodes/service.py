@@ -13,6 +13,7 @@ from compatgate.core.nodes import DriverState
 from compatgate.errors import Conflict, NotFound
 from compatgate.gate.matrix import By
 from compatgate.gate.nodes.conclude import same_driver
+from compatgate.gate.nodes.lately import Lately
 from compatgate.gate.nodes.merge import Seen, merged, seen_in, told
 from compatgate.gate.nodes.standing import Matrix
 from compatgate.gate.nodes.view import NodeView
@@ -38,6 +39,7 @@ class Nodes:
         self._facts = facts
         self._snapshots = snapshots
         self._kept: Matrix | None = None
+        self.lately = Lately(self.each, snapshots)
 
     def report(self, report: Report, *, by: str, dry_run: bool = False) -> list[NodeView]:
         """Keep what was seen; the same report again changes nothing but the time.
@@ -108,6 +110,7 @@ class Nodes:
                 session, at=now, actor=by.author, action="node.remove", subject=subject,
                 detail=detail,
             )  # fmt: skip
+        self.lately.forget()
         return self._view(row, now)
 
     def list(
@@ -224,6 +227,7 @@ class Nodes:
                     session, at=now, actor=by, action="nodes.report", subject=report.cluster,
                     detail=detail,
                 )  # fmt: skip
+        self.lately.forget()
         return rows
 
     def _view(self, row: NodeRow, now: datetime) -> NodeView:

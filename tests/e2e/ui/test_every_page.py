@@ -49,7 +49,7 @@ PAGES = [
     "suites",
     "workloads",
     "workloads/gemm",
-    "nodes?search=gpu-0",
+    "nodes?search=gpu-01",
     "nodes/gpu-017",
     "nodes/h100-01",
     "nodes/lab-01",

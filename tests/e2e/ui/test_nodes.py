@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 def test_the_drifted_node(open_page):
     """One pool of 512 nodes reports another driver: which, since when, what no longer holds."""
     page = open_page("")
+    expect(page.locator("ul.notices")).to_contain_text("3 of 512 nodes report driver 550.54.15")
     page.keyboard.press("g")
     page.keyboard.press("y")
     page.wait_for_url("**/ui/drift")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from compatgate.gate.matrix import By
+from compatgate.web.body import to_struct
+from compatgate.wire.node_reports import EXAMPLE, Report
+
 
 def test_it_says_what_needs_attention(pages):
     text = pages().get("/ui/").text
@@ -29,3 +33,14 @@ def test_an_empty_gate_teaches_the_first_step(gate):
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     text = client.get("/ui/").text
     assert "compatgate matrix import" in text
+
+
+def test_nodes_that_drifted_are_among_what_needs_attention(pages, stocked):
+    client = pages()
+    assert "/ui/drift?target" not in client.get("/ui/").text
+    stocked.nodes.report(to_struct(EXAMPLE, Report), by="agent")
+    text = client.get("/ui/").text
+    assert '<a href="/ui/drift?target=prod-a100">prod-a100</a>' in text
+    assert "1 of 1 node reports driver 550.54.15 instead of 535.183.01" in text
+    stocked.nodes.remove("gpu-17", By("mara", "scrapped"))
+    assert "/ui/drift?target" not in client.get("/ui/").text

@@ -35,14 +35,15 @@ def show(ask: Ask[Any]) -> Shown:
     """The first page."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     notices = attention(snapshot, fits_of(ask.gate.facts), now, _SECONDS)
-    notices = [*_of_runs(ask), *notices]
+    notices = [*_of_runs(ask), *notices, *_of_nodes(ask)]
+    notices.sort(key=lambda one: one.level != "fail")
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
     context = {
         "notices": notices[:_SHOWN],
         "more": max(0, len(notices) - _SHOWN),
         "levels": counted(notices),
-        "place": lambda notice: link(_ROOMS[notice.about], notice.name),
+        "place": _place,
         "targets": len(snapshot.documents),
         "nodes": sum(pool.count for t in snapshot.targets.values() for pool in t.pools),
         "statuses": {name: statuses.count(name) for name in ("blessed", "candidate", "deprecated")},
@@ -53,6 +54,18 @@ def show(ask: Ask[Any]) -> Shown:
         "week": _WEEK,
     }
     return Shown("home.html", "Home", context)
+
+
+def _place(notice: Notice) -> str:
+    if notice.about == "drift":
+        return link("drift", target=notice.name)
+    return link(_ROOMS[notice.about], notice.name)
+
+
+def _of_nodes(ask: Ask[Any]) -> Iterator[Notice]:
+    """Where nodes are not what their targets declare, at most a minute ago."""
+    for one in ask.gate.nodes.lately.drifted()[:_MOST]:
+        yield Notice("warn", "drift", one.target, one.brief)
 
 
 def _of_runs(ask: Ask[Any]) -> Iterator[Notice]:

@@ -25,6 +25,7 @@ def test_nodes_with_the_same_difference_are_one_group(seen: Any, snapshot: Snaps
     ]
     (group,) = drifted(views, snapshot)
     assert group.message == ("2 of 7 nodes of prod report driver 550.54.15 instead of 535.183.01")
+    assert group.brief == "2 of 7 nodes report driver 550.54.15 instead of 535.183.01"
     assert (group.since, group.newest) == (NOW - timedelta(hours=7), NOW - timedelta(hours=2))
     assert (group.stale, group.pool) == (1, "whole")
     assert group.named == (("eu", "a"), ("eu", "b"))

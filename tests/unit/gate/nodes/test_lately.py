@@ -1,0 +1,42 @@
+"""Drift for the first page: gone through once a minute, not once a visitor."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compatgate.gate.nodes import lately
+from compatgate.gate.nodes.lately import SECONDS, Lately
+from compatgate.gate.snapshot import Snapshot
+
+OTHER = {"driver": "550.54.15", "gpus": [{"gpu": "A100-SXM4-80GB"}]}
+
+
+def test_it_is_found_out_again_after_a_minute_a_report_or_another_matrix(
+    seen: Any, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, times = [100.0], []
+    monkeypatch.setattr(lately.time, "monotonic", lambda: now[0])
+    snapshots: Any = SimpleNamespace(current=lambda: snapshot)
+
+    def each() -> list[Any]:
+        times.append(now[0])
+        return [seen("n", probe=OTHER)]
+
+    asked = Lately(each, snapshots)
+    assert [one.nodes for one in asked.drifted()] == [1]
+    now[0] += SECONDS - 1
+    asked.drifted()
+    assert len(times) == 1
+    now[0] += 2
+    asked.drifted()
+    assert len(times) == 2
+    asked.forget()
+    asked.drifted()
+    assert len(times) == 3
+    other = Snapshot(**{n: getattr(snapshot, n) for n in snapshot.__struct_fields__})
+    snapshots.current = lambda: other
+    asked.drifted()
+    assert len(times) == 4
