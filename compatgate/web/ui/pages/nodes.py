@@ -29,13 +29,13 @@ STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unk
 _MOST_CHOICES = 200
 _COLUMNS = (
     Column("name", "Node"),
-    Column("cluster", "Cluster"),
-    Column("targets", "Target"),
-    Column("gpus", "GPUs"),
-    Column("driver", "Driver", "code"),
     Column("state", "Driver is", "badge"),
+    Column("driver", "Driver", "name"),
     Column("drift", "Differs from its target"),
     Column("witnesses", "Witnesses", "badge"),
+    Column("targets", "Target", "name"),
+    Column("gpus", "GPUs", "name"),
+    Column("cluster", "Cluster", "name"),
     Column("since", "So since", "time"),
     Column("seen", "Seen", "time"),
 )
@@ -116,17 +116,17 @@ def _line(view: NodeView) -> tuple[Any, ...]:
     disagree = bool(row.disagreements)
     return (
         node_cell(view),
-        row.cluster,
-        Cell(", ".join(standing.targets) or None, link("targets", first) if first else None),
-        gpus_of(view),
-        row.driver,
         Cell(standing.driver, tone=STATES[standing.driver], title=standing.why),
+        row.driver,
         "; ".join(_short(one) for one in standing.differences),
         Cell(
             "disagree" if disagree else "agree" if len(row.witnesses) > 1 else "only one",
             tone="warn" if disagree else "pass" if len(row.witnesses) > 1 else "muted",
             title="; ".join(row.disagreements),
         ),
+        Cell(", ".join(standing.targets) or None, link("targets", first) if first else None),
+        gpus_of(view),
+        row.cluster,
         row.since,
         Cell(row.seen_at, tone="warn" if view.stale else "", note="stale" if view.stale else ""),
     )
