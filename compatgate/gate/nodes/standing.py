@@ -57,7 +57,7 @@ class Standing(Struct, frozen=True):
 
 
 class Matrix:
-    """Compares nodes with one snapshot; nodes with the same labels are matched once."""
+    """Compares nodes with one snapshot; nodes that are alike are compared once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -69,6 +69,7 @@ class Matrix:
         ]
         self._keys = sorted({key for _, match in self._matches for key in match.node_labels})
         self._matched = lru_cache(maxsize=4096)(self._match)
+        self._stood = lru_cache(maxsize=4096)(self._standing)
         self._admitting: dict[str, tuple[Entry, ...]] = {}
 
     def standing(
@@ -87,7 +88,13 @@ class Matrix:
             stated: target that its annotation names.
         """
         named = (stated or labels.get(TARGET, "")).strip()
-        targets = self._matched(named, tuple(labels.get(key) for key in self._keys))
+        values = tuple(labels.get(key) for key in self._keys)
+        return self._stood(driver, tuple(gpus), named, values)
+
+    def _standing(
+        self, driver: str | None, gpus: tuple[str, ...], named: str, values: tuple[str | None, ...]
+    ) -> Standing:
+        targets = self._matched(named, values)
         unknown = [name for name in targets if name not in self.snapshot.documents]
         if unknown:
             why = f"the node names the target {unknown[0]!r}, which does not exist"

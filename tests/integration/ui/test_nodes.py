@@ -156,7 +156,7 @@ def test_drift_says_how_many_of_how_many_since_when_and_what_no_longer_holds(pag
     assert "/ui/what-if?target=prod-a100&amp;driver=550.54.15" in shown
     assert "/ui/nodes?target=prod-a100&amp;driver=550.54.15" in shown
     exported = pages().get("/ui/drift?format=csv").text.splitlines()
-    assert exported[1].startswith("odd-1,eu,prod-a100,driver,550.54.15,535.183.01,not-blessed")
+    assert exported[1].startswith("odd-1,driver,550.54.15,535.183.01,not-blessed,prod-a100")
     assert "odd-1" not in pages().get("/ui/drift?what=gpu").text
     assert "odd-1" not in pages().get("/ui/drift?target=inference-l4").text
 

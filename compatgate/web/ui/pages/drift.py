@@ -34,13 +34,13 @@ _TRIED = 5
 _MOST_ENTRIES = 60
 _COLUMNS = (
     Column("node", "Node"),
-    Column("cluster", "Cluster"),
-    Column("target", "Target"),
-    Column("what", "What"),
+    Column("what", "What", "name"),
     Column("have", "Has", "name"),
     Column("declared", "Declared", "name"),
     Column("state", "Driver is", "badge"),
-    Column("gpus", "GPUs"),
+    Column("target", "Target", "name"),
+    Column("gpus", "GPUs", "name"),
+    Column("cluster", "Cluster", "name"),
     Column("since", "So since", "time"),
     Column("seen", "Seen", "time"),
 )
@@ -103,13 +103,13 @@ def _lines(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
     return [
         (
             node_cell(view),
-            row.cluster,
-            Cell(one.target, link("targets", one.target)),
             "GPU" if one.what == "gpu" else one.what,
             one.have if one.have else Cell("not known", tone="muted"),
             ", ".join(one.declared) or "none",
             Cell(state, tone=STATES[state], title=view.standing.why),
+            Cell(one.target, link("targets", one.target)),
             gpus_of(view),
+            row.cluster,
             row.since,
             Cell(
                 row.seen_at, tone="warn" if view.stale else "", note="stale" if view.stale else ""
