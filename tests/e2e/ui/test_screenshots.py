@@ -14,6 +14,8 @@ MAIN = {
     "home": "",
     "matrix": "matrix?row=torch24-cu124&column=prod-a100",
     "ask": "ask?driver=525.60.13&gpu=A100-SXM4-80GB&stack=cuda%3D12.1,arch%3Dcompute_80",
+    "drift": "drift",
+    "node": "nodes/gpu-017",
     "what-if": "what-if?target=staging-h100&driver=525.60.13",
 }
 WIDTHS = {1440: 900, 390: 844}
