@@ -1,16 +1,18 @@
 # The two commands of the README are `make serve` and `make test`.
-PYTHON ?= python3
-VENV   ?= .venv
-BIN    := $(VENV)/bin
-PORT   ?= 8080
+PYTHON  ?= python3
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+PORT    ?= 8080
+WORKERS ?= 2
 
 .PHONY: serve test lint format bench system docs clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
 
-test: system $(VENV)/.installed lint  ## everything that CI runs
-	$(BIN)/python -m pytest
+test:  ## everything that CI runs; WORKERS processes share the tests
+	$(MAKE) --no-print-directory --jobs=2 system lint
+	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 lint: $(VENV)/.installed  ## format, lint, types, import directions, facts
 	$(BIN)/ruff format --check .

@@ -29,7 +29,7 @@ settings.register_profile(
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-pytest_plugins = ["image_registry", "image_fake", "oci_registry"]
+pytest_plugins = ["spreading", "image_registry", "image_fake", "oci_registry"]
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

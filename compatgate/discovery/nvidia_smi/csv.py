@@ -17,7 +17,7 @@ def parse(text: str) -> Report | None:
     """Read the rows; None when there are none in the text."""
     lines = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     for position, cells in enumerate(lines):
-        header = [re.sub(r"\s*\[.*", "", cell).lower() for cell in cells]
+        header = [cell.partition("[")[0].rstrip().lower() for cell in cells]
         if any(name in header for name in _NAMES) and all(map(_FIELD.fullmatch, header)):
             return _read(header, lines[position + 1 :])
     guessed = [(cells, _guess(cells)) for cells in lines if len(cells) > 1]

@@ -55,9 +55,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     assert process.wait(20) == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium; ``COMPATGATE_TEST_CHROMIUM`` names the program."""
+    """Chromium; ``COMPATGATE_TEST_CHROMIUM`` names the program.
+
+    It ends with its file: as long as it is there, no other test can have an event loop.
+    """
     program = os.environ.get("COMPATGATE_TEST_CHROMIUM") or next(
         (found for name in _NAMES if (found := shutil.which(name))), None
     )
@@ -76,7 +79,7 @@ def browser() -> Iterator[Browser]:
 Opened = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in_state(browser: Browser, site: Site) -> StorageState:
     """Cookies of a browser in which the administrator signed in."""
     context = browser.new_context()

@@ -199,8 +199,8 @@ def test_a_zstd_window_that_would_fill_the_memory_is_refused(fake, refused, blob
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (gzip.compress(b"no tar" * 200), "is no tar archive at byte 0"),
-        (gzip.compress(bytes(512))[:-4], "gzip data end early"),
+        (gzip.compress(b"no tar" * 200, mtime=0), "is no tar archive at byte 0"),
+        (gzip.compress(bytes(512), mtime=0)[:-4], "gzip data end early"),
         (b"\x1f\x8b" + b"x" * 600, "gzip data are damaged"),
         (b"\x28\xb5\x2f\xfd" + b"x" * 600, "zstd data are damaged"),
         (b"x" * 700, "is no tar archive"),

@@ -1,0 +1,93 @@
+"""How ``make test`` spreads tests over processes: by file, and what shares a real thing together.
+
+A group runs in one process, one test after the other, so that its server is started once and its
+tests see nobody else's work. `GROUPS` is by path, as the process that hands out work knows nothing
+else; tests/unit/test_spreading.py holds it to the fixtures of `SHARED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GROUPS = {
+    "engines": (  # dockerd, and nvcc and wheels that are downloaded once
+        "integration/canary",
+        "integration/build_hints",
+        "integration/diagnostics",
+        "integration/gpucode",
+        "e2e/test_canary_story.py",
+    ),
+    "served": (  # Chromium, `serve` with its forks, signals and deadlines: these count seconds
+        "e2e",
+        "integration/web",
+        "integration/client",
+    ),
+    "slurm": ("integration/slurm",),
+    "measured": (  # CPU time and memory
+        "fuzz",
+        "unit/discovery/gpucode/test_bounds.py",
+        "unit/discovery/image/test_rpm.py",
+        "unit/canary/health/test_log.py",
+    ),
+}
+"""Files and folders below ``tests``, the longest groups first: they are begun first. The longest
+path decides."""
+
+SHARED = {
+    "gpu_engine": "engines",
+    "plain_engine": "engines",
+    "toolkit": "engines",
+    "running_slurm": "slurm",
+    "open_page": "served",
+}
+"""Fixtures that start something which only one process at a time should have."""
+
+_BY_PATH = {path: group for group, paths in GROUPS.items() for path in paths}
+_TESTS = Path(__file__).parents[1]
+
+
+def group_of(path: str) -> str:
+    """The group of a file below ``tests``; a file that shares nothing is a group of its own."""
+    parts = path.split("/")
+    above = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((_BY_PATH[one] for one in above if one in _BY_PATH), path)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, those of groups come first."""
+    if hasattr(config, "workerinput"):
+        order = {group: number for number, group in enumerate(GROUPS)}
+        items.sort(key=lambda item: order.get(group_of(_below_tests(item)), len(order)))
+
+
+def strays(items: Iterable[pytest.Item]) -> list[str]:
+    """What asks for a shared thing outside of its group, as lines that say what to do."""
+    return sorted({
+        f"list {path} in the group {group!r}: it asks for {fixture}"
+        for item in items
+        for fixture, group in SHARED.items()
+        if fixture in getattr(item, "fixturenames", ())
+        and group_of(path := _below_tests(item)) != group
+    })  # fmt: skip
+
+
+def _below_tests(item: pytest.Item) -> str:
+    return item.path.relative_to(_TESTS).as_posix()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out whole groups, in the order in which they were collected."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid.partition("::")[0].removeprefix("tests/"))
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
