@@ -21,7 +21,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Once(argparse.Action):
-    """Stores a value; a second one is refused, where argparse forgets the first without a word."""
+    """Stores a value; a second one is refused, where argparse forgets the first without a word.
+
+    An option that is given an empty value is refused as well: it mostly is a variable of a script
+    that was never set, and what was to be checked would go unchecked.
+    """
 
     def __call__(
         self,
@@ -31,11 +35,35 @@ class Once(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Store, or say that the option was given twice."""
+        _refuse_empty(parser, self, values, option_string)
         given = vars(namespace).setdefault("_given", set())
         if option_string and self.dest in given:
             parser.error(f"{option_string} is given twice")
         given.add(self.dest)
         setattr(namespace, self.dest, values)
+
+
+class Several(argparse._AppendAction):
+    """Collects values, none of them empty."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Collect, or say that the value is empty."""
+        _refuse_empty(parser, self, values, option_string)
+        super().__call__(parser, namespace, values, option_string)
+
+
+def _refuse_empty(
+    parser: argparse.ArgumentParser, action: argparse.Action, values: Any, option: str | None
+) -> None:
+    empty = "" in values if isinstance(values, list) else option and values == ""
+    if empty and action.const != "":
+        parser.error(f"{option or 'an argument'} is empty: give it a value, or leave it out")
 
 
 def count(text: str) -> int:
@@ -54,6 +82,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings)
         self.register("action", None, Once)
         self.register("action", "store", Once)
+        self.register("action", "append", Several)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -140,6 +140,23 @@ def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["check"])
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "verdict.json", "--key", "gate.pub", "--image", ""],
+        ["verify", "verdict.json", "--key", "gate.pub", "--stack="],
+        ["check", "--pool", "driver=580.95.05,gpu=L4", "--stack", "cuda=12.4", "--lock", ""],
+        ["check", "--target", "t", "--stack", "cuda=12.4", "--server", ""],
+        ["hook", "terraform", "--server", ""],
+    ],
+)
+def test_a_variable_of_a_script_that_is_not_set_leaves_nothing_unchecked(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 2
+    assert "is empty: give it a value" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--sbom", "--image", "--target", "--probe"])
 def test_an_option_of_one_value_is_refused_twice_rather_than_forgotten_once(
     capsys: pytest.CaptureFixture[str], option: str
