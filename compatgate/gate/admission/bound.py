@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import islice, product
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ TARGET = "compatgate.dev/target"
 """Annotation: the target's name."""
 How = Literal["annotation", "match", "possible"]
 Standing = Literal["named", "open", "excluded"]
+_MOST_WAYS = 256
+"""To be placed, that are told apart."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -41,7 +44,8 @@ def bound_for(
     An annotation decides. Else everything that a target's ``match`` states must hold: one of its
     namespaces, and node labels that the pod's node selector or required affinity names; of several
     targets those that state most. Where there are none, a pod that may run on a target's nodes by
-    default, since it names no such label at all, is taken to be bound for it.
+    default, since it names no such label at all, is taken to be bound for it. The scheduler may
+    take any alternative and any value of an affinity: each is looked at by itself.
 
     Args:
         annotations: of the object and the template.
@@ -51,24 +55,48 @@ def bound_for(
     """
     if named := annotations.get(TARGET, "").strip():
         return Bound((named,), "annotation")
-    terms = tuple(_terms(spec))
+    here = [(name, match) for name, match in matches if _is_here(match, namespace)]
+    stated: dict[str, set[str]] = {}
+    for _, match in here:
+        for key, value in match.node_labels.items():
+            stated.setdefault(key, set()).add(value)
+    ways = list(islice(_ways(spec, stated), _MOST_WAYS + 1))
+    found: dict[str, How] = {}
+    for way in ways[:_MOST_WAYS]:
+        targets, how = _of_way(way, here)
+        found |= {name: how for name in targets if found.get(name) != "match"}
+    if len(ways) > _MOST_WAYS:  # more than can be told apart: whatever it may come to run on
+        possible = {name for name, match in here if _reaches(_terms(spec), match)}
+        found |= {name: "possible" for name in possible - found.keys()}
+    by_default = bool(found) and "match" not in found.values()
+    return Bound(tuple(sorted(found)), "possible" if by_default else "match")
+
+
+def _is_here(match: MatchSpec, namespace: str) -> bool:
+    if not match.namespaces:
+        return bool(match.node_labels)
+    return any(fnmatchcase(namespace, glob) for glob in match.namespaces)
+
+
+def _of_way(way: _Term, matches: Iterable[tuple[str, MatchSpec]]) -> tuple[list[str], How]:
+    """The targets of one way to be placed, and how they were found."""
     full: dict[str, tuple[int, bool]] = {}
-    possible: dict[str, tuple[int, bool]] = {}
+    possible: list[str] = []
     for name, match in matches:
-        if not (match.namespaces or match.node_labels):
-            continue
-        if match.namespaces and not any(fnmatchcase(namespace, g) for g in match.namespaces):
-            continue
-        rank = (len(match.node_labels), bool(match.namespaces))
-        standing = _standing(terms, match.node_labels) if match.node_labels else "named"
+        standing = way.standing(match.node_labels) if match.node_labels else "named"
         if standing == "named":
-            full[name] = rank
+            full[name] = (len(match.node_labels), bool(match.namespaces))
         elif standing == "open" and match.namespaces:
-            possible[name] = rank
-    if full:
-        best = max(full.values())
-        return Bound(tuple(sorted(name for name, rank in full.items() if rank == best)))
-    return Bound(tuple(sorted(possible)), "possible" if possible else "match")
+            possible.append(name)
+    if not full:
+        return possible, "possible"
+    best = max(full.values())
+    return [name for name, rank in full.items() if rank == best], "match"
+
+
+def _reaches(terms: Iterable[_Term], match: MatchSpec) -> bool:
+    standings = {term.standing(match.node_labels) for term in terms}
+    return "named" in standings or ("open" in standings and bool(match.namespaces))
 
 
 class _Term(Struct, frozen=True):
@@ -88,9 +116,24 @@ class _Term(Struct, frozen=True):
         return "named" if all(key in self.allowed for key in labels) else "open"
 
 
-def _standing(terms: Iterable[_Term], labels: Mapping[str, str]) -> Standing:
-    found = {term.standing(labels) for term in terms}
-    return "named" if "named" in found else "open" if "open" in found else "excluded"
+def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[_Term]:
+    """The terms, with one value for each label of which they allow several.
+
+    Args:
+        spec: of the pod.
+        stated: values by label that targets state; all others are alike.
+    """
+    for term in _terms(spec):
+        several: dict[str, list[frozenset[str]]] = {}
+        for key, values in stated.items():
+            allowed = term.allowed.get(key, frozenset())
+            if len(allowed) > 1:
+                named = [frozenset((value,)) for value in sorted(allowed.intersection(values))]
+                rest = allowed.difference(values)
+                several[key] = [*named, rest] if rest else named
+        for choice in product(*several.values()):
+            chosen = dict(zip(several, choice, strict=True))
+            yield _Term({**term.allowed, **chosen}, term.denied)
 
 
 def _terms(spec: Mapping[str, Any]) -> Iterator[_Term]:
@@ -98,7 +141,8 @@ def _terms(spec: Mapping[str, Any]) -> Iterator[_Term]:
     selector = {key: frozenset((v,)) for key, v in texts(spec.get("nodeSelector")).items()}
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     stated = items(mapping(affinity.get(_REQUIRED)).get("nodeSelectorTerms"))
-    for alternative in stated or [{}]:
+    chosen = [term for term in stated if term]  # an empty one selects no node
+    for alternative in chosen or [{}]:
         allowed, denied = dict(selector), dict[str, frozenset[str]]()
         for raw in items(mapping(alternative).get("matchExpressions")):
             expression = mapping(raw)
