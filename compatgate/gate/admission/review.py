@@ -24,6 +24,8 @@ _MOST_WARNINGS = 12
 _LONGEST_MESSAGE = 1500
 _UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
 _ANY_UID = re.compile(rb'"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
+_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+_WITH_OBJECT = ("CREATE", "UPDATE")
 _REASONS = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -102,13 +104,27 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
     uid = text(request.get("uid"))
     if not 0 < len(uid) <= LONGEST_UID or not uid.isprintable():
         hint = "the API server names one"
-        return "", BadInput("the request has no uid", field="request.uid", hint=hint)
+        return uid, BadInput("the request has no uid", field="request.uid", hint=hint)
     version, kind = document.get("apiVersion"), document.get("kind")
     if (version, kind) != (API_VERSION, KIND):
         hint = f"{KIND} of {API_VERSION}: set admissionReviewVersions: [v1]"
         what = one_line(f"{kind} of {version}", 200)
         return uid, BadInput(f"{what} is not read here", field="apiVersion", hint=hint)
-    return uid, _review(uid, request)
+    review = _review(uid, request)
+    return uid, _incomplete(review) or review
+
+
+def _incomplete(review: Review) -> BadInput | None:
+    """What the API server never leaves out, and without which nothing is checked."""
+    hint = "as the API server sends it"
+    if review.operation not in _OPERATIONS:
+        what = f"is none of {', '.join(_OPERATIONS)}"
+        return BadInput(what, field="request.operation", value=review.operation, hint=hint)
+    if not review.kind:
+        return BadInput("the kind is missing", field="request.kind.kind", hint=hint)
+    if review.operation in _WITH_OBJECT and review.document is None:
+        return BadInput("the object is missing", field="request.object", hint=hint)
+    return None
 
 
 def find_uid(raw: bytes) -> str:
