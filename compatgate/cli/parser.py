@@ -63,7 +63,7 @@ def _refuse_empty(
 ) -> None:
     empty = "" in values if isinstance(values, list) else option and values == ""
     if empty and action.const != "":
-        parser.error(f"{option or 'an argument'} is empty: give it a value, or leave it out")
+        parser.error(f"{option or 'an argument'}: is empty; give it a value, or leave it out")
 
 
 def count(text: str) -> int:

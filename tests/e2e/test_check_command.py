@@ -98,9 +98,9 @@ def test_a_fix_that_is_offered_works_when_it_is_tried() -> None:
     [
         (("--pool", A100, "--stack", "cuda=banana"), "stack.cuda: 'banana' is not a version"),
         (("--pool", A100, "--stack", "cuba=12.1"), "did you mean"),
-        (("--pool", A100, "--stack", ""), "--stack is empty"),
-        (("--pool", A100, "--stack", "cuda=12.4", "--image", ""), "--image is empty"),
-        (("--pool", A100, "--stack", "cuda=12.4", "--set="), "--set is empty"),
+        (("--pool", A100, "--stack", ""), "--stack: is empty"),
+        (("--pool", A100, "--stack", "cuda=12.4", "--image", ""), "--image: is empty"),
+        (("--pool", A100, "--stack", "cuda=12.4", "--set="), "--set: is empty"),
         (("--pool", A100, "--stack", "cuda=12.4", ""), "is empty"),
         (("--pool", A100), "say what is to run"),
         (("--stack", "cuda=12.1"), "say where it is to run"),

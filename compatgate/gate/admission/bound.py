@@ -67,7 +67,7 @@ def bound_for(
         found |= {name: how for name in targets if found.get(name) != "match"}
     if len(ways) > _MOST_WAYS:  # more than can be told apart: whatever it may come to run on
         possible = {name for name, match in here if _reaches(_terms(spec), match)}
-        found |= {name: "possible" for name in possible - found.keys()}
+        found |= dict.fromkeys(possible - found.keys(), "possible")
     by_default = bool(found) and "match" not in found.values()
     return Bound(tuple(sorted(found)), "possible" if by_default else "match")
 
