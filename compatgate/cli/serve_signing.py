@@ -88,6 +88,8 @@ def read_file(path: str, option: str) -> bytes:
     Raises:
         BadInput: it cannot be read, or is too large.
     """
+    if "-----BEGIN" in path:  # is not shown, for it may be a private one
+        raise BadInput("is a key itself", field=option, hint="name the file that holds it")
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)

@@ -89,7 +89,7 @@ def base_of(url: str) -> str:
     """A gate's URL without what every request adds to it.
 
     Raises:
-        BadInput: not a URL.
+        BadInput: not a URL, or one that holds a password.
     """
     from httpx import URL, InvalidURL
 
@@ -101,6 +101,9 @@ def base_of(url: str) -> str:
     if not usable or not url.isprintable() or set(url) & set(" ?#"):
         hint = "like https://gate.example"
         raise BadInput(f"'{url}' is not a URL", field="server", value=url, hint=hint)
+    if read is not None and read.userinfo:  # is not shown: URLs come into logs and messages
+        hint = f"give the token by itself: --token, or {TOKEN}"
+        raise BadInput("the URL holds a user or password", field="server", hint=hint)
     return url.rstrip("/").removesuffix(PREFIX).rstrip("/")
 
 

@@ -49,6 +49,9 @@ def signer_maker(
     """
     check_library()
     environment = os.environ if environment is None else environment
+    if "-----BEGIN" in uri:  # is not shown, for logs are kept
+        hint = "name the file that holds it, or its variable: env:VARIABLE"
+        raise BadInput("is the key itself", field=_FIELD, hint=hint)
     scheme, colon, rest = uri.partition(":")
     if colon and scheme in KEPT_ELSEWHERE:
         return _kept_elsewhere(uri, scheme, public, environment)

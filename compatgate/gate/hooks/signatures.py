@@ -25,6 +25,7 @@ SHORTEST = 16
 _LARGEST = 4096
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _STATED = re.compile(r"t=(\d{1,12}),v1=([0-9a-fA-F]{64})")
+_LIKE_A_KEY = re.compile(r"(?=.*[0-9])[A-Za-z0-9+/=_-]{16,}")
 _FROM_ENVIRONMENT = "env:"
 
 
@@ -61,19 +62,24 @@ def _key(source: str, field: str) -> bytes:
     if source.startswith(_FROM_ENVIRONMENT):
         variable = source.removeprefix(_FROM_ENVIRONMENT)
         key = os.environ.get(variable, "").encode()
-        where = f"the variable {variable}"
+        where = f"the variable {_shown(variable)}"
     else:
-        where = source
+        where = _shown(source)
         try:
             with Path(source).open("rb") as file:
                 key = file.read(_LARGEST)
         except OSError as error:
-            raise BadInput(f"cannot read {source}: {error.strerror}", field=field) from None
+            raise BadInput(f"cannot read {where}: {error.strerror}", field=field) from None
     key = key.strip(b"\r\n")
     if len(key) < SHORTEST:
         hint = f"at least {SHORTEST} bytes; openssl rand -hex 32 makes one"
         raise BadInput(f"{where} holds no key that is long enough", field=field, hint=hint)
     return key
+
+
+def _shown(source: str) -> str:
+    """Where a key is kept, unless it may be a key, put there by mistake: logs are kept."""
+    return "(not shown)" if _LIKE_A_KEY.fullmatch(source) else source
 
 
 def sign(key: bytes, at: int, method: str, path: str, body: bytes) -> str:

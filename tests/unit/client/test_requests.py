@@ -8,6 +8,7 @@ import pytest
 
 from compatgate.client.operations import Operations as Ask
 from compatgate.client.request import entity_tag
+from compatgate.client.settings import base_of
 from compatgate.errors import BadInput
 
 
@@ -54,3 +55,9 @@ def test_yaml_is_sent_as_it_is_and_documents_as_json() -> None:
     assert (listed.media, listed.content()) == ("application/json", b'[{"kind":"Entry"}]')
     assert not text.repeatable
     assert Ask.import_matrix.request("", reason="r", dry_run=True).repeatable
+
+
+def test_a_url_with_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(BadInput, match="holds a user or password") as raised:
+        base_of("https://user:hunter2@gate.example")
+    assert "hunter2" not in raised.value.detail

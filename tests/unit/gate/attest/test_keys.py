@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from securesystemslib.signer import CryptoSigner
 
+from compatgate.cli.serve_signing import read_file
 from compatgate.errors import BadInput, Unavailable
 from compatgate.gate.attest.public import key_set, read_keys
 from compatgate.gate.attest.signing import SECRET, signer_maker
@@ -179,3 +180,14 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, missing:
         with pytest.raises(BadInput) as caught:
             call()
         assert "compatgate[signing]" in caught.value.hint
+
+
+def test_a_key_that_is_put_where_its_file_belongs_is_not_shown() -> None:
+    pem = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIMG2\n-----END PRIVATE KEY-----"
+    with pytest.raises(BadInput, match="is the key itself") as raised:
+        signer_maker(pem)
+    assert "MC4CAQ" not in raised.value.detail
+    assert raised.value.value is None
+    with pytest.raises(BadInput, match="is a key itself") as raised:
+        read_file(pem, "--key")
+    assert "MC4CAQ" not in raised.value.detail

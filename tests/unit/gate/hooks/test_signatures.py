@@ -94,6 +94,14 @@ def test_a_key_that_cannot_be_is_named(value: str, said: str) -> None:
         read_secrets([value], "--hook-secret")
 
 
+@pytest.mark.parametrize("source", ["4f5d" * 16, "env:" + "4f5d" * 16, "c2VjcmV0/c2Vj+mV0NA=="])
+def test_a_key_that_is_put_where_its_file_belongs_is_not_shown(source: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        read_secrets([f"ci={source}"], "--hook-secret")
+    assert source.removeprefix("env:") not in raised.value.detail
+    assert "(not shown)" in raised.value.detail
+
+
 def test_a_short_key_and_a_name_twice_are_refused(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"secret\n")
     (tmp_path / "long").write_bytes(b"k" * 16)
