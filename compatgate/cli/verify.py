@@ -135,21 +135,37 @@ def _keys(args: argparse.Namespace) -> list[Any]:
 def _fetch(url: str) -> bytes:
     """A key set of a server; whoever changes it on its way could sign anything."""
     from http.client import HTTPException
-    from urllib.parse import urlsplit
-    from urllib.request import urlopen
+    from urllib.request import HTTPRedirectHandler, build_opener
 
-    from compatgate.discovery.image.reference import is_loopback
     from compatgate.errors import Unavailable
 
-    if url.startswith("http:") and not is_loopback(urlsplit(url).netloc):
-        raise BadInput("keys are fetched over https", field="--jwks", value=url)
+    class Followed(HTTPRedirectHandler):
+        """Redirections lead to no place that could not have been named."""
+
+        def redirect_request(
+            self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+        ) -> Any:
+            _check_url(newurl)
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    _check_url(url)
     try:
-        with urlopen(url, timeout=_FETCH_S) as response:  # noqa: S310 - checked above
+        with build_opener(Followed).open(url, timeout=_FETCH_S) as response:
             data: bytes = response.read(1 << 20)
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise Unavailable(f"{url} does not answer: {reason}", field="--jwks") from None
     return data
+
+
+def _check_url(url: str) -> None:
+    from urllib.parse import urlsplit
+
+    from compatgate.discovery.image.reference import is_loopback
+
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
+        raise BadInput("keys are fetched over https", field="--jwks", value=url)
 
 
 def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:

@@ -1,0 +1,39 @@
+"""Keys that ``compatgate verify`` fetches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from compatgate.cli.main import main
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", "http://keys.example/jwks.json")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """A server on this machine that leads to one without TLS on another."""
+    with HTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/jwks.json"
+        server.shutdown()
+
+
+def test_a_redirection_leads_to_no_place_that_could_not_have_been_named(
+    elsewhere: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "verdict.json").write_text("{}")
+    assert main(["verify", str(tmp_path / "verdict.json"), "--jwks", elsewhere]) == 2
+    assert "keys are fetched over https" in capsys.readouterr().err
