@@ -31,6 +31,7 @@ class ClusterNode(Struct, frozen=True):
     """What is read of a Node object.
 
     Attributes:
+        allocatable: what the kubelet hands out; None: it says nothing.
         version: ``resourceVersion``; a change made from it is refused once there is a later one.
         taints: as they stand.
     """
@@ -38,7 +39,7 @@ class ClusterNode(Struct, frozen=True):
     name: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    allocatable: Mapping[str, int]
+    allocatable: Mapping[str, int] | None
     taints: tuple[Mapping[str, Any], ...] = ()
     version: str = ""
 
@@ -53,8 +54,9 @@ class ClusterNode(Struct, frozen=True):
         body: dict[str, Any] = {
             "name": self.name,
             "labels": dict(sorted(labels.items(), key=_rank)[: report.MOST_LABELS]),
-            "allocatable": dict(self.allocatable),
         }
+        if self.allocatable is not None:
+            body["allocatable"] = dict(self.allocatable)
         named = self.annotations.get(TARGET, "").strip()
         if _TARGET.fullmatch(named):
             body["target"] = named
@@ -91,11 +93,12 @@ def node_of(body: Mapping[str, Any]) -> ClusterNode | None:
     name = text(metadata.get("name"))
     if body.get("kind", "Node") != "Node" or not _NAME.fullmatch(name):
         return None
+    allocatable = mapping(body.get("status")).get("allocatable")
     return ClusterNode(
         name,
         texts(metadata.get("labels")),
         texts(metadata.get("annotations")),
-        dict(_resources(mapping(mapping(body.get("status")).get("allocatable")))),
+        dict(_resources(allocatable)) if isinstance(allocatable, dict) else None,
         tuple(mapping(taint) for taint in items(spec.get("taints"))),
         text(metadata.get("resourceVersion")),
     )

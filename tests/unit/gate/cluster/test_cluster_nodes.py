@@ -45,3 +45,9 @@ def test_quantities_that_are_no_counts_are_left_out() -> None:
     node = node_of({**body(), "status": {"allocatable": given}})
     assert node
     assert node.allocatable == {"nvidia.com/gpu": 8}
+
+
+def test_a_kubelet_that_says_nothing_is_no_witness_of_no_gpus() -> None:
+    node = node_of(body(**{"nvidia.com/gpu.count": "8"}))
+    assert node is not None
+    assert "allocatable" not in node.to_report()
