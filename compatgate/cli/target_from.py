@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -49,8 +50,12 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.cli.check.observed import read_text
     from compatgate.discovery.neighbours import draft_target, read_neighbours
     from compatgate.discovery.node_labels.read import LARGEST
+    from compatgate.documents.specs import NAME_PATTERN
     from compatgate.documents.write import to_json, to_yaml
 
+    if not re.fullmatch(NAME_PATTERN, args.name):
+        hint = "letters, digits, and . _ - between them"
+        raise BadInput("is no name of a target", field="--name", value=args.name, hint=hint)
     facts = load_facts()
     if args.files.count("-") > 1:
         raise BadInput("standard input can be read once", field="files")

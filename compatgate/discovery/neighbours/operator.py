@@ -9,7 +9,7 @@ several NVIDIADriver objects must not overlap).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -90,13 +90,23 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
                 "driver.useNvidiaDriverCRD of the ClusterPolicy is not true: the operator does not"
                 " follow the NVIDIADriver objects"
             )
-        return Operator(tuple(stated[:1]), tuple(notes))
+        return Operator(_agreed(stated), tuple(notes))
     if not any(drivers):
         notes.append(
             "the ClusterPolicy leaves the driver to NVIDIADriver objects, and none is given: "
             "kubectl get nvidiadrivers -o yaml"
         )
     return Operator(tuple(d for d in drivers if d), tuple(notes))
+
+
+def _agreed(stated: Sequence[Declared]) -> tuple[Declared, ...]:
+    """The driver of the ClusterPolicy; of several only what all of them say."""
+    first = stated[0]
+    if len({one.version for one in stated}) == 1:
+        return (first,)
+    names = " and ".join(one.origin for one in stated)
+    why = f"{names} name different drivers, and the operator follows one of them"
+    return (Declared(names, first.name, why=why),)
 
 
 def of_settings(driver: Body, origin: str, name: str) -> Declared:

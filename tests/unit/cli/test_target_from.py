@@ -72,3 +72,8 @@ def test_check_refuses_a_snapshot_without_a_gpu_and_says_unknown_without_a_drive
     stack = ["--stack", "cuda=12.4,arch=sm_90"]
     assert main(["check", "--probe", str(FOLDER / "aicr-snapshot-cpu.yaml"), *stack]) == 2
     assert main(["check", "--probe", str(FOLDER / "aicr-snapshot-criteria.yaml"), *stack]) == 3
+
+
+def test_a_name_that_no_target_can_have_is_refused(capsys) -> None:
+    assert main(["target", "from", "x.yaml", "--name", "a b\n- x"]) == 2
+    assert "is no name of a target" in capsys.readouterr().err

@@ -137,3 +137,12 @@ def test_objects_that_the_operator_does_not_follow_are_said() -> None:
     missing = read_operator([policy(useNvidiaDriverCRD=True, version="580.82.07")])
     assert missing.drivers == ()
     assert "none is given" in missing.notes[0]
+
+
+def test_of_two_policies_that_disagree_none_is_taken() -> None:
+    both = read_operator([policy(version="580.95.05"), policy(version="570.124.06")])
+    (found,) = both.drivers
+    assert found.version is None
+    assert "different drivers" in found.why
+    (agreed,) = read_operator([policy(version="580.95.05")] * 2).drivers
+    assert agreed.version == "580.95.05"
