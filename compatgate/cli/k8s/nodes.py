@@ -48,7 +48,7 @@ def add_cap(parser: argparse.ArgumentParser) -> None:
         "--max-tainted",
         metavar="N|N%",
         default=CAP,
-        help=f"of the GPU nodes of any one target; beyond it nothing is tainted ({CAP})",
+        help="of the GPU nodes of any one target; beyond it nothing is tainted (%(default)s)",
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from compatgate import __version__
 from compatgate.cli import main as module
 from compatgate.cli.main import COMMANDS, main
+from compatgate.cli.parser import Parser
 from compatgate.errors import BadInput, ManyProblems, Unavailable
 
 
@@ -35,6 +38,22 @@ def test_every_command_has_a_module_with_the_agreed_parts(name: str) -> None:
 def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"usage: compatgate {name}")
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                yield from _parsers(child)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_action_of_a_command_explains_itself(name: str) -> None:
+    whole = Parser(prog=name)
+    import_module(COMMANDS[name][0]).add_arguments(whole)
+    for parser in _parsers(whole):
+        assert parser.format_help().startswith(f"usage: {parser.prog}")
 
 
 def test_the_overview_names_every_command_and_imports_none() -> None:
