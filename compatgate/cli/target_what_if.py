@@ -13,6 +13,7 @@ from compatgate.errors import BadInput
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.discovery.node_labels import Node
     from compatgate.gate.snapshot import Snapshot
 
 _EXAMPLES = """\
@@ -84,13 +85,15 @@ def _question(args: argparse.Namespace) -> dict[str, Any]:
         raise BadInput("nothing is changed", field="--set", hint="like --set driver=580.95.05")
     body: dict[str, Any] = {"set": changes, "target": args.name, "pool": args.pool}
     if args.node:
-        body["node"] = _node(args.node)
+        node = _node(args.node)
+        body["node"] = {"name": node.name, "labels": node.labels}
+        body["target"] = args.name or node.target or None
     elif not args.name:
         raise BadInput("name a target, or give a node with --node", field="NAME")
     return {key: value for key, value in body.items() if value is not None}
 
 
-def _node(path: str) -> dict[str, Any]:
+def _node(path: str) -> Node:
     from compatgate.cli.check.observed import read_text
     from compatgate.discovery.node_labels import read_nodes
 
@@ -98,7 +101,7 @@ def _node(path: str) -> dict[str, Any]:
     if len(nodes) > 1:
         hint = "ask for one after the other"
         raise BadInput(f"holds {len(nodes)} nodes", field="--node", hint=hint)
-    return {"name": nodes[0].name, "labels": nodes[0].labels}
+    return nodes[0]
 
 
 def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from compatgate.core.request import parse_pool
 from compatgate.core.target import Pool, Target
 from compatgate.discovery.node_labels import Node, pools_of_nodes
 from compatgate.errors import BadInput, NotFound
+from compatgate.gate.admission.bound import TARGET
 from compatgate.gate.snapshot import Snapshot
 
 _NAMED = 5
@@ -36,14 +37,16 @@ def place_of_node(node: Node, snapshot: Snapshot, target: str | None = None) -> 
     Args:
         node: its labels, those of GPU Feature Discovery among them.
         snapshot: the targets.
-        target: by name, where it is known; None: the one whose ``match.nodeLabels`` the node has,
-            of several the one that names most labels.
+        target: by name, where it is known; None: the one that its label ``compatgate.dev/target``
+            names, else the one whose ``match.nodeLabels`` the node has, of several the one that
+            names most labels.
 
     Raises:
         BadInput: the labels name no GPU, or fit several targets.
         NotFound: there is no such target, or none that fits; or none of its pools has these GPUs.
     """
-    found = snapshot.target(target or _matching(node.labels, snapshot))
+    named = target or node.labels.get(TARGET)
+    found = snapshot.target(named or _matching(node.labels, snapshot))
     observed = [
         parse_pool(pool.to_body(), snapshot.facts.gpus)
         for pool in pools_of_nodes((node,), snapshot.facts, origin="node.labels").pools

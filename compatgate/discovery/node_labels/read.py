@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compatgate.errors import BadInput
 
@@ -21,15 +21,25 @@ _PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
 
 
 class Node(Struct, frozen=True):
-    """A node: its name, empty where only labels were given, and its labels."""
+    """A node: its name, empty where only labels were given, and its labels.
+
+    Attributes:
+        target: that its annotation ``compatgate.dev/target`` names; empty where there is none.
+    """
 
     name: str
     labels: dict[str, str]
+    target: str = ""
+
+
+class _Annotations(Struct):
+    target: str = field(name="compatgate.dev/target", default="")
 
 
 class _Metadata(Struct):
     name: str | None = None
     labels: dict[str, str] | None = None
+    annotations: _Annotations | None = None
 
 
 class _Object(Struct):
@@ -87,7 +97,9 @@ def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
         raise BadInput(f"is a {found.kind}, not a Node", field=origin, hint=_HINT)
     if found.metadata is None:
         raise msgspec.ValidationError("no metadata")
-    return (Node(found.metadata.name or "", found.metadata.labels or {}),)
+    about = found.metadata
+    target = about.annotations.target.strip() if about.annotations else ""
+    return (Node(about.name or "", about.labels or {}, target),)
 
 
 def _of_yaml(text: str, origin: str) -> Iterator[Node]:

@@ -8,7 +8,8 @@ from typing import Any
 from compatgate.core.whatif import EntryChange, WhatIf
 from compatgate.documents.names import did_you_mean
 from compatgate.errors import BadInput
-from compatgate.gate.admission.loose import mapping
+from compatgate.gate.admission.bound import TARGET
+from compatgate.gate.admission.loose import mapping, text
 from compatgate.gate.admission.review import one_line
 from compatgate.gate.hooks.words import decision
 
@@ -31,6 +32,9 @@ def question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any
     if body.get("kind") == "Node":
         metadata = mapping(body.get("metadata"))
         stated["node"] = {"labels": metadata.get("labels"), "name": metadata.get("name")}
+        named = text(mapping(metadata.get("annotations")).get(TARGET)).strip()
+        if named and not stated.get("target"):
+            stated["target"] = named
     else:
         for key, value in body.items():
             if key not in _KEYS:

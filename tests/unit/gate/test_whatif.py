@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from compatgate.core.facts import Facts, Gpus
+from compatgate.discovery.node_labels import read_nodes
 from compatgate.documents.read import read_documents
 from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import kind_of
 from compatgate.errors import BadInput, NotFound
+from compatgate.gate.hooks.rollout import question
 from compatgate.gate.snapshot import Snapshot, Version, build
 from compatgate.gate.whatif import answer, what_if
 from compatgate.resources import matrix_dir
@@ -80,6 +83,19 @@ def ask(snapshot: Snapshot, now: datetime, **body: Any) -> dict[str, Any]:
 def test_a_node_is_of_the_target_whose_labels_it_has(snapshot: Snapshot, now: datetime) -> None:
     found = ask(snapshot, now, node={"labels": A100})
     assert (found["target"], [p["name"] for p in found["after"]]) == ("prod-a100", ["a100-80"])
+
+
+def test_a_node_that_names_its_target_is_of_that_one(snapshot: Snapshot, now: datetime) -> None:
+    labels = {**A100, "compatgate.dev/target": "staging-h100"}
+    with pytest.raises(NotFound, match="no pool of the target 'staging-h100'"):
+        ask(snapshot, now, node={"labels": labels})
+    annotations = {"compatgate.dev/target": "staging-h100"}
+    node = {"kind": "Node", "metadata": {"labels": A100, "annotations": annotations}}
+    asked = question(node, {"driver": "535.216.01"})
+    assert asked["target"] == "staging-h100"
+    assert question(node, {"driver": "535.216.01", "target": "t"})["target"] == "t"
+    (read,) = read_nodes(json.dumps(node))
+    assert read.target == "staging-h100"
 
 
 def test_a_node_is_judged_with_the_driver_that_it_has(snapshot: Snapshot, now: datetime) -> None:
