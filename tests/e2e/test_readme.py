@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
 ANSWERED = [
     (command, answer)
@@ -30,6 +31,11 @@ def gist(text: str) -> list[str]:
 
 def test_the_readme_shows_answers():
     assert len(ANSWERED) >= 2
+
+
+def test_every_page_is_named() -> None:
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    assert pages <= set(re.findall(r"\]\((docs/[^)#]+)\)", README))
 
 
 @pytest.mark.parametrize(("command", "answer"), ANSWERED, ids=lambda value: value[:60])
