@@ -132,12 +132,20 @@ def _user() -> str:
 
 
 class ServerDecider(Decider):
-    """Asks a server; several pools are asked one by one."""
+    """Asks a server; several pools are asked one by one.
 
-    def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
+    Args:
+        url: of the server.
+        token: to ask it with.
+        timeout_s: for each answer.
+        hint: what a command can do without an answer.
+    """
+
+    def __init__(self, url: str, token: str | None, timeout_s: float, hint: str = "") -> None:
         from compatgate.cli.remote import make_client
 
         self._client = make_client(url, token, timeout_s, retries=0)
+        self._hint = hint
 
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
         """See `Decider.decide`."""
@@ -147,7 +155,7 @@ class ServerDecider(Decider):
         try:
             return joined([self._ask(body) for body in bodies])
         except (Damaged, Unavailable) as error:
-            hint = "; ".join(filter(None, (error.hint, "--fail-open lets a build pass unchecked")))
+            hint = "; ".join(filter(None, (error.hint, self._hint)))
             raise Unavailable(error.problem, field=error.field, hint=hint) from None
 
     def _ask(self, body: Body) -> dict[str, Any]:
@@ -204,11 +212,12 @@ class BundleDecider(Decider):
 
 def decider_for(args: argparse.Namespace) -> Decider:
     """Who decides, by the options; no database is opened before it is asked."""
+    hint = "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
     if args.server:
-        return ServerDecider(args.server, args.token, args.timeout)
+        return ServerDecider(args.server, args.token, args.timeout, hint)
     targets: Decider
     if args.target_server:
-        targets = ServerDecider(args.target_server, args.token, args.timeout)
+        targets = ServerDecider(args.target_server, args.token, args.timeout, hint)
     elif args.bundle:
         targets = BundleDecider(args.bundle)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -79,3 +80,12 @@ def test_terraform_names_one_place_to_ask(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert main(["hook", "terraform", "--server", "http://a", "--bundle", "b"]) == 2
     assert "--server and --bundle exclude each other" in capsys.readouterr().err
+
+
+def test_terraform_is_not_told_of_options_that_it_does_not_have(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = b'{"target": "prod-a100", "stack": "cuda=12.4"}'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(question)))
+    assert main(["hook", "terraform", "--server", "http://127.0.0.1:1"]) == 3
+    assert "--fail-open" not in capsys.readouterr().err
