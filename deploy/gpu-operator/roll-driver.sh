@@ -6,23 +6,28 @@
 #
 # Needs kubectl (get and patch nodes) and compatgate, with COMPATGATE_SERVER and COMPATGATE_TOKEN.
 # Exit status of release: 0 every node may take it, 1 some may not, 3 of some it cannot be said.
+# Where kubectl fails or finds no GPU node, nothing is done, with another status than 0.
 set -eu
 skip=nvidia.com/gpu-driver-upgrade.skip
-nodes() { kubectl get nodes -l nvidia.com/gpu.present=true -o name; }
+nodes() {
+    found=$(kubectl get nodes -l nvidia.com/gpu.present=true -o name)
+    [ -n "$found" ] || { echo "no node is labelled nvidia.com/gpu.present=true" >&2; exit 3; }
+}
 
 case "${1:-}" in
 hold)
-    for node in $(nodes); do kubectl label --overwrite "$node" "$skip=true"; done
+    nodes
+    for node in $found; do kubectl label --overwrite "$node" "$skip=true"; done
     ;;
 release)
     driver=${2:?which driver}
     worst=0
-    for node in $(nodes); do
-        kubectl get "$node" -o json >"${TMPDIR:-/tmp}/node.$$"
+    nodes
+    for node in $found; do
+        seen=$(kubectl get "$node" -o json)
         status=0
-        said=$(compatgate target what-if --node "${TMPDIR:-/tmp}/node.$$" \
+        said=$(printf '%s\n' "$seen" | compatgate target what-if --node - \
             --set "driver=$driver" 2>&1) || status=$?
-        rm -f "${TMPDIR:-/tmp}/node.$$"
         echo "$node: $said" | head -n 2
         if [ "$status" -eq 0 ]; then
             kubectl label "$node" "$skip-"
@@ -34,7 +39,7 @@ release)
     exit "$worst"
     ;;
 *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -261,6 +261,19 @@ def test_nodes_are_released_or_held_by_the_label_of_the_gpu_operator(
     assert made == [*HELD, *calls]
 
 
+@pytest.mark.parametrize("arguments", ["hold", "release 535.216.01"])
+@pytest.mark.parametrize("nodes", ["exit 1", "exit 0"])
+def test_a_cluster_that_shows_no_node_is_no_permission(
+    shell: Shell, tmp_path: Path, arguments: str, nodes: str
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f"#!/bin/sh\n{nodes}\n")
+    kubectl.chmod(0o755)
+    script = DEPLOY / "gpu-operator" / "roll-driver.sh"
+    done = shell(f"PATH={tmp_path}:$PATH {script} {arguments}")
+    assert done.returncode in (1, 3), done.stdout + done.stderr
+
+
 def test_kubernetes_takes_what_the_script_is_allowed() -> None:
     text = (DEPLOY / "gpu-operator" / "rbac.yaml").read_text()
     for made in yaml.safe_load_all(text):
