@@ -164,6 +164,8 @@ def _check_url(url: str) -> None:
     from compatgate.discovery.image.reference import is_loopback
 
     parts = urlsplit(url)
+    if parts.username or parts.password:  # is not shown
+        raise BadInput("the URL holds a user or password: keys are public", field="--jwks")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
         raise BadInput("keys are fetched over https", field="--jwks", value=url)
 

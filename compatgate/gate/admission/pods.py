@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from compatgate.errors import BadInput
 from compatgate.gate.admission.kinds import Kinds, PodKind
 from compatgate.gate.admission.loose import at, items, mapping, text, texts
 from compatgate.gate.admission.variables import VISIBLE, Changes, read_variables
@@ -68,8 +69,15 @@ def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
 
 
 def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
-    """The containers of a pod that ask for GPUs: by resource, claim, variable or annotation."""
+    """The containers of a pod that ask for GPUs: by resource, claim, variable or annotation.
+
+    Raises:
+        BadInput: the annotation says neither yes nor no.
+    """
     said = pod.annotations.get(GPU, "").strip().lower()
+    if said not in ("", _YES, _NO):
+        hint = f"{_YES} or {_NO}"
+        raise BadInput("is malformed", field=f"annotation {GPU}", value=said, hint=hint)
     claims = {text(mapping(claim).get("name")) for claim in items(pod.spec.get("resourceClaims"))}
     for path, raw in _containers(pod):
         changes = read_variables(raw)

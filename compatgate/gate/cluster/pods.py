@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from compatgate.errors import BadInput
 from compatgate.gate.admission.kinds import Kinds, PodKind
 from compatgate.gate.admission.loose import items, mapping, text, texts
 from compatgate.gate.admission.pods import gpu_containers, pods_of
@@ -75,10 +76,17 @@ def pod_of(body: Mapping[str, Any], kinds: Kinds) -> RunningPod | None:
         "metadata": {"annotations": texts(metadata.get("annotations"))},
         "spec": _pulled(spec, status),
     }
-    if not any(True for pod in pods_of(document, POD) for _ in gpu_containers(pod, kinds)):
+    if not _uses_gpus(document, kinds):
         return None
     namespace, name, uid = (text(metadata.get(key)) for key in ("namespace", "name", "uid"))
     return RunningPod(namespace, name, uid, node, document)
+
+
+def _uses_gpus(document: Mapping[str, Any], kinds: Kinds) -> bool:
+    try:
+        return any(True for pod in pods_of(document, POD) for _ in gpu_containers(pod, kinds))
+    except BadInput:  # what its annotation means is not known; the audit says so
+        return True
 
 
 def placed(

@@ -31,6 +31,15 @@ def elsewhere() -> Iterator[str]:
         server.shutdown()
 
 
+def test_a_url_with_a_password_is_refused_and_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "verdict.json").write_text("{}")
+    url = "https://user:hunter2@gate.example/keys"
+    assert main(["verify", str(tmp_path / "verdict.json"), "--jwks", url]) == 2
+    assert "hunter2" not in capsys.readouterr().err
+
+
 def test_a_redirection_leads_to_no_place_that_could_not_have_been_named(
     elsewhere: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,3 +143,14 @@ def test_the_image_that_was_pulled_counts() -> None:
 @pytest.mark.parametrize("odd", [{}, {"spec": 7}, {"spec": {"nodeName": "n", "containers": [7]}}])
 def test_objects_of_odd_form_are_no_gpu_pods(odd: dict[str, Any]) -> None:
     assert pod_of(odd, KINDS) is None
+
+
+def test_an_annotation_that_means_nothing_is_an_error_of_that_pod_alone() -> None:
+    odd = body()
+    odd["metadata"]["annotations"] = {"compatgate.dev/gpu": "yes"}
+    found = pod_of(odd, KINDS)
+    assert found
+    options = AuditOptions(KINDS)
+    (one,) = audit([found], {}, Knows(), options, "2026-11-21")
+    assert one.outcome == "error"
+    assert "compatgate.dev/gpu" in one.message
