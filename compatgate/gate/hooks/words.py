@@ -45,6 +45,12 @@ def also(verdict: Mapping[str, Any]) -> str:
     return ", ".join(sorted(worst - {findings[0]["rule"]})) if findings else ""
 
 
+def unread(verdict: Mapping[str, Any]) -> str:
+    """What was not looked at, an image that is read nowhere first; empty where nothing was."""
+    left = verdict["stack"].get("unread") or ()
+    return one_line(str(left[0]), _LONGEST) if left else ""
+
+
 def reason(verdict: Mapping[str, Any], link: str) -> str:
     """All of it in one field: why, what to do, where the verdict is."""
     parts = [headline(verdict)]
@@ -52,6 +58,8 @@ def reason(verdict: Mapping[str, Any], link: str) -> str:
         parts.append(f"fix: {mend}")
     if more := also(verdict):
         parts.append(f"also {more}")
+    if left := unread(verdict):
+        parts.append(left)
     return "; ".join([*parts, *filter(None, (link,))])
 
 
@@ -59,7 +67,7 @@ def lines(verdict: Mapping[str, Any], link: str) -> str:
     """The same on lines, the reason first."""
     mend, more = fix(verdict), also(verdict)
     found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
-    return "\n".join(filter(None, [*found, link])) + "\n"
+    return "\n".join(filter(None, [*found, unread(verdict), link])) + "\n"
 
 
 def _answer(verdict: Mapping[str, Any]) -> str:
