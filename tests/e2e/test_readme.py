@@ -33,6 +33,11 @@ def test_the_readme_shows_answers():
     assert len(ANSWERED) >= 2
 
 
+def test_the_rules_are_counted() -> None:
+    rules = re.findall(r"^## CG\d+", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE)
+    assert f"{len(rules)} rules" in README
+
+
 def test_every_page_is_named() -> None:
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
     assert pages <= set(re.findall(r"\]\((docs/[^)#]+)\)", README))
