@@ -27,6 +27,7 @@ GROUPS = {
         "integration/client",
     ),
     "slurm": ("integration/slurm",),
+    "pages": ("integration/ui",),  # a database in which canaries have run
     "measured": (  # CPU time and memory
         "fuzz",
         "unit/discovery/gpucode/test_bounds.py",
@@ -43,6 +44,7 @@ SHARED = {
     "toolkit": "engines",
     "running_slurm": "slurm",
     "open_page": "served",
+    "database_with_runs": "pages",
 }
 """Fixtures that start something which only one process at a time should have."""
 
