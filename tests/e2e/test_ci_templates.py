@@ -97,7 +97,7 @@ def test_the_action_answers_as_documented(case, machine, token, gate):
         return
     assert done.outputs["id"].startswith("vd_")
     assert done.outputs["markdown"].startswith("<!-- compatgate: target prod-a100 -->")
-    assert f"[verdict]({gate.url}/api/v1/verdicts/{done.outputs['id']})" in done.outputs["markdown"]
+    assert f"[verdict]({gate.url}/v/{done.outputs['id']})" in done.outputs["markdown"]
     assert gate.call("GET", f"verdicts/{done.outputs['id']}", token=token)[0] == 200
     assert json.loads((machine.workspace / "compatgate.sarif").read_text())["version"] == "2.1.0"
     assert ("::error file=requirements.txt,line=" in done.stdout) is (allowed == "false")

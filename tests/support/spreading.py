@@ -7,6 +7,7 @@ else; tests/unit/test_spreading.py holds it to the fixtures of `SHARED`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ GROUPS = {
     "served": (  # Chromium, `serve` with its forks, signals and deadlines: these count seconds
         "e2e",
         "integration/web",
-        "integration/client",
     ),
+    "described": ("integration/web/test_fuzz.py",),  # long, and without a server
     "slurm": ("integration/slurm",),
     "pages": ("integration/ui",),  # a database in which canaries have run
     "measured": (  # CPU time and memory
@@ -57,6 +58,13 @@ def group_of(path: str) -> str:
     parts = path.split("/")
     above = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((_BY_PATH[one] for one in above if one in _BY_PATH), path)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The programs that tests start find the environment as it is without xdist."""
+    if hasattr(config, "workerinput"):
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
 
 
 @pytest.hookimpl(trylast=True)

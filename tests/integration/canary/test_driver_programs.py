@@ -32,7 +32,7 @@ def driver(tmp_path: Path) -> Callable[..., Path]:
             "CUDA": 12040,
             "NEWEST": 84,
             "BROKEN": 0,
-            "COLD": 3000,
+            "COLD": 20_000,
             "WARM": 0,
             **settings,
         }
@@ -94,7 +94,7 @@ def test_a_driver_that_refuses_what_its_cuda_promises_fails(driver: Callable[...
 def test_results_and_caches_that_are_wrong_fail(driver: Callable[..., Path]) -> None:
     few = ("--repetitions", "2", "--warmup", "0")
     assert set(failed(run("ptx-jit", *few, libraries=driver(BROKEN=1)))) == {"loads", "right"}
-    assert set(failed(run("ptx-jit", *few, libraries=driver(WARM=3000)))) == {"cache"}
+    assert set(failed(run("ptx-jit", *few, libraries=driver(WARM=20_000)))) == {"cache"}
 
 
 def test_memory_is_timed_and_checked_on_the_cpu_as_on_a_gpu(driver: Callable[..., Path]) -> None:
