@@ -12,7 +12,7 @@ serve: $(VENV)/.installed  ## a running gate with the example matrix
 
 test:  ## everything that CI runs; WORKERS processes share the tests
 	$(MAKE) --no-print-directory --jobs=2 system lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
 
 lint: $(VENV)/.installed  ## format, lint, types, import directions, facts
 	$(BIN)/ruff format --check .
