@@ -30,7 +30,7 @@ LINE = (
     "javascript:hostile() \u202eesrever\u202c \u2028 \u00a0\uff1chostile\uff1e"
 )
 """Of what a single line may be made; no component of it may become part of a page."""
-TEXT = f"{LINE}\n=HYPERLINK(\"http://hostile\")\r\n\x1b[31m\x01\x7f {'w' * 5000}"
+TEXT = f'{LINE}\n=HYPERLINK("http://hostile")\r\n\x1b[31m\x01\x7f {"w" * 5000}'
 FORMULA = "=cmd|' /C hostile'!A0"
 SHORT = "<hostile onload=1>\"'{{7*191}}"
 _SCRIPT = "javascript:hostile()//https://"

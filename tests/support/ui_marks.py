@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 
 _PLACES = ("href", "src", "action", "formaction", "hx-get", "hx-post", "data-follow", "data-copy")
 _ACTIVE = ("style", "srcdoc", "hx-vals", "hx-headers", "ping", "background")
-_TAGS = frozenset(
-    "html head meta title link script body a header svg path form label input kbd div button span "
-    "nav details summary section h1 h2 h3 h4 ul ol li main p footer strong small time table thead "
-    "tbody tr th td dl dt dd pre code em i article select option datalist textarea figure "
-    "figcaption del ins progress fieldset legend br hr blockquote".split()
-)
+_TAGS = """
+    html head meta title link script body a header svg path form label input kbd div button span nav
+    details summary section h1 h2 h3 h4 ul ol li main p footer strong small time table thead tbody
+    tr th td dl dt dd pre code em i article select option datalist textarea figure figcaption del
+    ins progress fieldset legend br hr blockquote
+"""
+_KNOWN = frozenset(_TAGS.split())
 
 
 class Marks(HTMLParser):
@@ -54,7 +55,7 @@ class Marks(HTMLParser):
         """What may run, or look, or lead otherwise than a template of ours has it; nothing."""
         yield from self.odd
         for tag, attributes in self.elements:
-            if tag not in _TAGS:
+            if tag not in _KNOWN:
                 yield f"<{tag}>"
             for name, value in attributes.items():
                 if name.startswith(("on", "hx-on")) or name in _ACTIVE or not _is_plain(name):
