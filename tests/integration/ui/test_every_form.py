@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ui_forms import form_token
+from ui_forms import form_token, post
+from ui_marks import Marks
 from ui_places import pages, place
 
 from compatgate.web.app import create_app
@@ -94,3 +95,25 @@ def test_only_pages_without_secrets_are_open_to_strangers():
     assert {page.path for page in FORMS if page.scope is None} == {
         "/sign-in", "/sign-out", "/theme",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("tokens/new", {"name": "made-here", "scopes": "read"}),
+        ("tokens/new", {"name": "", "scopes": "read"}),
+        ("runs/new", {"suite": ""}),
+        ("new-waiver", {"reason": ""}),
+        ("ask/paste", {"pasted": "nothing of that kind"}),
+        ("entries/torch24-cu124/status", {"status": "blessed"}),
+    ],
+)
+def test_what_a_form_answers_leads_on_to_pages(browsers, path, fields):
+    """Sorting, exporting and the theme lead to the page of the form, not to what takes it."""
+    client = browsers("admin")
+    marks = Marks(post(client, path, **fields).text)
+    inputs = [a for tag, a in marks.elements if tag == "input" and a.get("name") == "next"]
+    places = {a["value"] for a in inputs} | {v for v in marks.all("href") if "?" in v}
+    assert places
+    for one in places:
+        assert client.get(one).status_code == 200, one

@@ -13,6 +13,13 @@ def test_it_says_what_needs_attention(pages):
     assert "Nothing was denied." in text
 
 
+def test_runs_of_the_last_day_that_failed_are_named(run_pages, ran):
+    run = ran.sick()
+    text = run_pages().get("/ui/").text
+    assert f'/ui/runs/{run}"' in text
+    assert "conv-only on prod-a100 was inconclusive: conv-forward-0: " in text
+
+
 def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked):
     for n in range(3):
         body = {

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import NotFound
-from compatgate.gate.attention import Notice, attention, counted
+from compatgate.gate.attention import Notice, attention, counted, of_runs
 from compatgate.gate.heatmap.fits import fits_of
 from compatgate.store import clock
 from compatgate.web.ui.links import link
@@ -20,6 +20,8 @@ _DAYS = 14
 _WEEK = 7
 _MOST = 8
 _LOOKED_AT = 60
+_RUNS = 60
+"""Runs that are looked at: the newest that have ended."""
 _SHOWN = 25
 _ROOMS = {
     "target": "targets",
@@ -72,6 +74,7 @@ def _of_runs(ask: Ask[Any]) -> Iterator[Notice]:
     """What runs said against entries, and measurements that a person has to look at."""
     for warning in ask.gate.runs.warnings():
         yield Notice("fail", "entry", warning.entry, f"{warning.message} ({warning.run})")
+    yield from of_runs(ask.gate.runs.list(state="ended", limit=_RUNS).items, clock.now())
     for one in ask.gate.baselines.list(state="proposed", limit=_MOST).items:
         message = f"{one.metric} of {one.workload} on {one.sku} waits for approval"
         yield Notice("warn", "baseline", str(one.id), message)
