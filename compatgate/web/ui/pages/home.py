@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +22,7 @@ _MOST = 8
 _LOOKED_AT = 60
 _RUNS = 60
 """Runs that are looked at: the newest that have ended."""
-_SHOWN = 25
+_SHOWN, _MOST_SHOWN = 25, 1000
 _ROOMS = {
     "target": "targets",
     "entry": "entries",
@@ -32,18 +32,26 @@ _ROOMS = {
 }
 
 
-@page("/", nav="home")
-def show(ask: Ask[Any]) -> Shown:
+class HomeQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of what needs attention to show."""
+
+    all: Literal["yes"] | None = None
+
+
+@page("/", nav="home", query=HomeQuery)
+def show(ask: Ask[HomeQuery]) -> Shown:
     """The first page."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     notices = attention(snapshot, fits_of(ask.gate.facts), now, _SECONDS)
     notices = [*_of_runs(ask), *notices, *_of_nodes(ask)]
     notices.sort(key=lambda one: one.level != "fail")
+    shown = _MOST_SHOWN if ask.query.all else _SHOWN
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
     context = {
-        "notices": notices[:_SHOWN],
-        "more": max(0, len(notices) - _SHOWN),
+        "notices": notices[:shown],
+        "everything": ask.query.all,
+        "more": max(0, len(notices) - shown),
         "levels": counted(notices),
         "place": _place,
         "targets": len(snapshot.documents),
