@@ -159,7 +159,7 @@ def _runs(gate: Gate, folder: Path) -> dict[str, str]:
     newest = gate.baselines.list().items[0].id
     gate.baselines.approve(newest, by=LINE)
     gate.baselines.offer(ground, {LINE: spec}, "run_c", [Samples(LINE, SHORT, (values,))])
-    return {"runs/id": going.run.id, "runs/name": LINE, "baselines/id": str(newest)}
+    return {"runs/id": going.run.id, "runs/name": SHORT, "baselines/id": str(newest)}
 
 
 def _run(runs: Runs, host: Host) -> Lease:
@@ -187,7 +187,7 @@ def _step() -> StepResult:
     )
     judged = judge_reports({LINE: MetricSpec(LINE, "lower")}, [], [report], {})
     return StepResult(
-        LINE, LINE, 0, "failed", LINE, image=LINE,
+        SHORT, LINE, 0, "failed", LINE, image=LINE,
         report=msgspec.to_builtins(report), judgement=judged.to_json(),
     )  # fmt: skip
 

@@ -68,6 +68,7 @@ def looked_at(hostile: Hostile, path: str) -> Marks:
     marks = Marks(answer.text)
     assert list(marks.active()) == [], path
     assert "1337" not in marks.text, path
+    assert "\u202e" not in answer.text, path
     return marks
 
 
