@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from compatgate.core.evaluate import evaluate
@@ -16,10 +17,25 @@ from compatgate.gate.freshness import freshness
 from compatgate.gate.heatmap.fits import Fits
 from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.waiving import countdowns
+from compatgate.store.run_rows import RunRow
 
 Level = Literal["fail", "warn"]
 About = Literal["target", "entry", "waiver", "run", "baseline", "drift"]
 _LEVELS: tuple[Level, ...] = ("fail", "warn")
+_LATELY = timedelta(days=1)
+_RUNS: dict[str, Level] = {
+    "failed": "fail",
+    "inconclusive": "warn",
+    "error": "warn",
+    "timeout": "warn",
+}
+_ENDED = {
+    "failed": "failed",
+    "inconclusive": "was inconclusive",
+    "error": "could not be run",
+    "timeout": "took too long",
+}
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Notice(Struct, frozen=True):
@@ -117,6 +133,38 @@ def _of_pool(
         found = [f.message for f in verdict.findings if f.rule == "CG104" and f.outcome == "warn"]
         said[key] = found[0] if found else None
     return said[key]
+
+
+def of_runs(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
+    """Runs of the last day that did not pass, unless the same was asked again and ended since.
+
+    Args:
+        runs: that have ended, newest first.
+        now: for their age.
+    """
+    seen: set[bytes] = set()
+    for run in runs:
+        same = [
+            run.suite,
+            run.target,
+            run.pool,
+            run.entry,
+            run.image,
+            run.stack,
+            run.gpu,
+            run.driver,
+        ]
+        key = _encode(same)
+        if run.state == "cancelled" or key in seen:
+            continue
+        seen.add(key)
+        level = _RUNS.get(run.state)
+        if level and run.finished_at and now - run.finished_at <= _LATELY:
+            where = run.target or run.on_host or run.host or "its host"
+            reason = f": {run.reason}" if run.reason else ""
+            yield Notice(
+                level, "run", run.id, f"{run.suite} on {where} {_ENDED[run.state]}{reason}"
+            )
 
 
 def counted(notices: Iterable[Notice]) -> dict[Level, int]:

@@ -9,10 +9,11 @@ import msgspec
 from flask import Response, request
 
 from compatgate.web import etags
-from compatgate.web.auth import authenticate, authorize
+from compatgate.web.auth import authorize
 from compatgate.web.call import Call, Reply, Service
 from compatgate.web.query import parse_query
 from compatgate.web.route import Route
+from compatgate.web.ui import session
 
 _encode = msgspec.json.Encoder().encode
 
@@ -21,7 +22,7 @@ def make_view(route: Route, service: Service) -> Callable[..., Response]:
     """The view function of a route."""
 
     def view(**args: Any) -> Response:
-        principal = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        principal = session.reader(service)
         authorize(principal, route.scope)
         query = parse_query(route.query, request.args)
         reply = route.handler(Call(service, route, principal, args, query))

@@ -12,6 +12,9 @@ from compatgate.gate.snapshots import Snapshots
 
 SECONDS = 60.0
 """So old may an answer be; going through a large fleet for each visitor would be slow."""
+_QUICK = 0.02
+_WORTH = 20.0
+"""What took longer than a moment is kept for so many times as long, whatever is reported."""
 
 
 class Lately:
@@ -26,16 +29,22 @@ class Lately:
         self._each = each
         self._snapshots = snapshots
         self._kept: tuple[Snapshot, float, list[Drifted]] | None = None
+        self._took = 0.0
 
     def drifted(self) -> list[Drifted]:
         """What differs, the most nodes first."""
-        snapshot, kept = self._snapshots.current(), self._kept
-        if kept and kept[0] is snapshot and time.monotonic() - kept[1] < SECONDS:
+        snapshot, kept, began = self._snapshots.current(), self._kept, time.monotonic()
+        if kept and kept[0] is snapshot and began < kept[1]:
             return kept[2]
         found = drifted(self._each(), snapshot)
-        self._kept = (snapshot, time.monotonic(), found)
+        ended = time.monotonic()
+        self._took = ended - began
+        self._kept = (snapshot, ended + SECONDS, found)
         return found
 
     def forget(self) -> None:
-        """Nodes were reported or removed here."""
-        self._kept = None
+        """Nodes were reported or removed here; a large fleet does so all the time."""
+        if self._took < _QUICK:
+            self._kept = None
+        elif kept := self._kept:
+            self._kept = (kept[0], min(kept[1], time.monotonic() + _WORTH * self._took), kept[2])

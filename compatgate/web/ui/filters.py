@@ -88,9 +88,9 @@ def ago(value: datetime | str | int | float | None) -> Markup | str:
 
 
 def when(value: datetime | str | int | float | None) -> Markup | str:
-    """``2026-11-03 09:30:12`` in UTC."""
+    """``2026-11-03 09:30:12 UTC``."""
     at = moment(value)
-    return "" if at is None else _time(at, at.strftime("%Y-%m-%d %H:%M:%S"))
+    return "" if at is None else _time(at, f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _time(at: datetime, text: str) -> Markup:

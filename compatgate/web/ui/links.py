@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from flask import request
+from flask import current_app, request
+from werkzeug.routing import MapAdapter
 
 from compatgate.web.route import PREFIX as API
 from compatgate.web.ui.page import PREFIX
+
+_DEPTH = 2
+"""Slashes of ``/ui/targets``: nothing is above it but home."""
 
 
 def link(*parts: Any, **query: Any) -> str:
@@ -29,8 +33,19 @@ def here(**changes: Any) -> str:
 
 
 def bare() -> str:
-    """The present page without query parameters."""
-    return f"{request.script_root}{quote(request.path)}"
+    """The present page without query parameters; of what a form answered, the page that has it."""
+    path = request.path
+    if request.method == "POST":
+        adapter = current_app.create_url_adapter(request)
+        while adapter and path.count("/") > _DEPTH and not _is_shown(adapter, path):
+            path = path.rpartition("/")[0]
+    return f"{request.script_root}{quote(path)}"
+
+
+def _is_shown(adapter: MapAdapter, path: str) -> bool:
+    """Whether a page is there to be looked at; what is no page has no other argument."""
+    endpoint, values = adapter.match(path, method="GET")
+    return "rest" not in values and endpoint.startswith("ui.")
 
 
 def api(*parts: Any, **query: Any) -> str:

@@ -141,6 +141,11 @@ def page(
     return make
 
 
+def is_narrowed() -> bool:
+    """Whether filters, or a further page, leave out some of what there is."""
+    return bool({key for key, value in request.args.items() if value} - {"sort", "format"})
+
+
 def is_export() -> bool:
     """Whether the table is asked for as a file."""
     return request.args.get("format") == "csv"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 THEME = "compatgate_theme"
 THEMES = ("auto", "light", "dark")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 
 
 def render(shown: Shown, page: Page, principal: Principal, service: Service, done: str) -> str:
@@ -57,6 +61,14 @@ def theme() -> str:
     return chosen if chosen in THEMES else "auto"
 
 
+def visible(value: Any) -> Any:
+    """Text with what is not seen made visible: control characters, and marks that turn writing.
+
+    A name that somebody else wrote must not make what stands beside it read backwards.
+    """
+    return _UNSEEN.sub("\ufffd", value) if type(value) is str else value
+
+
 @cache
 def environment() -> Environment:
     """The templates."""
@@ -64,6 +76,7 @@ def environment() -> Environment:
         loader=PackageLoader("compatgate.web.ui", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -1,4 +1,4 @@
-"""Who looks at a page: whoever the session cookie stands for, a bearer token, or nobody."""
+"""Who looks at a page, or at the JSON that it links to: a session, a bearer token, or nobody."""
 
 from __future__ import annotations
 
@@ -46,6 +46,20 @@ def viewer(service: Service) -> Principal:
         except Unauthorized:  # revoked since: nobody, until they sign in again
             return service.nobody
     return service.nobody
+
+
+def reader(service: Service) -> Principal:
+    """Who asks for JSON: pages link to it, and a browser has no token to send along.
+
+    Only for what reads, and only from the pages or by its address: everything else sends a token.
+
+    Raises:
+        Unauthorized: a bearer token that opens nothing.
+    """
+    reads = request.method in ("GET", "HEAD")
+    if reads and request.headers.get("Sec-Fetch-Site", "none") in _OWN:
+        return viewer(service)
+    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
 
 
 def is_bearer() -> bool:

@@ -64,6 +64,9 @@ class Empty(Struct, frozen=True):
     command: str = ""
 
 
+NOTHING_FITS = Empty("Nothing fits these filters.", "Take one of them away to see more.")
+
+
 class Table(Struct, frozen=True):
     """A table.
 

@@ -25,6 +25,22 @@ def test_a_session_has_the_rights_of_its_token(pages):
     assert "lacks the scope gate" in refused.text
 
 
+def test_a_session_reads_the_json_that_pages_link_to(pages):
+    client = pages("read", anonymous=())
+    assert client.get("/api/v1/targets/prod-a100").json["metadata"]["name"] == "prod-a100"
+    assert client.get("/api/v1/tokens").status_code == 403
+    assert pages(anonymous=()).get("/api/v1/targets/prod-a100").status_code == 401
+
+
+def test_a_session_changes_nothing_over_rest_and_answers_no_other_site(pages):
+    client = pages("admin", anonymous=())
+    assert client.post("/api/v1/tokens", json={"name": "x", "scopes": ["read"]}).status_code == 401
+    assert client.delete("/api/v1/waivers/x?reason=y").status_code == 401
+    for site in ("cross-site", "same-site"):
+        headers = {"Sec-Fetch-Site": site}
+        assert client.get("/api/v1/targets/prod-a100", headers=headers).status_code == 401
+
+
 def test_the_cookie_is_out_of_reach_of_scripts(pages, stocked):
     client = pages()
     secret = stocked.tokens.create("me", ["read"], by="tester").secret

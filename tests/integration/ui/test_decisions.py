@@ -68,8 +68,9 @@ def test_a_long_log_has_a_next_page(pages, stocked):
 
 def test_an_empty_log_teaches_how_to_ask(pages):
     shown = pages().get("/ui/decisions").text
-    assert "Nothing was decided yet" in shown
+    assert "Nothing was decided yet." in shown
     assert "compatgate check --target" in shown
+    assert "Nothing fits these filters." in pages().get("/ui/decisions?source=rest").text
 
 
 def test_a_verdict_is_explained_rule_by_rule(pages, stocked):

@@ -13,6 +13,13 @@ def test_it_says_what_needs_attention(pages):
     assert "Nothing was denied." in text
 
 
+def test_runs_of_the_last_day_that_failed_are_named(run_pages, ran):
+    run = ran.sick()
+    text = run_pages().get("/ui/").text
+    assert f'/ui/runs/{run}"' in text
+    assert "conv-only on prod-a100 was inconclusive: conv-forward-0: " in text
+
+
 def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked):
     for n in range(3):
         body = {
@@ -44,3 +51,13 @@ def test_nodes_that_drifted_are_among_what_needs_attention(pages, stocked):
     assert "1 of 1 node reports driver 550.54.15 instead of 535.183.01" in text
     stocked.nodes.remove("gpu-17", By("mara", "scrapped"))
     assert "/ui/drift?target" not in client.get("/ui/").text
+
+
+def test_all_that_needs_attention_can_be_seen(kept_pages, kept, monkeypatch):
+    monkeypatch.setattr("compatgate.web.ui.pages.home._SHOWN", 1)
+    client = kept_pages()
+    few, whole = client.get("/ui/").text, client.get("/ui/?all=yes").text
+    assert 'href="/ui/?all=yes"' in few
+    assert few.count("<li><span class=") == 1
+    assert whole.count("<li><span class=") > 1
+    assert "?all=yes" not in whole.partition("<main")[2]

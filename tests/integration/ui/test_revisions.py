@@ -20,7 +20,7 @@ def test_revisions_are_listed_and_filtered(pages, changed):
     assert shown.index("/ui/revisions/3") < shown.index("/ui/revisions/1")
     lines = client.get("/ui/revisions?kind=Entry&name=torch24-cu121&format=csv").text.splitlines()
     assert [line.partition(",")[0] for line in lines[1:]] == ["2", "1"]
-    assert "There is no such revision." in client.get("/ui/revisions?author=nobody").text
+    assert "Nothing fits these filters." in client.get("/ui/revisions?author=nobody").text
 
 
 def test_a_revision_shows_each_field_before_and_after(pages, changed):
@@ -87,8 +87,8 @@ def test_an_empty_matrix_has_no_history_and_says_how_to_begin(gate):
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     for path, said in (
         ("revisions", "compatgate matrix import"),
-        ("targets", "No target fits."),
-        ("entries", "No entry fits."),
+        ("targets", "There is no target yet."),
+        ("entries", "There is no entry yet."),
         ("waivers", "No waiver holds"),
         ("decisions", "Nothing was decided yet"),
         ("revisions/diff", "The two say the same."),

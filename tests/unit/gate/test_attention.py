@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.documents.read import read_body
-from compatgate.gate.attention import attention, counted
+from compatgate.gate.attention import attention, counted, of_runs
 from compatgate.gate.heatmap.fits import Fits
 from compatgate.gate.snapshot import Snapshot, build
+from compatgate.store.run_rows import RunRow
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 POOL = {"name": "l4", "gpu": "L4", "driver": "580.95.05"}
@@ -111,3 +112,40 @@ def test_levels_are_counted(snapshot_of, facts):
     old = {**POOL, "driver": "470.82.01"}
     found = attention(snapshot_of(("Target", "prod", {"pools": [old]})), Fits(facts), NOW, 5.0)
     assert counted(found) == {"fail": 0, "warn": 1}
+
+
+def ended(number: int, state: str, hours: float = 1, **fields: Any) -> RunRow:
+    """A run that ended some hours ago; those of a larger number were asked for later."""
+    at = NOW - timedelta(hours=hours)
+    known = {
+        "seq": number,
+        "id": f"run_{number}",
+        "suite": "smoke",
+        "state": state,
+        "stack": {"cuda": "12.4"},
+        "target": "prod",
+        "reason": "gemm: slower",
+        "created_at": at,
+        "finished_at": at,
+    }
+    names = RunRow.__struct_fields__
+    return RunRow(**{**dict.fromkeys(names), **known, **fields})
+
+
+def of(*runs: RunRow) -> list[tuple[str, str, str]]:
+    found = of_runs(sorted(runs, key=lambda run: -run.seq), NOW)
+    return [(notice.level, notice.name, notice.message) for notice in found]
+
+
+def test_a_run_of_the_last_day_that_did_not_pass_is_named_with_its_reason():
+    assert of(ended(1, "failed")) == [("fail", "run_1", "smoke on prod failed: gemm: slower")]
+    assert of(ended(1, "timeout", reason=""))[0] == ("warn", "run_1", "smoke on prod took too long")
+    assert of(ended(1, "passed"), ended(2, "cancelled", stack={})) == []
+    assert of(ended(1, "failed", hours=25)) == []
+
+
+def test_a_later_run_of_the_same_settles_it():
+    assert of(ended(1, "failed"), ended(2, "passed")) == []
+    assert len(of(ended(1, "failed"), ended(2, "failed"))) == 1
+    assert len(of(ended(1, "failed"), ended(2, "passed", stack={"cuda": "12.8"}))) == 1
+    assert len(of(ended(1, "failed"), ended(2, "cancelled"))) == 1

@@ -11,8 +11,8 @@ from compatgate.store.rows import DecisionRow
 from compatgate.web.paging import Filter
 from compatgate.web.query import Since, Until
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, page, rows_of
-from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
+from compatgate.web.ui.page import Ask, LongListing, Shown, is_narrowed, page, rows_of
+from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 DAYS = 14
 _COLUMNS = (
@@ -26,8 +26,8 @@ _COLUMNS = (
     Column("revision", "Revision", "number"),
     Column("took", "Took, ms", "number"),
 )
-_NONE = Empty(
-    "Nothing was decided yet that fits.",
+_EMPTY = Empty(
+    "Nothing was decided yet.",
     "Every question to the gate is written down here, with its answer.",
     "compatgate check --target NAME --stack cuda=12.4,torch=2.4.1",
 )
@@ -78,7 +78,13 @@ def listed(rows: Any, *, sort: str | None = None, following: str | None = None) 
     """Decisions as a table."""
     lines = [_line(row) for row in rows]
     return make(
-        "decisions", _COLUMNS, lines, _NONE, sort=sort, following=following, label="decisions"
+        "decisions",
+        _COLUMNS,
+        lines,
+        NOTHING_FITS if is_narrowed() else _EMPTY,
+        sort=sort,
+        following=following,
+        label="decisions",
     )
 
 

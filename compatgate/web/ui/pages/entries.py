@@ -18,8 +18,17 @@ from compatgate.web.ui.about import judged
 from compatgate.web.ui.filters import label
 from compatgate.web.ui.forms import expected_revision
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, page, rows_of
-from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
+from compatgate.web.ui.page import (
+    Ask,
+    Goto,
+    Listing,
+    LongListing,
+    Shown,
+    is_narrowed,
+    page,
+    rows_of,
+)
+from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 TARGETS = 40
 """Targets on which an entry's page evaluates it; the matrix has the rest."""
@@ -35,8 +44,8 @@ _COLUMNS = (
     Column("replacement", "Use instead"),
     Column("changed", "Changed", "time"),
 )
-_NONE = Empty(
-    "No entry fits.",
+_EMPTY = Empty(
+    "There is no entry yet.",
     "An entry says which versions are known to work on which targets.",
     "compatgate matrix import entries.yaml --reason 'what runs today'",
 )
@@ -68,7 +77,7 @@ def listing(ask: Ask[EntryQuery]) -> Shown:
         "entries",
         _COLUMNS,
         [_line(row, said[row.name]) for row in found.items],
-        _NONE,
+        NOTHING_FITS if is_narrowed() else _EMPTY,
         sort=query.sort,
         following=found.next,
         label="entries",

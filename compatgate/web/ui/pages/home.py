@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from compatgate.errors import NotFound
-from compatgate.gate.attention import Notice, attention, counted
+from compatgate.gate.attention import Notice, attention, counted, of_runs
 from compatgate.gate.heatmap.fits import fits_of
 from compatgate.store import clock
 from compatgate.web.ui.links import link
@@ -20,7 +20,9 @@ _DAYS = 14
 _WEEK = 7
 _MOST = 8
 _LOOKED_AT = 60
-_SHOWN = 25
+_RUNS = 60
+"""Runs that are looked at: the newest that have ended."""
+_SHOWN, _MOST_SHOWN = 25, 1000
 _ROOMS = {
     "target": "targets",
     "entry": "entries",
@@ -30,18 +32,26 @@ _ROOMS = {
 }
 
 
-@page("/", nav="home")
-def show(ask: Ask[Any]) -> Shown:
+class HomeQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of what needs attention to show."""
+
+    all: Literal["yes"] | None = None
+
+
+@page("/", nav="home", query=HomeQuery)
+def show(ask: Ask[HomeQuery]) -> Shown:
     """The first page."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     notices = attention(snapshot, fits_of(ask.gate.facts), now, _SECONDS)
     notices = [*_of_runs(ask), *notices, *_of_nodes(ask)]
     notices.sort(key=lambda one: one.level != "fail")
+    shown = _MOST_SHOWN if ask.query.all else _SHOWN
     statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.gate.history.decisions_per_day(_DAYS)
     context = {
-        "notices": notices[:_SHOWN],
-        "more": max(0, len(notices) - _SHOWN),
+        "notices": notices[:shown],
+        "everything": ask.query.all,
+        "more": max(0, len(notices) - shown),
         "levels": counted(notices),
         "place": _place,
         "targets": len(snapshot.documents),
@@ -72,6 +82,7 @@ def _of_runs(ask: Ask[Any]) -> Iterator[Notice]:
     """What runs said against entries, and measurements that a person has to look at."""
     for warning in ask.gate.runs.warnings():
         yield Notice("fail", "entry", warning.entry, f"{warning.message} ({warning.run})")
+    yield from of_runs(ask.gate.runs.list(state="ended", limit=_RUNS).items, clock.now())
     for one in ask.gate.baselines.list(state="proposed", limit=_MOST).items:
         message = f"{one.metric} of {one.workload} on {one.sku} waits for approval"
         yield Notice("warn", "baseline", str(one.id), message)

@@ -12,8 +12,8 @@ from compatgate.web.paging import Filter
 from compatgate.web.query import Since, Until
 from compatgate.web.route import LARGEST
 from compatgate.web.ui.links import here, link
-from compatgate.web.ui.page import Ask, Listing, LongListing, Shown, page, rows_of
-from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.web.ui.page import Ask, Listing, LongListing, Shown, is_narrowed, page, rows_of
+from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, make
 
 AT_ONCE = 50
 """Documents that are shown with their differences on one page."""
@@ -25,8 +25,8 @@ _COLUMNS = (
     Column("action", "What"),
     Column("count", "Documents", "number"),
 )
-_NONE = Empty(
-    "There is no such revision.",
+_EMPTY = Empty(
+    "There is no revision yet.",
     "Each change of the matrix makes one, with its author and reason.",
     "compatgate matrix import matrix/examples --reason 'a first matrix'",
 )
@@ -60,7 +60,7 @@ def listing(ask: Ask[RevisionQuery]) -> Shown:
         "revisions",
         _COLUMNS,
         [_line(row) for row in found.items],
-        _NONE,
+        NOTHING_FITS if is_narrowed() else _EMPTY,
         sort=query.sort,
         following=found.next,
         label="revisions",

@@ -11,8 +11,8 @@ from compatgate.gate.snapshot import Snapshot
 from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, page, rows_of
-from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.web.ui.page import Ask, LongListing, Shown, is_narrowed, page, rows_of
+from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, make
 
 LATELY = 7
 """Days whose decisions the list counts."""
@@ -28,8 +28,8 @@ _COLUMNS = (
     Column("stopped", "Not allowed, 7 d", "number"),
     Column("usable", "Usable", "badge"),
 )
-_NONE = Empty(
-    "No target fits.",
+_EMPTY = Empty(
+    "There is no target yet.",
     "A target is a place to run: pools of nodes, each with one GPU product and one driver.",
     "compatgate matrix import matrix/examples --reason 'a first matrix'",
 )
@@ -61,7 +61,7 @@ def listing(ask: Ask[TargetQuery]) -> Shown:
         "targets",
         _COLUMNS,
         [_line(row, snapshot, stopped.get(row.name, 0)) for row in found.items],
-        _NONE,
+        NOTHING_FITS if is_narrowed() else _EMPTY,
         sort=query.sort,
         following=found.next,
         label="targets",

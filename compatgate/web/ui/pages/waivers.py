@@ -19,8 +19,8 @@ from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.forms import expected_revision
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, Listing, Shown, page
-from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
+from compatgate.web.ui.page import Ask, Goto, Listing, Shown, is_narrowed, page
+from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 REVISIONS = 20
 USUAL_DAYS = 90
@@ -38,8 +38,8 @@ _COLUMNS = (
     Column("owner", "Owner"),
     Column("reason", "Reason"),
 )
-_NONE = Empty(
-    "No waiver holds that fits.",
+_EMPTY = Empty(
+    "No waiver holds.",
     "A waiver lets something through that a rule objects to: named, owned, and until a date. "
     "It is a document of the matrix, or made with the button above.",
     "compatgate matrix import waiver.yaml --reason 'until the move'",
@@ -83,7 +83,9 @@ def listing(ask: Ask[WaiverQuery]) -> Shown:
 
 def _table(name: str, found: Iterable[Countdown], sort: str | None) -> Table:
     lines = [_line(one) for one in found]
-    return make(name, _COLUMNS, lines, _NONE, sort=sort, label="waivers")
+    return make(
+        name, _COLUMNS, lines, NOTHING_FITS if is_narrowed() else _EMPTY, sort=sort, label="waivers"
+    )
 
 
 def _line(one: Countdown) -> tuple[Any, ...]:

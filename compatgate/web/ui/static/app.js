@@ -14,6 +14,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const found = document.getElementById("found");
   if (event.key === "Escape") {
+    if (found.contains(event.target)) document.getElementById("find").focus();
     found.replaceChildren();
     document.getElementById("cell")?.replaceChildren();
     if (isTyping(event.target)) event.target.blur();
@@ -180,16 +181,25 @@ async function follow(log) {
   }
 }
 
-/* What refreshes itself keeps the focus on the link that had it, and where it was scrolled to. */
+/* What is replaced keeps the focus: on the same link, on the one of the same words (a column that now
+   sorts the other way), or, where that is gone (a fix that was applied), on what came of it. It also
+   keeps where it was scrolled to. */
 let kept = null;
 document.addEventListener("htmx:beforeSwap", (event) => {
   const target = event.detail.target;
-  const link = target.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  kept = { link, left: target.querySelector(".scroll")?.scrollLeft };
+  const held = target.contains(document.activeElement) ? document.activeElement : null;
+  kept = { held, left: target.querySelector(".scroll")?.scrollLeft };
 });
+function refocus(room, held) {
+  const links = [...room.querySelectorAll("a[href]")];
+  const same = (read) => links.find((one) => read(one) === read(held));
+  const next = same((one) => one.getAttribute("href")) ?? same((one) => one.textContent) ?? room.querySelector(".answer") ?? room;
+  if (next.tabIndex < 0) next.tabIndex = -1; // what is no link takes the focus all the same
+  next.focus({ preventScroll: true });
+}
 document.addEventListener("htmx:afterSettle", (event) => {
   const room = event.detail.elt;
-  if (kept?.link) room.querySelector(`a[href="${CSS.escape(kept.link)}"]`)?.focus({ preventScroll: true });
+  if (kept?.held?.matches("a[href]") && !document.contains(kept.held)) refocus(room, kept.held);
   if (kept?.left && room.querySelector(".scroll")) room.querySelector(".scroll").scrollLeft = kept.left;
   kept = null;
 });

@@ -40,3 +40,27 @@ def test_it_is_found_out_again_after_a_minute_a_report_or_another_matrix(
     snapshots.current = lambda: other
     asked.drifted()
     assert len(times) == 4
+
+
+def test_what_takes_long_is_not_gone_through_for_each_report(
+    seen: Any, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, times = [100.0], []
+    monkeypatch.setattr(lately.time, "monotonic", lambda: now[0])
+
+    def each() -> list[Any]:
+        times.append(now[0])
+        now[0] += 0.5
+        return [seen("n", probe=OTHER)]
+
+    snapshots: Any = SimpleNamespace(current=lambda: snapshot)
+    asked = Lately(each, snapshots)
+    asked.drifted()
+    for _ in range(9):  # one report a second
+        asked.forget()
+        now[0] += 1
+        asked.drifted()
+    assert len(times) == 1
+    now[0] += 2
+    asked.drifted()
+    assert len(times) == 2
