@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from compatgate.cli.terminal import width_of
@@ -105,6 +106,29 @@ class Parser(argparse.ArgumentParser):
         known = [name for name in _options(self) if name.startswith("--")]
         near = get_close_matches(option, known, n=1)
         return f", did you mean '{near[0]}'?" if near else ""
+
+
+Actions = Mapping[str, tuple[str, str]]
+"""Name to module and help; a module has ``add_arguments`` and ``run``, and imports late."""
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
+    """Describe the actions of a command that has one module for each."""
+    group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, (module, help_text) in actions.items():
+        action = group.add_parser(name, help=help_text, description=sentence(help_text))
+        import_module(module).add_arguments(action)
+
+
+def run_action(args: argparse.Namespace, actions: Actions) -> int:
+    """Do what was asked; the exit status is the action's."""
+    status: int = import_module(actions[args.action][0]).run(args)
+    return status
+
+
+def sentence(text: str) -> str:
+    """A line of help as a description."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
