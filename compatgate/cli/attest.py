@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli import serve_signing
+from compatgate.cli.parser import server_of
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -79,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.attachments import attach_envelope
     from compatgate.cli.output import write_output
-    from compatgate.cli.remote import server_of
     from compatgate.core.verdict import exit_code
 
     question = _question(args)
@@ -125,8 +124,7 @@ def _by_server(
 
     if args.signing_key:
         raise BadInput("a server signs with its own key", field="--signing-key")
-    token = args.token or os.environ.get("COMPATGATE_TOKEN") or None
-    with make_client(url, token, args.timeout) as client:
+    with make_client(url, args.token, args.timeout) as client:
         verdict_id = args.verdict if question is None else client.ask(question).id
         signed = client.show_attestation(_id(verdict_id), form=args.form)
         keys = read_keys(msgspec.json.encode(client.list_keys()), "keys of the server")

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.parser import server_of
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
@@ -104,7 +106,6 @@ def authorship(args: argparse.Namespace, otherwise: str) -> By:
     Raises:
         BadInput: an author is named, and a server, which knows better.
     """
-    from compatgate.cli.remote import server_of
     from compatgate.errors import BadInput
     from compatgate.gate.matrix import By
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 from compatgate.cli.terminal import width_of
+from compatgate.errors import BadInput
 
 MOST = 1024
 """Processes, threads or runs at once that an option may ask for."""
+_PLACES = ("server", "bundle", "database")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -124,6 +127,18 @@ def run_action(args: argparse.Namespace, actions: Actions) -> int:
     """Do what was asked; the exit status is the action's."""
     status: int = import_module(actions[args.action][0]).run(args)
     return status
+
+
+def server_of(args: argparse.Namespace) -> str | None:
+    """The gate that the options or the environment name; another place that is named comes first.
+
+    Raises:
+        BadInput: several places are named.
+    """
+    given = [f"--{name}" for name in _PLACES if getattr(args, name, None)]
+    if len(given) > 1:
+        raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
+    return (args.server if given else os.environ.get("COMPATGATE_SERVER")) or None
 
 
 def sentence(text: str) -> str:

@@ -49,9 +49,8 @@ def _from_server(url: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     from compatgate.cli.remote import make_client
     from compatgate.client.operations import Operations
 
-    token = args.token or os.environ.get("COMPATGATE_TOKEN")
     timeout = getattr(args, "timeout", 10.0)
-    with make_client(url, token, timeout, retries=0) as client:
+    with make_client(url, args.token, timeout, retries=0) as client:
         document = client.send(Operations.show_target.request(args.target).plain())
     pools = (document.get("spec") or {}).get("pools")
     if not isinstance(pools, list):
