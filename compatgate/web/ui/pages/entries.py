@@ -18,7 +18,7 @@ from compatgate.web.ui.about import judged
 from compatgate.web.ui.filters import label
 from compatgate.web.ui.forms import expected_revision
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, page, rows_of
+from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, found_by, page
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
 
 TARGETS = 40
@@ -55,14 +55,7 @@ class EntryQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 def listing(ask: Ask[EntryQuery]) -> Shown:
     """Entries by name, with what canary runs have to say of them."""
     query, names = ask.query, ask.gate.snapshot().documents
-    found = rows_of(
-        ask.gate.matrix.list_entries,
-        query.cursor,
-        search=query.search,
-        status=query.status,
-        target=query.target,
-        component=query.component,
-    )
+    found = found_by(ask.gate.matrix.list_entries, query)
     said = ask.gate.runs.remarks(row.name for row in found.items)
     table = make(
         "entries",

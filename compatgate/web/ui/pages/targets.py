@@ -11,7 +11,7 @@ from compatgate.gate.snapshot import Snapshot
 from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, page, rows_of
+from compatgate.web.ui.page import Ask, LongListing, Shown, found_by, page
 from compatgate.web.ui.tables import Cell, Column, Empty, make
 
 LATELY = 7
@@ -48,14 +48,7 @@ class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=
 def listing(ask: Ask[TargetQuery]) -> Shown:
     """Targets by name."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    found = rows_of(
-        ask.gate.matrix.list_targets,
-        query.cursor,
-        search=query.search,
-        label=query.label,
-        gpu=query.gpu,
-        driver=query.driver,
-    )
+    found = found_by(ask.gate.matrix.list_targets, query)
     stopped = ask.gate.history.stopped_per_target(LATELY)
     table = make(
         "targets",
