@@ -16,7 +16,7 @@ from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.about import judged
 from compatgate.web.ui.filters import label
-from compatgate.web.ui.forms import expected_revision
+from compatgate.web.ui.forms import MOST_CHOICES, choices, expected_revision
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, found_by, page
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
@@ -24,7 +24,6 @@ from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
 TARGETS = 40
 """Targets on which an entry's page evaluates it; the matrix has the rest."""
 REVISIONS = 20
-_MOST_CHOICES = 200
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _COLUMNS = (
     Column("name", "Entry"),
@@ -69,7 +68,7 @@ def listing(ask: Ask[EntryQuery]) -> Shown:
     context = {
         "query": query,
         "statuses": _STATUSES,
-        "targets": sorted(names) if len(names) <= _MOST_CHOICES else None,
+        "targets": choices(names),
         "components": list(COMPONENTS),
     }
     return Shown("entries.html", "Entries", context, table=table)
@@ -143,7 +142,7 @@ def _shown(ask: Ask[Any], row: Stored, error: CompatgateError | None = None) -> 
         "targets_shown": TARGETS,
         "open": represented.open,
         "verbs": {status: verb for status, verb in VERBS.items() if status != spec["status"]},
-        "names": sorted(snapshot.entries)[:_MOST_CHOICES],
+        "names": sorted(snapshot.entries)[:MOST_CHOICES],
         "history": gate.matrix.list_changes("Entry", row.name, limit=REVISIONS),
         "error": error,
         "typed": ask.form,
