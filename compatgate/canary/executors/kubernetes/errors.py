@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from compatgate.canary.executors.causes import innermost
 from compatgate.errors import BadInput, CompatgateError, Forbidden, Infrastructure, NotFound
 from compatgate.kubernetes import library
 from compatgate.kubernetes.errors import TRY_AGAIN, Busy, Gone, Missing, Taken, busy, said
@@ -36,7 +37,7 @@ def translated(cluster: Cluster) -> Iterator[None]:
         raise _refusal(error, cluster) from error
     except (HTTPError, OSError, EOFError, msgspec.DecodeError) as error:
         raise Busy(
-            f"the cluster of {cluster.where} does not answer: {_last_words(error)}",
+            f"the cluster of {cluster.where} does not answer: {innermost(error)}",
             field="host",
             value=cluster.host.name,
             hint="see that its API server runs and that the worker may reach it",
@@ -77,12 +78,3 @@ def _forbidden(at: str, what: str) -> CompatgateError:
     if "admission webhook" in what or "violates PodSecurity" in what:
         return Forbidden(f"{at} does not admit the job: {what}")
     return Forbidden(f"{at} does not allow it: {what}", hint=MANIFESTS)
-
-
-def _last_words(error: BaseException) -> str:
-    """The innermost cause, which says more than what wraps it."""
-    seen = {id(error)}
-    while (inner := error.__cause__ or error.__context__) and id(inner) not in seen:
-        seen.add(id(inner))
-        error = inner
-    return " ".join(str(error).split()) or type(error).__name__
