@@ -26,15 +26,10 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         from compatgate.gate.bundle import load_bundle
 
         return _bodies(load_bundle(args.bundle).snapshot().target(args.target))
-    from compatgate.cli.database import refuse_missing
-    from compatgate.gate.service import Gate
+    from compatgate.cli.database import opened
 
-    refuse_missing(args.database)
-    gate = Gate.open(args.database, overlays=args.facts)
-    try:
+    with opened(args, overlays=args.facts) as gate:
         return _bodies(gate.snapshot().target(args.target))
-    finally:
-        gate.close()
 
 
 def _server_of(args: argparse.Namespace) -> str | None:
