@@ -33,7 +33,8 @@ SCAN = """\
 import sys, time, types
 from compatgate.catalog import read_source
 from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.layers import Layer, Scan
+from compatgate.discovery.image.layer import Layer
+from compatgate.discovery.image.layers import Scan
 from compatgate.discovery.image.manifest import Descriptor
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.blob import Blob

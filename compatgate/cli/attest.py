@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli import serve_signing
+from compatgate.cli.parser import server_of
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from compatgate.gate.attest.verify import Verified
-    from compatgate.gate.service import Gate
+    from compatgate.gate.images import ImageSettings
 
 HELP = "sign a verdict, and attach it to its image"
 _IMAGE_S = 300.0
@@ -79,7 +77,6 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.attachments import attach_envelope
     from compatgate.cli.output import write_output
-    from compatgate.cli.remote import server_of
     from compatgate.core.verdict import exit_code
 
     question = _question(args)
@@ -125,8 +122,7 @@ def _by_server(
 
     if args.signing_key:
         raise BadInput("a server signs with its own key", field="--signing-key")
-    token = args.token or os.environ.get("COMPATGATE_TOKEN") or None
-    with make_client(url, token, args.timeout) as client:
+    with make_client(url, args.token, args.timeout) as client:
         verdict_id = args.verdict if question is None else client.ask(question).id
         signed = client.show_attestation(_id(verdict_id), form=args.form)
         keys = read_keys(msgspec.json.encode(client.list_keys()), "keys of the server")
@@ -138,41 +134,31 @@ def _here(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[by
     """Decide from a database, and sign with the key that is named."""
     import msgspec
 
+    from compatgate.cli.database import opened, user
     from compatgate.gate.attest.service import Attestations
 
     signing = serve_signing.signing(args)
-    with _gate(args) as gate:
+    with opened(args, images=_images(args)) as gate:
         if question is None:
             verdict_id = _id(args.verdict)
         else:
-            from compatgate.cli.database import user
-
             verdict_id = gate.decide(question, asked_by=f"cli:{user()}", source="cli").id
         signed = Attestations(gate.database, signing).attest(verdict_id, args.form)
     envelope = msgspec.json.encode(signed.envelope)
     return envelope, _verified(envelope, signing.keys)
 
 
-@contextmanager
-def _gate(args: argparse.Namespace) -> Iterator[Gate]:
-    """The gate on the database, which reads the image that is named, and no other."""
-    from compatgate.cli.database import refuse_missing
+def _images(args: argparse.Namespace) -> ImageSettings | None:
+    """The image that is named is read, and no other."""
+    if not args.image:
+        return None
     from compatgate.discovery.image import default_folder, options_from_environment, parse_reference
     from compatgate.gate.images import ImageSettings
     from compatgate.gate.registries import Place
-    from compatgate.gate.service import Gate
 
-    refuse_missing(args.database)
-    images = None
-    if args.image:
-        place = Place(parse_reference(args.image).registry)
-        options = options_from_environment(cache=str(default_folder()))
-        images = ImageSettings((place,), _IMAGE_S, options=options)
-    gate = Gate.open(args.database, images=images)
-    try:
-        yield gate
-    finally:
-        gate.close()
+    place = Place(parse_reference(args.image).registry)
+    options = options_from_environment(cache=str(default_folder()))
+    return ImageSettings((place,), _IMAGE_S, options=options)
 
 
 def _verified(envelope: bytes, keys: Any) -> Verified:

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.parser import server_of
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from datetime import datetime
 
+    from compatgate.gate.images import ImageSettings
     from compatgate.gate.matrix import By
     from compatgate.gate.service import Gate
     from compatgate.store.paging import Page
@@ -72,12 +75,20 @@ def refuse_missing(named: str | None) -> None:
 
 
 @contextmanager
-def opened(args: argparse.Namespace, *, make: bool = False) -> Iterator[Gate]:
+def opened(
+    args: argparse.Namespace,
+    *,
+    make: bool = False,
+    overlays: Sequence[str] | None = None,
+    images: ImageSettings | None = None,
+) -> Iterator[Gate]:
     """The gate on the database that the arguments name.
 
     Args:
         args: of the command.
         make: an SQLite file that is not there is made.
+        overlays: as of `Gate.open`.
+        images: as of `Gate.open`.
 
     Raises:
         NotFound: there is no such file.
@@ -87,7 +98,7 @@ def opened(args: argparse.Namespace, *, make: bool = False) -> Iterator[Gate]:
 
     if not make:
         refuse_missing(args.database)
-    gate = Gate.open(args.database)
+    gate = Gate.open(args.database, overlays=overlays, images=images)
     try:
         yield gate
     finally:
@@ -104,7 +115,6 @@ def authorship(args: argparse.Namespace, otherwise: str) -> By:
     Raises:
         BadInput: an author is named, and a server, which knows better.
     """
-    from compatgate.cli.remote import server_of
     from compatgate.errors import BadInput
     from compatgate.gate.matrix import By
 

@@ -146,15 +146,11 @@ def _import_msgspec() -> None:
 
 
 def _parser(name: str, module: ModuleType) -> Parser:
-    from compatgate.cli.parser import Parser
+    from compatgate.cli.parser import Parser, sentence
 
-    parser = Parser(prog=f"{PROG} {name}", description=_sentence(module.HELP))
+    parser = Parser(prog=f"{PROG} {name}", description=sentence(module.HELP))
     module.add_arguments(parser)
     return parser
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _overview() -> str:

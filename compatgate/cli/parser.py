@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from compatgate.cli.terminal import width_of
+from compatgate.errors import BadInput
 
 MOST = 1024
 """Processes, threads or runs at once that an option may ask for."""
+_PLACES = ("server", "bundle", "database")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -105,6 +109,41 @@ class Parser(argparse.ArgumentParser):
         known = [name for name in _options(self) if name.startswith("--")]
         near = get_close_matches(option, known, n=1)
         return f", did you mean '{near[0]}'?" if near else ""
+
+
+Actions = Mapping[str, tuple[str, str]]
+"""Name to module and help; a module has ``add_arguments`` and ``run``, and imports late."""
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
+    """Describe the actions of a command that has one module for each."""
+    group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, (module, help_text) in actions.items():
+        action = group.add_parser(name, help=help_text, description=sentence(help_text))
+        import_module(module).add_arguments(action)
+
+
+def run_action(args: argparse.Namespace, actions: Actions) -> int:
+    """Do what was asked; the exit status is the action's."""
+    status: int = import_module(actions[args.action][0]).run(args)
+    return status
+
+
+def server_of(args: argparse.Namespace) -> str | None:
+    """The gate that the options or the environment name; another place that is named comes first.
+
+    Raises:
+        BadInput: several places are named.
+    """
+    given = [f"--{name}" for name in _PLACES if getattr(args, name, None)]
+    if len(given) > 1:
+        raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
+    return (args.server if given else os.environ.get("COMPATGATE_SERVER")) or None
+
+
+def sentence(text: str) -> str:
+    """A line of help as a description."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
 
 PATIENCE_S = 60.0
@@ -35,19 +32,6 @@ def make_client(
         if error.field in ("server", "token", "timeout"):
             error.field = f"--{error.field}"
         raise
-
-
-def server_of(args: argparse.Namespace) -> str | None:
-    """The gate that the options or the environment name; a database that is named comes first.
-
-    Raises:
-        BadInput: a gate and a database are named.
-    """
-    if args.server and args.database:
-        raise BadInput("--server and --database exclude each other", hint="name one place to ask")
-    if args.database:
-        return None
-    return args.server or os.environ.get("COMPATGATE_SERVER") or None
 
 
 def _import_httpx() -> None:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from compatgate.cli.parser import server_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from datetime import datetime
 
+    from compatgate.client import Client
     from compatgate.documents.changes import Change
     from compatgate.documents.sources import Source
     from compatgate.documents.specs import Kind
     from compatgate.gate.auth import NewToken
+    from compatgate.gate.bundle import Bundle
     from compatgate.gate.imports import ImportResult
     from compatgate.gate.matrix import By
     from compatgate.gate.runs.remarks import Remarks
+    from compatgate.gate.service import Gate
     from compatgate.store.rows import RevisionRow, Stored, TokenRow
     from compatgate.store.verify import ChainReport
+
+T = TypeVar("T")
 
 
 class Matrix(Protocol):
@@ -90,7 +97,48 @@ def add_place(*parsers: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def asked(args: argparse.Namespace, *, make: bool = False) -> Iterator[Service]:
+def place(
+    args: argparse.Namespace,
+    here: Callable[[Gate], T],
+    there: Callable[[Client], T],
+    *,
+    bundled: Callable[[Bundle], T] | None = None,
+    make: bool = False,
+    patience_s: float | None = None,
+) -> Iterator[T]:
+    """Whoever is asked: the server that the arguments or the environment name, else the database.
+
+    Args:
+        args: of the command.
+        here: what asks the gate on the database.
+        there: what asks a gate over REST.
+        bundled: what asks a bundle, of commands with ``--bundle``.
+        make: an SQLite file that is not there is made.
+        patience_s: seconds that a server may take; None: as usual.
+
+    Raises:
+        BadInput: several places are named, the server's URL is none, or the bundle is no bundle.
+        NotFound: there is no such database.
+        Unavailable: the database does not answer, or has another schema.
+    """
+    from compatgate.cli.remote import PATIENCE_S, make_client
+
+    if url := server_of(args):
+        with make_client(url, args.token, patience_s or PATIENCE_S) as client:
+            yield there(client)
+        return
+    if bundled and args.bundle:
+        from compatgate.gate.bundle import load_bundle
+
+        yield bundled(load_bundle(args.bundle))
+        return
+    from compatgate.cli.database import opened
+
+    with opened(args, make=make) as gate:
+        yield here(gate)
+
+
+def asked(args: argparse.Namespace, *, make: bool = False) -> AbstractContextManager[Service]:
     """The gate that the arguments or the environment name, else the one on the database.
 
     Args:
@@ -98,22 +146,15 @@ def asked(args: argparse.Namespace, *, make: bool = False) -> Iterator[Service]:
         make: an SQLite file that is not there is made.
 
     Raises:
-        BadInput: the server's URL is none.
-        NotFound: there is no such database.
-        Unavailable: the database does not answer, or has another schema.
+        CompatgateError: as `place`.
     """
-    from compatgate.cli.remote import make_client, server_of
+    return place(args, lambda gate: gate, _over_rest, make=make)
 
-    if url := server_of(args):
-        with make_client(url, args.token) as client:
-            from compatgate.cli.over_rest import RemoteGate
 
-            yield RemoteGate(client)
-        return
-    from compatgate.cli.database import opened
+def _over_rest(client: Client) -> Service:
+    from compatgate.cli.over_rest.gate import RemoteGate
 
-    with opened(args, make=make) as gate:
-        yield gate
+    return RemoteGate(client)
 
 
 def perform(

@@ -26,15 +26,10 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         from compatgate.gate.bundle import load_bundle
 
         return _bodies(load_bundle(args.bundle).snapshot().target(args.target))
-    from compatgate.cli.database import refuse_missing
-    from compatgate.gate.service import Gate
+    from compatgate.cli.database import opened
 
-    refuse_missing(args.database)
-    gate = Gate.open(args.database, overlays=args.facts)
-    try:
+    with opened(args, overlays=args.facts) as gate:
         return _bodies(gate.snapshot().target(args.target))
-    finally:
-        gate.close()
 
 
 def _server_of(args: argparse.Namespace) -> str | None:
@@ -49,9 +44,8 @@ def _from_server(url: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     from compatgate.cli.remote import make_client
     from compatgate.client.operations import Operations
 
-    token = args.token or os.environ.get("COMPATGATE_TOKEN")
     timeout = getattr(args, "timeout", 10.0)
-    with make_client(url, token, timeout, retries=0) as client:
+    with make_client(url, args.token, timeout, retries=0) as client:
         document = client.send(Operations.show_target.request(args.target).plain())
     pools = (document.get("spec") or {}).get("pools")
     if not isinstance(pools, list):

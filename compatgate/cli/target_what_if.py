@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.database import add_database, add_format
+from compatgate.cli.database import add_format
+from compatgate.cli.service import add_place, place
 from compatgate.core.verdict import exit_code
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.client import Client
     from compatgate.discovery.node_labels import Node
+    from compatgate.gate.bundle import Bundle
+    from compatgate.gate.service import Gate
     from compatgate.gate.snapshot import Snapshot
 
 _EXAMPLES = """\
@@ -45,10 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the target and pool of this Kubernetes node, as kubectl get node NAME -o json prints"
         ' it ("-": standard input)',
     )
-    parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
-    parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+    add_place(parser)
     parser.add_argument("--bundle", metavar="FILE", help="answer from a bundle")
-    add_database(parser)
     add_format(parser)
 
 
@@ -105,26 +106,17 @@ def _node(path: str) -> Node:
 
 
 def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
-    given = [f"--{name}" for name in ("server", "bundle", "database") if getattr(args, name)]
-    if len(given) > 1:
-        raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
-    server = args.server if given else os.environ.get("COMPATGATE_SERVER")
-    if server:
-        from compatgate.cli.remote import make_client
+    def there(client: Client) -> dict[str, Any]:
         from compatgate.client.operations import Operations
 
-        token = args.token or os.environ.get("COMPATGATE_TOKEN")
-        with make_client(server, token) as client:
-            answer: dict[str, Any] = client.send(Operations.what_if.request(body).plain())
-            return answer
-    if args.bundle:
-        from compatgate.gate.bundle import load_bundle
+        answer: dict[str, Any] = client.send(Operations.what_if.request(body).plain())
+        return answer
 
-        return _answer(body, load_bundle(args.bundle).snapshot())
-    from compatgate.cli.database import opened
+    def here(known: Gate | Bundle) -> dict[str, Any]:
+        return _answer(body, known.snapshot())
 
-    with opened(args) as gate:
-        return _answer(body, gate.snapshot())
+    with place(args, here, there, bundled=here) as found:
+        return found
 
 
 def _answer(body: dict[str, Any], snapshot: Snapshot) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from compatgate.diagnostics.engine import Container, Engine
 from compatgate.discovery.image import ImageOptions
 from compatgate.discovery.image.config import read_config
 from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.layers import Layer, Scan
+from compatgate.discovery.image.layer import Layer
+from compatgate.discovery.image.layers import Scan
 from compatgate.discovery.image.manifest import Config, Descriptor, Settings
 from compatgate.discovery.image.read import concluded
 from compatgate.discovery.signals import read_signals

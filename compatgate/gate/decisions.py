@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import datetime
 
+from compatgate.core.verdict import Verdict
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.store.database import Database, unavailable
 from compatgate.store.decision_writer import DecisionWriter
@@ -19,6 +21,7 @@ CAPACITY = 10_000
 """Decisions that may wait; more means that the database has stopped keeping up."""
 PATIENCE_SECONDS = 30.0
 _REMEMBERED = 100_000
+_LONGEST_COLUMN = 512
 _QUICK_SECONDS = 2.0
 """A failure that came sooner is tried once more, on a new connection."""
 
@@ -106,3 +109,27 @@ class DecisionLog:
         """Let go of the connection."""
         with self._writing:
             self._writer.close()
+
+
+def decision_of(
+    verdict: Verdict, decided_at: datetime, asked_by: str, source: str, duration_us: int
+) -> NewDecision:
+    """What the log says of a verdict."""
+    return NewDecision(
+        verdict_id=verdict.id,
+        decided_at=decided_at,
+        target=verdict.target,
+        outcome=verdict.verdict,
+        allowed=verdict.allowed,
+        matrix_revision=verdict.matrix_revision,
+        image=_for_column(verdict.image) if verdict.image else None,
+        asked_by=_for_column(asked_by),
+        source=_for_column(source),
+        duration_us=duration_us,
+    )
+
+
+def _for_column(text: str) -> str:
+    """Text that every database keeps as it is; the verdict itself has the whole."""
+    text = text[:_LONGEST_COLUMN]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -12,12 +12,12 @@ import msgspec
 from compatgate.core.evaluate import shown_moment
 from compatgate.core.facts import Facts
 from compatgate.core.verdict import Verdict
-from compatgate.errors import BadInput
+from compatgate.gate import questions
 from compatgate.gate.answers import Answer
 from compatgate.gate.auth import Tokens
 from compatgate.gate.bundle import seal
 from compatgate.gate.deciding import Decider, decide
-from compatgate.gate.decisions import DecisionLog
+from compatgate.gate.decisions import DecisionLog, decision_of
 from compatgate.gate.history import History
 from compatgate.gate.matrix import MatrixService
 from compatgate.gate.nodes.service import Nodes
@@ -31,13 +31,9 @@ from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, decisions, evidence, revisions, schema
 from compatgate.store.database import Database
-from compatgate.store.decisions import NewDecision
 
 if TYPE_CHECKING:
     from compatgate.gate.images import Images, ImageSettings
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
-_LONGEST_COLUMN = 512
 
 
 class Gate:
@@ -134,7 +130,7 @@ class Gate:
         snapshot = self.snapshots.current()
         found = self._answers.get(question, snapshot)
         if found is None:
-            body, read, alone = self._shown(_decode(question), snapshot, image_s)
+            body, read, alone = self._shown(questions.decode(question), snapshot, image_s)
             if read:  # that may have taken seconds
                 now, snapshot = clock.now(), self.snapshots.current()
             answer = Answer.of(self._decider.decide(body, snapshot, now, by_image=alone))
@@ -143,27 +139,14 @@ class Gate:
                 self._answers.put(question, snapshot, answer, until, now)
         else:
             answer = found.at(shown_moment(now))
-        verdict = answer.verdict
-        self._log.record(
-            NewDecision(
-                verdict_id=verdict.id,
-                decided_at=now,
-                target=verdict.target,
-                outcome=verdict.verdict,
-                allowed=verdict.allowed,
-                matrix_revision=verdict.matrix_revision,
-                image=_for_column(verdict.image) if verdict.image else None,
-                asked_by=_for_column(asked_by),
-                source=_for_column(source),
-                duration_us=(time.perf_counter_ns() - began) // 1000,
-            ),
-            answer.body.decode(),
-        )
+        took = time.perf_counter_ns() - began
+        decision = decision_of(answer.verdict, now, asked_by, source, took // 1000)
+        self._log.record(decision, answer.body.decode())
         return answer
 
     def decide(self, body: Mapping[str, Any], *, asked_by: str, source: str) -> Verdict:
         """Decide and log, as `answer`, for a body that was parsed already."""
-        return self.answer(_question(body), asked_by=asked_by, source=source).verdict
+        return self.answer(questions.encode(body), asked_by=asked_by, source=source).verdict
 
     def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
         """The verdict that `answer` would give, without logging it."""
@@ -253,23 +236,3 @@ def _reader(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
     from compatgate.gate.images import Images  # a client for registries: not for every command
 
     return Images(images, overlays)
-
-
-def _for_column(text: str) -> str:
-    """Text that every database keeps as it is; the verdict itself has the whole."""
-    text = text[:_LONGEST_COLUMN]
-    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
-
-
-def _question(body: Mapping[str, Any]) -> bytes:
-    try:
-        return _encode(body)
-    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
-        raise BadInput(f"the request is not JSON: {error}") from None
-
-
-def _decode(question: bytes) -> Any:
-    try:
-        return msgspec.json.decode(question)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the request is not JSON: {error}") from None

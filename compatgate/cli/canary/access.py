@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
+
+from compatgate.cli.service import place
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
     from compatgate.gate.service import Gate
-
-
-_ACTIONS = {"cancel": "cancel_run", "rerun": "rerun", "approve": "approve_baseline"}
 
 
 class Access(Protocol):
@@ -45,24 +43,19 @@ class Access(Protocol):
         ...
 
 
-@contextmanager
-def accessed(args: argparse.Namespace) -> Iterator[Access]:
+def accessed(args: argparse.Namespace) -> AbstractContextManager[Access]:
     """The server that the arguments or the environment name, else the database.
 
     Raises:
-        BadInput: the server's URL is none.
-        Unavailable: the database does not answer, or has another schema.
+        CompatgateError: as `place`.
     """
-    from compatgate.cli.remote import make_client, server_of
+    return place(args, _Local, _over_rest)
 
-    if url := server_of(args):
-        with make_client(url, args.token) as client:
-            yield _Remote(client)
-        return
-    from compatgate.cli.database import opened
 
-    with opened(args) as gate:
-        yield _Local(gate)
+def _over_rest(client: Client) -> Access:
+    from compatgate.cli.over_rest.canary import RemoteCanary
+
+    return RemoteCanary(client)
 
 
 class _Local:
@@ -110,42 +103,6 @@ class _Local:
         for event in follow(self._gate.runs, run, step=step):
             if event.name not in ("alive", "idle"):
                 yield event.name, event.data
-
-
-class _Remote:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def submit(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        made: list[dict[str, Any]] = self._plain("submit_runs", **body)["runs"]
-        return made
-
-    def list(self, what: str, limit: int | None, **filters: Any) -> list[dict[str, Any]]:
-        from compatgate.client.operations import Operations
-
-        listing: Any = getattr(Operations, f"list_{what}")
-        items = iter(self._client.items(listing.request(**filters).plain()))
-        return [*islice(items, limit)]
-
-    def show(self, what: str, name: str) -> dict[str, Any]:
-        return self._plain(f"show_{what.removesuffix('s')}", name)
-
-    def act(self, what: str, name: str, action: str) -> dict[str, Any]:
-        return self._plain(_ACTIONS[action], name)
-
-    def log(self, run: str, step: str | None) -> Iterator[str]:
-        return self._client.show_logs(run, step=step)
-
-    def follow(self, run: str, step: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        for event in self._client.follow_run(run, step=step):
-            yield event.name, event.data
-
-    def _plain(self, operation: str, *args: Any, **named: Any) -> dict[str, Any]:
-        from compatgate.client.operations import Operations
-
-        asked: Any = getattr(Operations, operation)
-        answer: dict[str, Any] = self._client.send(asked.request(*args, **named).plain())
-        return answer
 
 
 def _user() -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.check.options import add_arguments
+from compatgate.cli.parser import server_of
 from compatgate.core.verdict import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError
 
@@ -110,23 +110,17 @@ def _target_pools(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _complete(args: argparse.Namespace) -> None:
     """Take what was not given from the environment, and refuse what contradicts itself."""
-    args.token = args.token or os.environ.get("COMPATGATE_TOKEN") or None
     args.lock = [*args.lock, *args.locks]
     if [*args.lock, args.sbom].count("-") > 1:
         raise BadInput("standard input can be read once", field="--lock")
-    given = [f"--{name}" for name in ("server", "bundle", "database") if getattr(args, name)]
-    if len(given) > 1:
-        raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
+    server = server_of(args)
     if args.server and args.facts:
         raise BadInput(
             "a server decides with its own facts", field="--facts", hint="leave out --server"
         )
     if args.bundle and args.facts:
         raise BadInput("a bundle brings its own facts", field="--facts", hint="leave out --bundle")
-    if not given and not args.facts:
-        args.target_server = os.environ.get("COMPATGATE_SERVER") or None
-    else:
-        args.target_server = args.server
+    args.target_server = None if args.facts else server
 
 
 def _warn_open() -> None:

@@ -10,10 +10,10 @@ Protocol".
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.parser import server_of
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -63,12 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.gate.hooks.question import question_of
 
     question = question_of(_query(), "query")
-    given = [f"--{name}" for name in ("server", "bundle", "database") if getattr(args, name)]
-    if len(given) > 1:
-        raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
-    args.token = args.token or os.environ.get("COMPATGATE_TOKEN") or None
-    args.facts = None
-    args.target_server = None if given else os.environ.get("COMPATGATE_SERVER")
+    args.facts, args.target_server = None, server_of(args)
     decider = decider_for(args)
     try:
         verdict = decider.decide([question])

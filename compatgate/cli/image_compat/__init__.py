@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from compatgate.cli.parser import add_actions, run_action
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +20,7 @@ examples:
   compatgate image-compat check spec.yaml --pool driver=580.82.07,gpu=H100-SXM5-80GB
 """
 
-ACTIONS: dict[str, tuple[str, str]] = {
+ACTIONS = {
     "push": (
         "compatgate.cli.image_compat.push",
         "attach a spec to an image in its registry: that of its stack, or a file's",
@@ -27,20 +28,14 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "pull": ("compatgate.cli.image_compat.pull", "print the newest spec that is attached"),
     "check": ("compatgate.cli.image_compat.check", "say which rules of a spec hold on a pool"),
 }
-"""Name to module and help; a module has ``add_arguments`` and ``run``, and imports late."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (module, help_text) in ACTIONS.items():
-        description = f"{help_text[:1].upper()}{help_text[1:]}."
-        action = actions.add_parser(name, help=help_text, description=description)
-        import_module(module).add_arguments(action)
+    add_actions(parser, ACTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; the exit status is the action's."""
-    status: int = import_module(ACTIONS[args.action][0]).run(args)
-    return status
+    return run_action(args, ACTIONS)

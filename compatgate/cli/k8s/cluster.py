@@ -41,7 +41,8 @@ def connected(args: argparse.Namespace) -> Iterator[Api]:
     Raises:
         BadInput: they contradict each other.
     """
-    from compatgate.gate.cluster.connect import Access, Api
+    from compatgate.gate.cluster.connect import Api
+    from compatgate.kubernetes.connect import Access
 
     if args.in_cluster and (args.kubeconfig or args.context):
         raise BadInput("give --kubeconfig and --context, or --in-cluster", field="--in-cluster")

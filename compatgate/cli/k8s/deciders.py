@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from compatgate.errors import Unavailable
+from compatgate.cli.service import place
 
 if TYPE_CHECKING:
     import argparse
@@ -22,24 +22,19 @@ _PATIENCE_S = 120.0
 """An image may be read for the first time."""
 
 
-@contextmanager
-def decider(args: argparse.Namespace) -> Iterator[Decider]:
+def decider(args: argparse.Namespace) -> AbstractContextManager[Decider]:
     """The server that the arguments or the environment name, else the database.
 
     Raises:
-        BadInput: the server's URL is none.
-        Unavailable: the database does not answer, or has another schema.
+        CompatgateError: as `place`.
     """
-    from compatgate.cli.remote import make_client, server_of
+    return place(args, _Local, _over_rest, patience_s=_PATIENCE_S)
 
-    if url := server_of(args):
-        with make_client(url, args.token, _PATIENCE_S) as client:
-            yield _Remote(client)
-        return
-    from compatgate.cli.database import opened
 
-    with opened(args) as gate:
-        yield _Local(gate)
+def _over_rest(client: Client) -> Decider:
+    from compatgate.cli.over_rest.deciding import RemoteDecider
+
+    return RemoteDecider(client)
 
 
 class _Local:
@@ -55,35 +50,3 @@ class _Local:
 
     def decide(self, body: dict[str, Any]) -> Verdict:
         return self._gate.preview(body)
-
-
-class _Remote:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def matches(self) -> Sequence[tuple[str, MatchSpec]]:
-        return [(item.metadata.name, item.spec.match) for item in self._client.list_targets()]
-
-    def waivers(self) -> Mapping[str, Waiver]:
-        from compatgate.documents.convert import to_waiver
-        from compatgate.documents.specs import WaiverDoc
-
-        documents = (
-            WaiverDoc(item.apiVersion, item.metadata, item.spec)
-            for item in self._client.list_waivers()
-        )
-        return {document.metadata.name: to_waiver(document) for document in documents}
-
-    def decide(self, body: dict[str, Any]) -> Verdict:
-        from msgspec import ValidationError, convert
-
-        from compatgate.client.operations import Operations
-        from compatgate.core.verdict import Verdict
-
-        answer = self._client.send(Operations.preview.request(body).plain())
-        try:
-            return convert(answer, Verdict)
-        except ValidationError as error:
-            what = str(error).replace("`", "'")
-            hint = "is it as new as this program?"
-            raise Unavailable(f"the gate answers in another form: {what}", hint=hint) from None

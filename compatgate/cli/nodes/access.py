@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
+
+from compatgate.cli.service import place
 
 if TYPE_CHECKING:
     import argparse
@@ -34,24 +34,19 @@ class Access(Protocol):
         ...
 
 
-@contextmanager
-def accessed(args: argparse.Namespace) -> Iterator[Access]:
+def accessed(args: argparse.Namespace) -> AbstractContextManager[Access]:
     """The server that the arguments or the environment name, else the database.
 
     Raises:
-        BadInput: the server's URL is none.
-        Unavailable: the database does not answer, or has another schema.
+        CompatgateError: as `place`.
     """
-    from compatgate.cli.remote import make_client, server_of
+    return place(args, _Local, _over_rest)
 
-    if url := server_of(args):
-        with make_client(url, args.token) as client:
-            yield _Remote(client)
-        return
-    from compatgate.cli.database import opened
 
-    with opened(args) as gate:
-        yield _Local(gate)
+def _over_rest(client: Client) -> Access:
+    from compatgate.cli.over_rest.nodes import RemoteNodes
+
+    return RemoteNodes(client)
 
 
 class _Local:
@@ -87,34 +82,3 @@ class _Local:
         from compatgate.gate.matrix import By
 
         return self._gate.nodes.remove(name, By(user(), reason), cluster).to_json()
-
-
-class _Remote:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def report(self, body: dict[str, Any], *, dry_run: bool) -> list[dict[str, Any]]:
-        cluster, nodes = body["cluster"], body["nodes"]
-        answer = self._plain("report_nodes", nodes, cluster=cluster, dry_run=dry_run)
-        found: list[dict[str, Any]] = answer["nodes"]
-        return found
-
-    def list(self, which: str, limit: int | None, **filters: Any) -> list[dict[str, Any]]:
-        from compatgate.client.operations import Operations
-
-        listing: Any = getattr(Operations, f"list_{which}")
-        items = iter(self._client.items(listing.request(**filters).plain()))
-        return [*islice(items, limit)]
-
-    def show(self, name: str, cluster: str | None) -> dict[str, Any]:
-        return self._plain("show_node", name, cluster=cluster)
-
-    def remove(self, name: str, cluster: str | None, reason: str) -> dict[str, Any]:
-        return self._plain("remove_node", name, cluster=cluster, reason=reason)
-
-    def _plain(self, operation: str, *args: Any, **named: Any) -> dict[str, Any]:
-        from compatgate.client.operations import Operations
-
-        asked: Any = getattr(Operations, operation)
-        answer: dict[str, Any] = self._client.send(asked.request(*args, **named).plain())
-        return answer

@@ -6,21 +6,20 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from compatgate.discovery.image.ahead import ahead
 from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.feed import Content, Feed, Member
-from compatgate.discovery.image.layers import Layer
+from compatgate.discovery.image.feed import Content, Member
+from compatgate.discovery.image.layer import Layer, opened
 from compatgate.discovery.image.manifest import parse_platform
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.problems import too_large
 from compatgate.discovery.image.read import DEADLINE_S, resolve
 from compatgate.discovery.image.reference import parse_reference
 from compatgate.discovery.image.registry import Registry, places
-from compatgate.discovery.image.stream import Budget, decompressed
+from compatgate.discovery.image.stream import Budget
 from compatgate.discovery.image.tar import members
 from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.image.visibility import Visibility
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput
 
 
 class Kept(Struct, frozen=True):
@@ -105,20 +104,11 @@ class _Reader:
 
     def read(self, layer: Layer, registry: Registry) -> None:
         """Read a layer to its end, so that it is known to be what its digest says."""
-        if layer.descriptor.media_type.endswith("+encrypted"):
-            raise BadInput(f"{layer.name} is encrypted", field="image")
-        with (
-            registry.blob(layer.descriptor) as blob,
-            ahead(decompressed(blob, self._budget)) as pieces,
-        ):
-            feed = Feed(pieces)
-            try:
+        with opened(layer, registry, self._budget) as (blob, feed):
+            with layer.named():
                 for member, content in members(feed):
                     self._take(member, content)
                 feed.drain()
-            except CompatgateError as error:
-                error.field = f"image: {layer.name}"
-                raise
             blob.drain()
         self._visibility.next_layer()
         if self._visibility.full:

@@ -3,66 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.image import files
-from compatgate.discovery.image.ahead import ahead
 from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.feed import Content, Feed, Member
-from compatgate.discovery.image.manifest import Descriptor
+from compatgate.discovery.image.feed import Content, Member
+from compatgate.discovery.image.layer import Blobs, Layer, opened
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.problems import too_large
 from compatgate.discovery.image.seen import Seen, Witness
-from compatgate.discovery.image.stream import Budget, decompressed
+from compatgate.discovery.image.stream import Budget
 from compatgate.discovery.image.tar import members
 from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.image.wanted import Kind, is_cached, owner, wanted
 from compatgate.discovery.libraries import major_observation
 from compatgate.discovery.signals import Signals
 from compatgate.discovery.stack import CodeFile
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput
 
 _ELF = b"\x7fELF"
 _LIBRARY_HELP = "the names of its libraries were read"
-
-
-class Layer(Struct, frozen=True):
-    """A layer, and its number from the lowest, 1."""
-
-    number: int
-    descriptor: Descriptor
-
-    @property
-    def name(self) -> str:
-        """``layer 3 (sha256:0123456789ab)``."""
-        algorithm, _, digits = self.descriptor.digest.partition(":")
-        return f"layer {self.number} ({algorithm}:{digits[:12]})"
-
-
-class Blob(Protocol):
-    """A layer's bytes, read once."""
-
-    @property
-    def position(self) -> int:
-        """Bytes that were read."""
-
-    def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
-
-    def drain(self) -> None:
-        """Read what is left, and check it."""
-
-
-class Blobs(Protocol):
-    """Where layers come from: a registry, or a container engine."""
-
-    def blob(self, descriptor: Descriptor) -> AbstractContextManager[Blob]:
-        """Open a layer."""
 
 
 class Scan:
@@ -109,14 +71,8 @@ class Scan:
             self._linked.clear()
 
     def _read_layer(self, layer: Layer, registry: Blobs) -> None:
-        if layer.descriptor.media_type.endswith("+encrypted"):
-            raise BadInput(f"{layer.name} is encrypted", field="image")
-        with (
-            registry.blob(layer.descriptor) as blob,
-            ahead(decompressed(blob, self._budget)) as pieces,
-        ):
-            feed = Feed(pieces)
-            try:
+        with opened(layer, registry, self._budget) as (blob, feed):
+            with layer.named():
                 for member, content in members(feed):
                     self._take(layer, member, content)
                     if self._has_all():
@@ -128,9 +84,6 @@ class Scan:
                         )
                         return
                 feed.drain()
-            except CompatgateError as error:
-                error.field = f"image: {layer.name}"
-                raise
             blob.drain()
 
     def _has_all(self) -> bool:

@@ -13,7 +13,8 @@ from compatgate.core.facts import CudaArch
 from compatgate.discovery.image.config import Stated, read_config
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.kept import Kept
-from compatgate.discovery.image.layers import Layer, Scan
+from compatgate.discovery.image.layer import Layer
+from compatgate.discovery.image.layers import Scan
 from compatgate.discovery.image.manifest import (
     Config,
     Manifest,

@@ -7,11 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.canary.executors.kubernetes.errors import Missing, Taken
 from compatgate.errors import CompatgateError
 from compatgate.gate.cluster.connect import Api
 from compatgate.gate.cluster.nodes import node_of
 from compatgate.gate.cluster.suggest import Plan, json_patch, plan
+from compatgate.kubernetes.errors import Missing, Taken
 
 MANAGER = "compatgate"
 """Field manager of what is changed."""

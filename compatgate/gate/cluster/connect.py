@@ -8,42 +8,20 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
-from compatgate.canary.executors.kubernetes import library
-from compatgate.canary.executors.kubernetes.errors import (
-    Busy,
-    Gone,
-    Missing,
-    Taken,
-    pause_after,
-    said,
-)
 from compatgate.errors import BadInput, CompatgateError, Forbidden, Infrastructure
+from compatgate.kubernetes import library
+from compatgate.kubernetes.connect import PAUSES, Access, api_client, patiently
+from compatgate.kubernetes.errors import TRY_AGAIN, Busy, Gone, Missing, Taken, busy, said
 from compatgate.not_json import NOT_JSON
 
 T = TypeVar("T")
 PAGE = 500
 _TIMEOUT_S = (10, 60)
-_PAUSES = (0.5, 1.0, 2.0, 4.0)
+_PAUSES = PAUSES
 _LISTS = 3
 """Times that a list is begun anew when the server has forgotten where it was."""
-_TRY_AGAIN = (429, 500, 502, 503, 504)
 _APIS = {"core": "CoreV1Api", "custom": "CustomObjectsApi"}
-
-
-class Access(Struct, frozen=True):
-    """How the cluster is reached.
-
-    Attributes:
-        kubeconfig: file with credentials; None: ``KUBECONFIG``, else the user's.
-        context: of that file; None: its current one.
-        in_cluster: by the service account of the pod that asks.
-    """
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    in_cluster: bool = False
 
 
 class Api:
@@ -73,21 +51,17 @@ class Api:
             Infrastructure: the server does not answer, or cannot now.
             CompatgateError: it refuses.
         """
-        for pause in (*_PAUSES, None):
-            try:
-                with _translated():
-                    method = getattr(self._api(api), operation)
-                    response = method(
-                        *args, **params, _preload_content=False, _request_timeout=_TIMEOUT_S
-                    )
-                    body: dict[str, Any] = msgspec.json.decode(response.data)
-                    return body
-            except Busy as error:
-                wait = pause_after(error, pause)
-                if wait is None:
-                    raise
-                self._sleep(wait)
-        raise AssertionError("the last try returns or raises")
+
+        def once() -> dict[str, Any]:
+            with _translated():
+                method = getattr(self._api(api), operation)
+                response = method(
+                    *args, **params, _preload_content=False, _request_timeout=_TIMEOUT_S
+                )
+                body: dict[str, Any] = msgspec.json.decode(response.data)
+                return body
+
+        return patiently(once, _PAUSES, self._sleep)
 
     def listed(
         self,
@@ -144,34 +118,16 @@ class Api:
 
     def _api(self, name: str) -> Any:
         module = library.client()
-        self._client = self._client or self._connect(module)
+        self._client = self._client or api_client(module, self._access, self._refused)
         return getattr(module, _APIS[name])(self._client)
 
-    def _connect(self, module: Any) -> Any:
-        from kubernetes import config
-        from urllib3.util.retry import Retry
-
-        access, configuration = self._access, module.Configuration()
-        try:
-            if access.in_cluster:
-                config.load_incluster_config(client_configuration=configuration)
-            else:
-                config.load_kube_config(
-                    config_file=access.kubeconfig,
-                    context=access.context,
-                    client_configuration=configuration,
-                    persist_config=False,
-                )
-        except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput(
-                f"there is no way to the cluster: {' '.join(str(error).split())}",
-                field="--kubeconfig",
-                value=access.kubeconfig,
-                hint="name --kubeconfig and --context, or --in-cluster in a pod",
-            ) from None
-        # What is tried again, and for how long, is decided in `ask`.
-        configuration.retries = Retry(total=0, respect_retry_after_header=False)
-        return module.ApiClient(configuration)
+    def _refused(self, what: str) -> BadInput:
+        return BadInput(
+            f"there is no way to the cluster: {what}",
+            field="--kubeconfig",
+            value=self._access.kubeconfig,
+            hint="name --kubeconfig and --context, or --in-cluster in a pod",
+        )
 
 
 @contextmanager
@@ -205,11 +161,8 @@ def _refusal(error: Any) -> CompatgateError:
             return Forbidden(f"the cluster does not allow it: {what}", hint=hint)
         case 0:
             return CompatgateError(f"the cluster cannot be trusted: {error.reason}")
-        case status if status in _TRY_AGAIN:
-            busy = Busy(f"the cluster failed: {what}")
-            header = (error.headers or {}).get("Retry-After")
-            busy.retry_after = float(header) if header and header.isdecimal() else None
-            return busy
+        case status if status in TRY_AGAIN:
+            return busy(f"the cluster failed: {what}", error)
         case status if status < 500:
             return BadInput(f"the cluster refuses: {what}")
     return Infrastructure(f"the cluster failed: {error.status} {what}")

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.executors.kubernetes.errors import Missing, Taken
 from compatgate.errors import CompatgateError, Conflict, NotFound, Unavailable
 from compatgate.gate.cluster.connect import Api
 from compatgate.gate.cluster.policy_report import (
@@ -19,6 +18,7 @@ from compatgate.gate.cluster.policy_report import (
     says_the_same,
     with_known_times,
 )
+from compatgate.kubernetes.errors import Missing, Taken
 
 _TRIES = 5
 _SELECTOR = f"app.kubernetes.io/managed-by={NAME}"

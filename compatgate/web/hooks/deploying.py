@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from flask import Response, request
@@ -15,23 +15,55 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.errors import CompatgateError
+from compatgate.gate.admission.review import one_line
 from compatgate.gate.auth import Principal
 from compatgate.gate.hooks.words import Decision
 from compatgate.web import body as bodies
 from compatgate.web import problems
-from compatgate.web.call import Reply, Service
+from compatgate.web.call import Call, Reply, Service
 from compatgate.web.hooks.caller import caller
 from compatgate.web.hooks.kubernetes import wait_s
 from compatgate.web.links import base_url, verdict_link
 from compatgate.web.query import parse_query
-from compatgate.web.route import Route
+from compatgate.web.route import HOOKS, Body, Returns, Route, route
 from compatgate.web.view import to_response
 
 ALLOWED, DENIED, OPEN = 200, 409, 424
 STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
 """By decision; what is neither is `OPEN`."""
+Q = TypeVar("Q", bound=Struct)
+_LONGEST = 1500
+"""Characters of a reason."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _NO_ACCESS = (401, 403)
+
+
+def hook_route(
+    method: Literal["GET", "POST"],
+    path: str,
+    *,
+    name: str,
+    query: type[Q],
+    returns: Returns,
+    body: Body | None = None,
+    errors: tuple[int, ...] = (404, DENIED, OPEN),
+) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
+    """Make a handler the route of a hook, whose errors have the form of its answers."""
+    return route(
+        method,
+        path,
+        prefix=HOOKS,
+        scope="gate",
+        tag="hooks",
+        name=name,
+        query=query,
+        body=body,
+        returns=returns,
+        errors=errors,
+        refusal=returns.model,
+        refusal_media=returns.media[0],
+        signed=True,
+    )
 
 
 class Asked(Struct, frozen=True):
@@ -105,6 +137,12 @@ def _refused(hook: Hook, error: CompatgateError) -> Response:
 def status_of(error: CompatgateError) -> int:
     """The status for an error; never a 5xx."""
     return OPEN if error.status >= 500 else error.status
+
+
+def reason_of(error: CompatgateError) -> str:
+    """An error as the reason for it, in one line."""
+    said = "no decision" if decision_of(error) == "unknown" else "error"
+    return f"{said}: {one_line(error.detail, _LONGEST)}"
 
 
 def decision_of(error: CompatgateError) -> Decision:

@@ -9,25 +9,19 @@ from compatgate.gate.hooks import rollout
 from compatgate.gate.whatif import answer as what_if
 from compatgate.store import clock
 from compatgate.web.call import Call, Reply
-from compatgate.web.hooks.deploying import Asked, Hook
+from compatgate.web.hooks.deploying import Asked, Hook, hook_route
 from compatgate.web.hooks.generic import refused, status_for
-from compatgate.web.route import HOOKS, Body, Returns, route
+from compatgate.web.route import Body, Returns
 from compatgate.wire.deploying import DRIVER, DriverAnswer, DriverQuery, DriverQuestion
 
 
-@route(
+@hook_route(
     "POST",
     "/driver-rollout",
-    prefix=HOOKS,
-    scope="gate",
-    tag="hooks",
     name="ask_driver_rollout",
     query=DriverQuery,
     body=Body(DriverQuestion, examples=DRIVER),
     returns=Returns(DriverAnswer, "It may take the driver; with `status=200` any decision"),
-    errors=(404, 409, 424),
-    refusal=DriverAnswer,
-    signed=True,
 )
 def ask(call: Call[DriverQuery]) -> Reply:
     """Say whether a node, a pool or a target may take a driver.

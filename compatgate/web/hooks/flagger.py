@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from compatgate.errors import CompatgateError
-from compatgate.gate.admission.review import one_line
 from compatgate.gate.hooks import flagger, words
 from compatgate.web.call import Call, Reply
-from compatgate.web.hooks.deploying import Asked, Hook, status_of
-from compatgate.web.route import HOOKS, Body, Returns, route
+from compatgate.web.hooks.deploying import Asked, Hook, hook_route, reason_of, status_of
+from compatgate.web.route import Body, Returns
 from compatgate.wire.deploying import FLAGGER, FlaggerPayload, FlaggerQuery
 
 TEXT = "text/plain"
 _CHARSET = f"{TEXT}; charset=utf-8"
-_LONGEST = 1500
 
 
-@route(
+@hook_route(
     "POST",
     "/flagger",
-    prefix=HOOKS,
-    scope="gate",
-    tag="hooks",
     name="ask_flagger",
     query=FlaggerQuery,
     body=Body(FlaggerPayload, examples=FLAGGER),
     returns=Returns(str, "Yes: the canary advances; a rollback hook rolls back", media=(TEXT,)),
-    errors=(404, 409, 424),
-    refusal=str,
-    refusal_media=TEXT,
-    signed=True,
 )
 def ask(call: Call[FlaggerQuery]) -> Reply:
     """Decide about a canary, as a webhook of Flagger.
@@ -53,8 +44,7 @@ def _answer(asked: Asked) -> Reply:
 
 
 def _refused(error: CompatgateError) -> Reply:
-    answer = "no decision" if error.status >= 500 else "error"
-    return _text(f"{answer}: {one_line(error.detail, _LONGEST)}\n", status_of(error))
+    return _text(f"{reason_of(error)}\n", status_of(error))
 
 
 def _text(text: str, status: int) -> Reply:

@@ -7,7 +7,6 @@ from typing import Any
 from flask import request
 
 from compatgate.errors import CompatgateError
-from compatgate.gate.admission.review import one_line
 from compatgate.gate.hooks import words
 from compatgate.gate.hooks.question import KEYS, question_of
 from compatgate.web.call import Call, Reply
@@ -18,9 +17,11 @@ from compatgate.web.hooks.deploying import (
     Asked,
     Hook,
     decision_of,
+    hook_route,
+    reason_of,
     status_of,
 )
-from compatgate.web.route import HOOKS, Body, Returns, route
+from compatgate.web.route import Body, Returns
 from compatgate.wire.deploying import (
     QUESTIONS,
     ArgoQuery,
@@ -30,22 +31,14 @@ from compatgate.wire.deploying import (
     DeployQuestion,
 )
 
-_LONGEST = 1500
 
-
-@route(
+@hook_route(
     "POST",
     "/generic",
-    prefix=HOOKS,
-    scope="gate",
-    tag="hooks",
     name="ask_generic",
     query=DeployQuery,
     body=Body(DeployQuestion, examples=QUESTIONS),
     returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
-    errors=(404, 409, 424),
-    refusal=DeployAnswer,
-    signed=True,
 )
 def ask(call: Call[DeployQuery]) -> Reply:
     """Decide about a deployment, for any tool that can send a request.
@@ -57,18 +50,12 @@ def ask(call: Call[DeployQuery]) -> Reply:
     raise NotImplementedError  # `HOOK` answers
 
 
-@route(
+@hook_route(
     "GET",
     "/generic",
-    prefix=HOOKS,
-    scope="gate",
-    tag="hooks",
     name="poll_generic",
     query=DeployPoll,
     returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
-    errors=(404, 409, 424),
-    refusal=DeployAnswer,
-    signed=True,
 )
 def poll(call: Call[DeployPoll]) -> Reply:
     """Decide about a deployment, for a tool that polls; the question is in the query.
@@ -78,18 +65,14 @@ def poll(call: Call[DeployPoll]) -> Reply:
     raise NotImplementedError  # `POLL` answers
 
 
-@route(
+@hook_route(
     "POST",
     "/argo-rollouts",
-    prefix=HOOKS,
-    scope="gate",
-    tag="hooks",
     name="ask_argo_rollouts",
     query=ArgoQuery,
     body=Body(DeployQuestion, examples=QUESTIONS),
     returns=Returns(DeployAnswer, "Any decision, and whatever was wrong with the question"),
-    refusal=DeployAnswer,
-    signed=True,
+    errors=(),
 )
 def ask_argo(call: Call[ArgoQuery]) -> Reply:
     """Decide about a rollout, as the web metric of an Argo Rollouts analysis.
@@ -117,10 +100,7 @@ def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
 
 def refusal_of(error: CompatgateError) -> dict[str, Any]:
     """An error as the same object."""
-    decision = decision_of(error)
-    said = "no decision" if decision == "unknown" else "error"
-    reason = f"{said}: {one_line(error.detail, _LONGEST)}"
-    return {"decision": decision, "allowed": False, "reason": reason}
+    return {"decision": decision_of(error), "allowed": False, "reason": reason_of(error)}
 
 
 def status_for(decision: str, asked: Asked) -> int:

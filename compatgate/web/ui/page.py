@@ -171,6 +171,20 @@ def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any)
     return Part(tuple(items))
 
 
+def found_by(fetch: Callable[..., Part[Any]], query: LongListing, **instead: Any) -> Part[Any]:
+    """`rows_of` a list whose filters are the query's own parameters, by their names.
+
+    Args:
+        fetch: one of the gate's lists.
+        query: of the page.
+        instead: filters whose value is not what the query says.
+    """
+    shared = LongListing.__struct_fields__
+    own = [name for name in query.__struct_fields__ if name not in shared]
+    filters = {name: getattr(query, name) for name in own}
+    return rows_of(fetch, query.cursor, **{**filters, **instead})
+
+
 def _parts(fetch: Callable[..., Part[Any]], filters: dict[str, Any]) -> Iterator[Part[Any]]:
     cursor = None
     while True:

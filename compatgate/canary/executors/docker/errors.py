@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from compatgate.canary.executors.causes import innermost
 from compatgate.canary.executors.docker.connect import Engine
 from compatgate.canary.executors.starting import cannot_start
 from compatgate.errors import BadInput, CompatgateError, Conflict, Infrastructure, NotFound
@@ -46,7 +47,7 @@ def translated(engine: Engine) -> Iterator[Any]:
     except (DockerException, RequestException, HTTPError, OSError, EOFError) as error:
         engine.close()
         raise Infrastructure(
-            f"the engine of {engine.where} does not answer: {_last_words(error)}",
+            f"the engine of {engine.where} does not answer: {innermost(error)}",
             field="host",
             value=engine.host.name,
             hint="see that it runs and that the worker may talk to it",
@@ -106,12 +107,3 @@ def no_image(reference: str, what: str) -> CompatgateError | None:
 def explanation(error: Any) -> str:
     """What the engine said, in one line."""
     return " ".join(str(error.explanation or error).split())
-
-
-def _last_words(error: BaseException) -> str:
-    """The innermost cause, which says more than what wraps it."""
-    seen = {id(error)}
-    while (inner := error.__cause__ or error.__context__) and id(inner) not in seen:
-        seen.add(id(inner))
-        error = inner
-    return " ".join(str(error).split()) or type(error).__name__

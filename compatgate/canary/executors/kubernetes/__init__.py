@@ -16,12 +16,12 @@ from typing import Any
 from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
 from compatgate.canary.executors.kubernetes import files, images, logs, sweep
 from compatgate.canary.executors.kubernetes.connect import Cluster
-from compatgate.canary.executors.kubernetes.errors import Missing, Taken
 from compatgate.canary.executors.kubernetes.names import START, name_of
 from compatgate.canary.executors.kubernetes.objects import job_object, service_object
 from compatgate.canary.executors.kubernetes.view import View
 from compatgate.canary.hosts import Host
 from compatgate.errors import Conflict
+from compatgate.kubernetes.errors import Missing, Taken
 
 _KILLED = 137
 

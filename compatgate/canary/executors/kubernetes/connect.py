@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.executors.kubernetes import library
-from compatgate.canary.executors.kubernetes.errors import Busy, pause_after, translated
+from compatgate.canary.executors.kubernetes.errors import translated
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.errors import BadInput
+from compatgate.kubernetes import library
+from compatgate.kubernetes.connect import PAUSES, Access, api_client, patiently
 
 TIMEOUT_S = (10, 30)
 """For a connection and for an answer."""
 _SILENT_S = 900
 """That a stream may be silent: its other end may be gone without a word."""
-_PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Between tries of a request that the server could not answer just then."""
+_PAUSES = PAUSES
 
 
 class Cluster:
@@ -65,18 +65,14 @@ class Cluster:
             Infrastructure: the server does not answer, or cannot now.
             CompatgateError: it refuses.
         """
-        for pause in (*_PAUSES, None):
-            try:
-                with translated(self):
-                    response = self._call(api, operation, args, params, TIMEOUT_S)
-                    body: dict[str, Any] = msgspec.json.decode(response.data)
-                    return body
-            except Busy as error:
-                wait = pause_after(error, pause)
-                if wait is None:
-                    raise
-                self._sleep(wait)
-        raise AssertionError("the last try returns or raises")
+
+        def once() -> dict[str, Any]:
+            with translated(self):
+                response = self._call(api, operation, args, params, TIMEOUT_S)
+                body: dict[str, Any] = msgspec.json.decode(response.data)
+                return body
+
+        return patiently(once, _PAUSES, self._sleep)
 
     def open(self, api: str, operation: str, *args: Any, **params: Any) -> Any:
         """Open a stream: the answer of urllib3, its body not read.
@@ -117,30 +113,14 @@ class Cluster:
             return self._apis[name]
 
     def _connect(self, module: Any) -> Any:
-        from kubernetes import config
-        from urllib3.util.retry import Retry
-
         settings = self.settings
-        configuration = module.Configuration()
-        try:
-            if settings.in_cluster:
-                config.load_incluster_config(client_configuration=configuration)
-            else:
-                config.load_kube_config(
-                    config_file=settings.kubeconfig,
-                    context=settings.context,
-                    client_configuration=configuration,
-                    persist_config=False,
-                )
-        except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            what = " ".join(str(error).split())
-            raise BadInput(
-                f"there is no way to the cluster of {self.host.name}: {what}",
-                field="host.kubernetes",
-                value=settings.context or settings.kubeconfig,
-                hint="name kubeconfig and context, or in_cluster = true for a worker that is a pod",
-            ) from None
-        # What is tried again, and for how long, is decided in `ask`.
-        configuration.retries = Retry(total=0, respect_retry_after_header=False)
-        configuration.connection_pool_maxsize = 4 * self.host.slots + 4
-        return module.ApiClient(configuration)
+        access = Access(settings.kubeconfig, settings.context, settings.in_cluster)
+        return api_client(module, access, self._refused, 4 * self.host.slots + 4)
+
+    def _refused(self, what: str) -> BadInput:
+        return BadInput(
+            f"there is no way to the cluster of {self.host.name}: {what}",
+            field="host.kubernetes",
+            value=self.settings.context or self.settings.kubeconfig,
+            hint="name kubeconfig and context, or in_cluster = true for a worker that is a pod",
+        )

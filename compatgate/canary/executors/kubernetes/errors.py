@@ -8,40 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.canary.executors.kubernetes import library
-from compatgate.errors import (
-    BadInput,
-    CompatgateError,
-    Conflict,
-    Forbidden,
-    Infrastructure,
-    NotFound,
-)
+from compatgate.canary.executors.causes import innermost
+from compatgate.errors import BadInput, CompatgateError, Forbidden, Infrastructure, NotFound
+from compatgate.kubernetes import library
+from compatgate.kubernetes.errors import TRY_AGAIN, Busy, Gone, Missing, Taken, busy, said
 
 if TYPE_CHECKING:
     from compatgate.canary.executors.kubernetes.connect import Cluster
 
 MANIFESTS = "'compatgate k8s manifests' prints what the worker must be allowed"
-_LONGEST_PAUSE_S = 30.0
-_TRY_AGAIN = (429, 500, 502, 503, 504)
-
-
-class Busy(Infrastructure):
-    """The server cannot answer now; it may have said for how long."""
-
-    retry_after: float | None = None
-
-
-class Missing(NotFound):
-    """There is no such thing in the namespace."""
-
-
-class Taken(Conflict):
-    """There is a thing of that name."""
-
-
-class Gone(Infrastructure):
-    """The server has forgotten the version that a watch began at: list again."""
 
 
 @contextmanager
@@ -62,36 +37,11 @@ def translated(cluster: Cluster) -> Iterator[None]:
         raise _refusal(error, cluster) from error
     except (HTTPError, OSError, EOFError, msgspec.DecodeError) as error:
         raise Busy(
-            f"the cluster of {cluster.where} does not answer: {_last_words(error)}",
+            f"the cluster of {cluster.where} does not answer: {innermost(error)}",
             field="host",
             value=cluster.host.name,
             hint="see that its API server runs and that the worker may reach it",
         ) from error
-
-
-def pause_after(error: Busy, pause: float | None) -> float | None:
-    """How long to wait before the request is made again; None: it is not.
-
-    Args:
-        error: that ended it.
-        pause: the next one of ours; None: there is none left.
-    """
-    if pause is None:
-        return None
-    asked = error.retry_after
-    if asked is not None and asked > _LONGEST_PAUSE_S:
-        return None
-    return max(pause, asked or 0.0)
-
-
-def said(body: Any) -> str:
-    """The message of a ``Status`` object, in one line."""
-    try:
-        status = msgspec.json.decode(body or b"")
-        message = status.get("message") if isinstance(status, dict) else None
-    except (msgspec.DecodeError, TypeError):
-        message = body.decode(errors="replace") if isinstance(body, bytes) else body
-    return " ".join(str(message or "").split())[:1000]
 
 
 def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
@@ -117,10 +67,8 @@ def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
             return BadInput(f"{at} refuses: {what}", field="host.kubernetes")
         case 0:
             return CompatgateError(f"{at} cannot be trusted: {error.reason}", field="host")
-        case status if status in _TRY_AGAIN:
-            busy = Busy(f"{at} failed: {what}")
-            busy.retry_after = _seconds((error.headers or {}).get("Retry-After"))
-            return busy
+        case status if status in TRY_AGAIN:
+            return busy(f"{at} failed: {what}", error)
     return Infrastructure(f"{at} failed: {error.status} {what}")
 
 
@@ -130,16 +78,3 @@ def _forbidden(at: str, what: str) -> CompatgateError:
     if "admission webhook" in what or "violates PodSecurity" in what:
         return Forbidden(f"{at} does not admit the job: {what}")
     return Forbidden(f"{at} does not allow it: {what}", hint=MANIFESTS)
-
-
-def _seconds(header: str | None) -> float | None:
-    return float(header) if header and header.isdecimal() else None
-
-
-def _last_words(error: BaseException) -> str:
-    """The innermost cause, which says more than what wraps it."""
-    seen = {id(error)}
-    while (inner := error.__cause__ or error.__context__) and id(inner) not in seen:
-        seen.add(id(inner))
-        error = inner
-    return " ".join(str(error).split()) or type(error).__name__

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from compatgate.canary.executors.kubernetes.connect import Cluster
-from compatgate.canary.executors.kubernetes.errors import Missing, translated
+from compatgate.canary.executors.kubernetes.errors import translated
 from compatgate.canary.executors.kubernetes.mark import Mark
 from compatgate.canary.executors.kubernetes.pod import CONTAINER
 from compatgate.canary.executors.kubernetes.standing import first_pod
 from compatgate.canary.executors.kubernetes.stream import Lines
 from compatgate.canary.executors.kubernetes.view import PATIENCE_S, View
 from compatgate.errors import BadInput, Infrastructure
+from compatgate.kubernetes.errors import Missing
 
 _TICK_S = 0.5
 _SLOW_S = 5.0

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from compatgate.canary.executors.kubernetes.connect import Cluster
-from compatgate.canary.executors.kubernetes.errors import Missing
 from compatgate.canary.executors.kubernetes.names import RUN, of_run
 from compatgate.canary.executors.kubernetes.standing import condition
 from compatgate.errors import Infrastructure
+from compatgate.kubernetes.errors import Missing
 
 KINDS = (
     ("batch", "job"),

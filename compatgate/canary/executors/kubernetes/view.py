@@ -12,13 +12,14 @@ import msgspec
 
 from compatgate.canary.executors.interface import Handle, Status
 from compatgate.canary.executors.kubernetes.connect import Cluster
-from compatgate.canary.executors.kubernetes.errors import Gone, Missing, translated
+from compatgate.canary.executors.kubernetes.errors import translated
 from compatgate.canary.executors.kubernetes.names import of_job
 from compatgate.canary.executors.kubernetes.obstacles import Obstacle
 from compatgate.canary.executors.kubernetes.pod import PULL_S
 from compatgate.canary.executors.kubernetes.standing import Seen, standing
 from compatgate.canary.executors.kubernetes.stream import Lines
 from compatgate.errors import CompatgateError, Infrastructure
+from compatgate.kubernetes.errors import Gone, Missing
 
 _log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from compatgate.canary.executors.command import command_of, environment_of, on_one_machine
 from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
+from compatgate.canary.executors.names import safe
 from compatgate.canary.executors.process import scratch, traces
 from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, Infrastructure, NotFound
@@ -145,7 +146,7 @@ class ProcessExecutor:
 
     def clean(self, run: str) -> int:
         """Kill every process of the run and remove its folders."""
-        killed = traces.kill_marked(f"{scratch.safe(run)}/")
+        killed = traces.kill_marked(f"{safe(run)}/")
         self._reap()
         return max(killed, scratch.remove(run))
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import tempfile
 from pathlib import Path
 
 from compatgate.canary.executors.interface import Handle, Job
+from compatgate.canary.executors.names import safe
 from compatgate.canary.workloads.pack import container_files
-from compatgate.errors import BadInput, Conflict, Infrastructure
-
-_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+from compatgate.errors import Conflict, Infrastructure
 
 
 def make(job: Job) -> Path:
@@ -61,17 +59,6 @@ def mark(job: Job) -> str:
 def mark_of(handle: Handle) -> str:
     """As `mark`, of a started job."""
     return f"{safe(handle.run)}/{handle.attempt}/{safe(handle.step)}"
-
-
-def safe(name: str) -> str:
-    """The name, where it can be that of a folder.
-
-    Raises:
-        BadInput: it cannot.
-    """
-    if not _SAFE.fullmatch(name):
-        raise BadInput(f"{name!r} is not a name", field="run", value=name)
-    return name
 
 
 def _root() -> Path:

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from compatgate.canary.executors.command import command_of, environment_of
 from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
+from compatgate.canary.executors.names import safe
 from compatgate.canary.executors.slurm import bundle, images
 from compatgate.canary.executors.slurm.commands import Commands
 from compatgate.canary.executors.slurm.containers import (
@@ -23,7 +24,6 @@ from compatgate.canary.executors.slurm.containers import (
 )
 from compatgate.canary.executors.slurm.folder import Follower, Work
 from compatgate.canary.executors.slurm.looks import Looks
-from compatgate.canary.executors.slurm.names import safe
 from compatgate.canary.executors.slurm.request import arguments
 from compatgate.canary.executors.slurm.script import MARK, Plan, batch_script, on_every_node
 from compatgate.canary.hosts import Host, Slurm

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.canary.executors.slurm.names import PREFIX, safe
+from compatgate.canary.executors.names import safe
+from compatgate.canary.executors.slurm.names import PREFIX
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import FOLDER
 from compatgate.discovery.image.reference import DOCKER_HUB, parse_reference

@@ -9,7 +9,8 @@ from errno import ENOENT
 from pathlib import Path
 
 from compatgate.canary.executors.interface import Handle, Job
-from compatgate.canary.executors.slurm.names import folder_name, safe
+from compatgate.canary.executors.names import safe
+from compatgate.canary.executors.slurm.names import folder_name
 from compatgate.canary.executors.slurm.script import ERRORS, LOG, OUTPUT, STAGE
 from compatgate.canary.executors.slurm.states import Stage, read_stage
 from compatgate.canary.workloads.pack import container_files

@@ -10,7 +10,7 @@ from compatgate.store.rows import AuditRow
 from compatgate.web.query import Since, Until
 from compatgate.web.ui.filters import compact
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, page, rows_of
+from compatgate.web.ui.page import Ask, LongListing, Shown, found_by, page
 from compatgate.web.ui.tables import Cell, Column, Empty, make
 
 _COLUMNS = (
@@ -38,14 +38,7 @@ class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 def show(ask: Ask[AuditQuery]) -> Shown:
     """Changes and batches of decisions, newest first."""
     query = ask.query
-    found = rows_of(
-        ask.gate.history.list_audit,
-        query.cursor,
-        action=query.action,
-        actor=query.actor,
-        since=query.since,
-        until=query.until,
-    )
+    found = found_by(ask.gate.history.list_audit, query)
     table = make(
         "audit",
         _COLUMNS,

@@ -11,7 +11,7 @@ from compatgate.store.rows import DecisionRow
 from compatgate.web.paging import Filter
 from compatgate.web.query import Since, Until
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, is_narrowed, page, rows_of
+from compatgate.web.ui.page import Ask, LongListing, Shown, found_by, is_narrowed, page
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 DAYS = 14
@@ -52,18 +52,10 @@ class DecisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_onl
 def show(ask: Ask[DecisionQuery]) -> Shown:
     """The log, newest first, below the last two weeks as bars."""
     query, history = ask.query, ask.gate.history
-    found = rows_of(
+    found = found_by(
         history.list_decisions,
-        query.cursor,
-        target=query.target,
-        verdict=query.verdict,
-        verdict_id=query.verdict_id,
+        query,
         allowed=None if query.allowed is None else query.allowed == "yes",
-        source=query.source,
-        asked_by=query.asked_by,
-        image=query.image,
-        since=query.since,
-        until=query.until,
     )
     context = {
         "query": query,

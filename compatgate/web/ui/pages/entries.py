@@ -16,7 +16,7 @@ from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.about import judged
 from compatgate.web.ui.filters import label
-from compatgate.web.ui.forms import expected_revision
+from compatgate.web.ui.forms import MOST_CHOICES, choices, expected_revision
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import (
     Ask,
@@ -24,16 +24,15 @@ from compatgate.web.ui.page import (
     Listing,
     LongListing,
     Shown,
+    found_by,
     is_narrowed,
     page,
-    rows_of,
 )
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 TARGETS = 40
 """Targets on which an entry's page evaluates it; the matrix has the rest."""
 REVISIONS = 20
-_MOST_CHOICES = 200
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _COLUMNS = (
     Column("name", "Entry"),
@@ -64,14 +63,7 @@ class EntryQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 def listing(ask: Ask[EntryQuery]) -> Shown:
     """Entries by name, with what canary runs have to say of them."""
     query, names = ask.query, ask.gate.snapshot().documents
-    found = rows_of(
-        ask.gate.matrix.list_entries,
-        query.cursor,
-        search=query.search,
-        status=query.status,
-        target=query.target,
-        component=query.component,
-    )
+    found = found_by(ask.gate.matrix.list_entries, query)
     said = ask.gate.runs.remarks(row.name for row in found.items)
     table = make(
         "entries",
@@ -85,7 +77,7 @@ def listing(ask: Ask[EntryQuery]) -> Shown:
     context = {
         "query": query,
         "statuses": _STATUSES,
-        "targets": sorted(names) if len(names) <= _MOST_CHOICES else None,
+        "targets": choices(names),
         "components": list(COMPONENTS),
     }
     return Shown("entries.html", "Entries", context, table=table)
@@ -159,7 +151,7 @@ def _shown(ask: Ask[Any], row: Stored, error: CompatgateError | None = None) -> 
         "targets_shown": TARGETS,
         "open": represented.open,
         "verbs": {status: verb for status, verb in VERBS.items() if status != spec["status"]},
-        "names": sorted(snapshot.entries)[:_MOST_CHOICES],
+        "names": sorted(snapshot.entries)[:MOST_CHOICES],
         "history": gate.matrix.list_changes("Entry", row.name, limit=REVISIONS),
         "error": error,
         "typed": ask.form,

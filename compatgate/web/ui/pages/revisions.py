@@ -12,7 +12,15 @@ from compatgate.web.paging import Filter
 from compatgate.web.query import Since, Until
 from compatgate.web.route import LARGEST
 from compatgate.web.ui.links import here, link
-from compatgate.web.ui.page import Ask, Listing, LongListing, Shown, is_narrowed, page, rows_of
+from compatgate.web.ui.page import (
+    Ask,
+    Listing,
+    LongListing,
+    Shown,
+    found_by,
+    is_narrowed,
+    page,
+)
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, make
 
 AT_ONCE = 50
@@ -47,15 +55,7 @@ class RevisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_onl
 def listing(ask: Ask[RevisionQuery]) -> Shown:
     """Revisions, newest first, and a form that compares two."""
     query = ask.query
-    found = rows_of(
-        ask.gate.matrix.list_revisions,
-        query.cursor,
-        author=query.author,
-        kind=query.kind,
-        name=query.name,
-        since=query.since,
-        until=query.until,
-    )
+    found = found_by(ask.gate.matrix.list_revisions, query)
     table = make(
         "revisions",
         _COLUMNS,

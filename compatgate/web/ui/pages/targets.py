@@ -10,13 +10,13 @@ from compatgate.documents.specs import TargetDoc, decode
 from compatgate.gate.snapshot import Snapshot
 from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
+from compatgate.web.ui.forms import choices
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, is_narrowed, page, rows_of
+from compatgate.web.ui.page import Ask, LongListing, Shown, found_by, is_narrowed, page
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, make
 
 LATELY = 7
 """Days whose decisions the list counts."""
-_MOST_CHOICES = 200
 _COLUMNS = (
     Column("name", "Target"),
     Column("labels", "Labels"),
@@ -48,14 +48,7 @@ class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=
 def listing(ask: Ask[TargetQuery]) -> Shown:
     """Targets by name."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    found = rows_of(
-        ask.gate.matrix.list_targets,
-        query.cursor,
-        search=query.search,
-        label=query.label,
-        gpu=query.gpu,
-        driver=query.driver,
-    )
+    found = found_by(ask.gate.matrix.list_targets, query)
     stopped = ask.gate.history.stopped_per_target(LATELY)
     table = make(
         "targets",
@@ -69,9 +62,9 @@ def listing(ask: Ask[TargetQuery]) -> Shown:
     pools = [pool for one in snapshot.documents.values() for pool in one.spec.pools]
     context = {
         "query": query,
-        "gpus": _choices({pool.gpu for pool in pools}),
-        "drivers": _choices({pool.driver for pool in pools}),
-        "labels": _choices(
+        "gpus": choices({pool.gpu for pool in pools}),
+        "drivers": choices({pool.driver for pool in pools}),
+        "labels": choices(
             {f"{k}={v}" for one in snapshot.documents.values() for k, v in _labels(one).items()}
         ),
     }
@@ -80,11 +73,6 @@ def listing(ask: Ask[TargetQuery]) -> Shown:
 
 def _labels(document: TargetDoc) -> dict[str, str]:
     return document.metadata.labels
-
-
-def _choices(values: set[str]) -> list[str] | None:
-    """To choose from; too many are typed."""
-    return sorted(values) if len(values) <= _MOST_CHOICES else None
 
 
 def _line(row: Stored, snapshot: Snapshot, stopped: int) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from compatgate.gate.waiving import Countdown, countdown, countdowns, ended, fro
 from compatgate.store import clock
 from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
-from compatgate.web.ui.forms import expected_revision
+from compatgate.web.ui.forms import MOST_CHOICES, choices, expected_revision
 from compatgate.web.ui.links import link
 from compatgate.web.ui.page import Ask, Goto, Listing, Shown, is_narrowed, page
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
@@ -25,7 +25,6 @@ from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, m
 REVISIONS = 20
 USUAL_DAYS = 90
 """What the form proposes as the end."""
-_MOST_CHOICES = 200
 _MOST_ENDED = 100
 _COLUMNS = (
     Column("name", "Waiver"),
@@ -75,8 +74,8 @@ def listing(ask: Ask[WaiverQuery]) -> Shown:
         "query": query,
         "over": _table("ended", over[:_MOST_ENDED], None),
         "over_total": len(over),
-        "targets": sorted(names) if len(names) <= _MOST_CHOICES else None,
-        "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:_MOST_CHOICES],
+        "targets": choices(names),
+        "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:MOST_CHOICES],
     }
     return Shown("waivers.html", "Waivers", context, table=_table("waivers", wanted, query.sort))
 
@@ -156,7 +155,7 @@ def _form(ask: Ask[Any], typed: dict[str, str], error: CompatgateError | None = 
         "error": error,
         "today": clock.today().isoformat(),
         "rules": RULES,
-        "targets": sorted(ask.gate.snapshot().documents)[:_MOST_CHOICES],
+        "targets": sorted(ask.gate.snapshot().documents)[:MOST_CHOICES],
     }
     return Shown("new-waiver.html", "New waiver", context, status=error.status if error else 200)
 
