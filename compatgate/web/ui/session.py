@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
-from flask import Response, request
+from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import CompatgateError, Forbidden, Unauthorized
@@ -17,19 +18,25 @@ if TYPE_CHECKING:
     from compatgate.web.call import Service
 
 _NAME = "compatgate_session"
+_VISIT = "compatgate_visit"
 FIELD = "form_token"
 _LONGEST = 256
 _OWN = ("same-origin", "none")
 
 
-def _cookie_name() -> str:
+def _cookie_name(name: str = _NAME) -> str:
     # The prefix keeps a neighbouring host, or plain HTTP, from setting the cookie.
-    return f"__Host-{_NAME}" if request.is_secure else _NAME
+    return f"__Host-{name}" if request.is_secure else name
 
 
 def cookie() -> str:
     """The session cookie; empty where there is none."""
     return request.cookies.get(_cookie_name(), "")[:_LONGEST]
+
+
+def _binding() -> str:
+    """What forms are bound to: the session, or the visit of a browser that is not signed in."""
+    return cookie() or request.cookies.get(_cookie_name(_VISIT), "")[:_LONGEST]
 
 
 def viewer(service: Service) -> Principal:
@@ -68,8 +75,23 @@ def is_bearer() -> bool:
 
 
 def form_field() -> str:
-    """What forms of this session carry."""
-    return form_token(cookie())
+    """What forms of this browser carry; a visit begins with the first page that has one."""
+    if not _binding() and _VISIT not in g:
+        setattr(g, _VISIT, secrets.token_urlsafe(32))
+    return form_token(_binding() or g.get(_VISIT))
+
+
+def keep_visit(response: Response) -> None:
+    """Give a browser the cookie of the visit that began with this page, if one did."""
+    if _VISIT in g:
+        response.set_cookie(
+            _cookie_name(_VISIT),
+            g.get(_VISIT),
+            path="/",
+            secure=request.is_secure,
+            httponly=True,
+            samesite="Lax",
+        )
 
 
 def check_form() -> dict[str, str]:
@@ -85,7 +107,7 @@ def check_form() -> dict[str, str]:
         form = request.form.to_dict()
     except HTTPException as error:
         raise _too_large(error) from None
-    if not is_form_token(cookie(), form.pop(FIELD, "")):
+    if not (_binding() and is_form_token(_binding(), form.pop(FIELD, ""))):
         raise Forbidden(
             "this form belongs to another session", hint="reload the page and send it again"
         )

@@ -72,6 +72,7 @@ def finish(answer: Any, page: Page, principal: Principal, service: Service) -> A
         done = unquote(request.cookies.get(_DONE, ""))[:500]
         html = render(answer, page, principal, service, done)
         response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
+        session.keep_visit(response)
         if done:
             response.delete_cookie(_DONE, path="/")
     response.headers["Cache-Control"] = "no-store"

@@ -93,6 +93,18 @@ def test_a_form_of_another_site_does_nothing(pages, token):
     assert "another session" in answer.text
 
 
+def test_without_a_session_a_form_is_bound_to_the_visit(pages, stocked):
+    """Else another site could sign somebody in as somebody else."""
+    secret = stocked.tokens.create("me", ["read"], by="tester").secret
+    mine, theirs = pages(), pages()
+    foreign = form_token(theirs)
+    assert form_token(mine) != foreign
+    fields = {"form_token": foreign, "token": secret}
+    assert mine.post("/ui/sign-in", data=fields).status_code == 403
+    assert pages().post("/ui/sign-in", data=fields).status_code == 403  # no visit at all
+    assert post(mine, "sign-in", token=secret).status_code == 303
+
+
 def test_a_form_of_another_browsers_session_does_nothing(pages):
     mine, theirs = pages("gate", anonymous=()), pages("gate", "read", anonymous=())
     fields = {"form_token": form_token(theirs), "target": "prod-a100", "stack": "cuda=12.4"}
