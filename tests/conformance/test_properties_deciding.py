@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cache
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,11 +16,11 @@ from compatgate.core.matrix import ANY_TARGET, Matrix, Waiver
 from compatgate.core.request import parse_pool
 from compatgate.core.target import Policy, Target
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.gate import deciding
+from compatgate.gate import deciding, remembered
 from compatgate.gate.deciding import Decider, decide
 from compatgate.gate.snapshot import Snapshot
 
-NOW = datetime.now(UTC)
+NOW = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
 TARGETS = ("prod", "staging")
 IMAGES = (
     None, "registry.example/ocr/app:1", "registry.example/ocr/app@sha256:ab", "other/app:1", "o",
@@ -92,6 +93,14 @@ def test_what_is_remembered_of_other_images_never_changes_an_answer(snapshot, as
     decider = Decider()
     for body in asked:
         assert said(decider.decide, body, snapshot, NOW) == said(decide, body, snapshot, NOW), body
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clock():
+    """It stays ``NOW``: what is remembered is so until the hour ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remembered, "time", SimpleNamespace(time=NOW.timestamp))
+        yield
 
 
 @pytest.fixture
