@@ -16,6 +16,7 @@ MAIN = {
     "ask": "ask?driver=525.60.13&gpu=A100-SXM4-80GB&stack=cuda%3D12.1,arch%3Dcompute_80",
     "drift": "drift",
     "node": "nodes/gpu-017",
+    "run": "runs/run_ef2d127de37b942b",
     "what-if": "what-if?target=staging-h100&driver=525.60.13",
 }
 WIDTHS = {1440: 900, 390: 844}
