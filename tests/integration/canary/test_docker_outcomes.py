@@ -133,6 +133,9 @@ def test_a_flood_of_output_is_bounded(
     program = (
         GOOD
         + """
+import time
+sys.stdout.flush()
+time.sleep(2)  # what came before the flood has been read: the engine keeps the last 8 MB only
 line = "x" * 999 + "\\n"
 for _ in range(100_000):
     sys.stdout.write(line)
