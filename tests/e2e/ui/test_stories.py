@@ -46,3 +46,14 @@ def test_the_postmortem(open_page):
     expect(page.locator(".answer")).to_contain_text("CG803")  # it was deprecated then
     page.get_by_role("link", name="the decision log").click()
     expect(page.locator("table.data").last).to_contain_text("registry.example/team/app:1.4")
+
+
+def test_the_slow_regression(open_page):
+    """Nothing crashed, and the judge saw that convolutions got slower on this GPU."""
+    page = open_page("runs?state=failed")
+    page.get_by_role("link", name="run_ef2d127de37b942b").click()
+    step = page.locator("main")
+    expect(step).to_contain_text("12.5 % higher than the baseline")
+    expect(step).to_contain_text("the tolerance is 5 %")
+    step.get_by_role("link", name="baseline 1").first.click()
+    expect(page.locator("main")).to_contain_text("approved")
