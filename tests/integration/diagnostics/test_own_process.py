@@ -171,10 +171,10 @@ def ask():
     results.append(diagnostics.report()["stack"]["cuda"])
 threads = [threading.Thread(target=ask) for _ in range(8)]
 for thread in threads: thread.start()
+for thread in threads: thread.join()  # a fork beside a thread that imports stops any program
 child = os.fork()
 if child == 0:
     os._exit(0 if diagnostics.report()["stack"]["cuda"] == "12.4" else 1)
-for thread in threads: thread.join()
 assert results == ["12.4"] * 8
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
