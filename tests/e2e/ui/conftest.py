@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, StorageState, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    StorageState,
+    expect,
+    sync_playwright,
+)
 from ui_site import fill, workloads_of
 
 ROOT = Path(__file__).parents[3]
@@ -77,6 +84,9 @@ def browser() -> Iterator[Browser]:
 
 
 Opened = Callable[..., Page]
+PATIENCE_MS = 30_000
+"""For what a browser is to show: another process of tests may want both cores."""
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +123,7 @@ def open_page(browser: Browser, site: Site, signed_in_state: StorageState) -> It
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", note)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(site.at(path))
