@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from compatgate.core.components import resolve_component
 from compatgate.core.facts import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.stack import Stack, parse_stack, with_changes
+from compatgate.core.stack import Stack, parse_stack, parse_stack_text, with_changes
 from compatgate.core.target import Cpu, Os, Pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
@@ -73,6 +73,18 @@ def parse_changes(body: Any) -> dict[str, Any]:
     """
     stated = {} if body is None else _mapping(body, "set")
     return {_pool_key(key) or key: value for key, value in stated.items()}
+
+
+def parse_changes_text(text: str) -> dict[str, Any]:
+    """Read ``driver=580.95.05,cuda-compat=``; an empty value becomes None, which removes.
+
+    Raises:
+        BadInput: an item that is not ``name=value``; ``field`` starts with ``set``.
+    """
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    removed = {item[:-1].strip(): None for item in items if item.endswith("=")}
+    stated = ",".join(item for item in items if not item.endswith("="))
+    return {**_at("set", lambda: parse_stack_text(stated)), **removed}
 
 
 def parse_pool(body: Any, gpus: Gpus) -> Pool:

@@ -35,6 +35,15 @@ class Fix(Struct, frozen=True):
     message: str
 
 
+def asked_value(value: Any) -> str:
+    """What a fix sets, as an option or a field takes it: the least that would do; empty removes."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "+".join(map(str, value))
+    return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]
+
+
 class Finding(Struct, frozen=True, omit_defaults=False):
     """One rule's result on one or more pools.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from compatgate.cli.formats import Place
-from compatgate.core.request import POOL_CHANGES
+from compatgate.core.request import POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.errors import BadInput
 
@@ -169,10 +169,7 @@ def read_changes(texts: Iterable[str]) -> dict[str, Any]:
     """
     changes: dict[str, Any] = {}
     for text in texts:
-        items = [item.strip() for item in text.split(",") if item.strip()]
-        removed = {item[:-1].strip(): None for item in items if item.endswith("=")}
-        stated = _at("set", ",".join(item for item in items if not item.endswith("=")))
-        for name, value in {**stated, **removed}.items():
+        for name, value in parse_changes_text(text).items():
             if value is None and name in POOL_CHANGES:
                 raise BadInput("a property of the pool cannot be removed", field=f"set.{name}")
             if name in changes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.terminal import printable
 from compatgate.core.components import COMPONENTS
-from compatgate.core.verdict import RANK
+from compatgate.core.verdict import RANK, asked_value
 
 if TYPE_CHECKING:
     from compatgate.cli.formats import Answer
@@ -63,19 +63,11 @@ def _label(name: str) -> str:
 
 def fix_option(change: Json) -> str:
     """The option that tries a fix: ``--set driver=525.60.13,cuda-compat=``."""
-    value = ",".join(f"{name}={_value(value)}" for name, value in change.items())
+    value = ",".join(f"{name}={asked_value(value)}" for name, value in change.items())
     if set(value) <= _PLAIN:
         return f"--set {value}"
     quoted = printable(value).replace("'", "'\\''")
     return f"--set '{quoted}'"
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return "+".join(map(str, value))
-    return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]
 
 
 def source_words(source: Json | None) -> str:

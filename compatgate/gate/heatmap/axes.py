@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from compatgate.core.components import COMPONENTS, in_order
 from compatgate.core.matrix import Entry, Status
+from compatgate.core.order import natural
 from compatgate.core.target import Target
 from compatgate.gate.heatmap.model import Column, Place, Row
 from compatgate.gate.snapshot import Snapshot
@@ -15,7 +15,6 @@ from compatgate.gate.snapshot import Snapshot
 RowsBy = Literal["entry", "driver", "cuda", "cudnn", "framework"]
 ColumnsBy = Literal["target", "gpu", "driver"]
 ANY = "any"
-_DIGITS = re.compile(r"(\d+)")
 
 
 def rows(
@@ -57,12 +56,6 @@ def columns(snapshot: Snapshot, by: ColumnsBy, search: str = "") -> list[Column]
     else:
         found = _place_columns((snapshot.targets[n] for n in names if n in snapshot.targets), by)
     return sorted(found, key=lambda column: natural(column.key))
-
-
-def natural(text: str) -> list[tuple[int, int | str]]:
-    """``535.54`` before ``535.104``."""
-    parts = _DIGITS.split(text.casefold())
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
 
 def constraints_of(entry: Entry) -> str:

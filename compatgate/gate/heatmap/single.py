@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from compatgate.core.matrix import ANY_TARGET, Entry
-from compatgate.gate.heatmap.axes import constraints_of, natural, target_column
+from compatgate.core.order import natural
+from compatgate.gate.heatmap.axes import constraints_of, target_column
 from compatgate.gate.heatmap.build import pairs_of
 from compatgate.gate.heatmap.fits import Fits
 from compatgate.gate.heatmap.model import Pair, Row

@@ -26,11 +26,6 @@ def explain(metric: MetricJudgement) -> list[str]:
     return lines
 
 
-def change_of(numbers: Numbers | None) -> float | None:
-    """The relative change from baseline to candidate, 0.12 for 12 % more."""
-    return None if numbers is None else numbers.ratio - 1
-
-
 def signed(share: float) -> str:
     """``+12.1 %``; a factor where it is large."""
     return f"x {1 + share:.3g}" if share >= 9 else f"{100 * share:+.1f} %"

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.core.request import POOL_CHANGES
+from compatgate.core.request import POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import parse_stack_text
+from compatgate.core.verdict import asked_value
 from compatgate.errors import BadInput
 from compatgate.web.ui.links import link
 
@@ -66,7 +67,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             body["stack"] = self.stack_body()
         if self.image.strip():
             body["image"] = self.image.strip()
-        if changes := read_changes(self.set):
+        if changes := parse_changes_text(self.set):
             body["set"] = changes
         return body
 
@@ -92,9 +93,9 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """The address of this question with a fix applied."""
         fields: dict[str, str] = {}
         stack = self.stack_body() if self.stack.strip() else None
-        more: dict[str, Any] = read_changes(self.set)
+        more: dict[str, Any] = parse_changes_text(self.set)
         for name, value in changes.items():
-            shown = _least(value)
+            shown = asked_value(value)
             if name in POOL_CHANGES and not self.target and value is not None:
                 fields[name] = shown
             elif name not in POOL_CHANGES and stack is not None and not self.image:
@@ -105,17 +106,6 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if stack is not None:
             fields["stack"] = written(stack)
         return self.link(**fields, set=written(more))
-
-
-def read_changes(text: str) -> dict[str, Any]:
-    """``driver=580.95.05,cuda-compat=``: an empty value becomes None, which removes.
-
-    Raises:
-        BadInput: an item that is not ``name=value``.
-    """
-    items = [item.strip() for item in text.split(",") if item.strip()]
-    removed = {item[:-1].strip(): None for item in items if item.endswith("=")}
-    return {**_at("set", ",".join(i for i in items if not i.endswith("="))), **removed}
 
 
 def written(values: Mapping[str, Any]) -> str:
@@ -171,10 +161,3 @@ def _at(field: str, text: str) -> dict[str, Any]:
         return parse_stack_text(text)
     except BadInput as error:
         raise error.at(field) from None
-
-
-def _least(value: Any) -> str:
-    """The value that a fix asks for at least."""
-    if isinstance(value, list):
-        return "+".join(map(str, value))
-    return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]

@@ -11,7 +11,6 @@ from werkzeug.exceptions import HTTPException
 from compatgate.errors import CompatgateError, Forbidden, Unauthorized
 from compatgate.gate.sessions import SignedIn, form_token, is_form_token
 from compatgate.web.auth import authenticate
-from compatgate.web.ui.page import PREFIX
 
 if TYPE_CHECKING:
     from compatgate.gate.auth import Principal
@@ -136,8 +135,3 @@ def remember(response: Response, signed_in: SignedIn) -> None:
 def forget(response: Response) -> None:
     """Take the cookie back."""
     response.delete_cookie(_cookie_name(), path="/", secure=request.is_secure, httponly=True)
-
-
-def is_page(path: str) -> bool:
-    """Whether a path is one of the pages'."""
-    return path == PREFIX or path.startswith(f"{PREFIX}/")

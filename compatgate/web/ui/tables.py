@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -12,12 +11,12 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.order import natural
 from compatgate.documents.names import did_you_mean
 from compatgate.errors import BadInput
 from compatgate.store.clock import iso
 
 Kind = Literal["text", "name", "code", "number", "time", "badge"]
-_DIGITS = re.compile(r"(\d+)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -136,12 +135,7 @@ def _rank(value: Any) -> tuple[int, Any]:
         return 0, value
     if isinstance(value, datetime):
         return 1, value.timestamp()
-    return 2, _natural(str(value).casefold())
-
-
-def _natural(text: str) -> list[tuple[int, int | str]]:
-    """``a9`` before ``a10``, ``535.54`` before ``535.104``."""
-    return [(0, int(p)) if p.isdecimal() else (1, p) for p in _DIGITS.split(text) if p]
+    return 2, natural(str(value))
 
 
 def to_csv(table: Table) -> str:
