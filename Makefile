@@ -1,17 +1,18 @@
 # The two commands of the README are `make serve` and `make test`.
 PYTHON  ?= python3
 VENV    ?= .venv
+TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
 WORKERS ?= 2
 
-.PHONY: serve test lint format bench system docs clean
+.PHONY: serve test lint format bench system torch docs clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
 
 test:  ## everything that CI runs; WORKERS processes share the tests
-	$(MAKE) --no-print-directory --jobs=2 system lint
+	$(MAKE) --no-print-directory --jobs=2 system lint $(if $(CI),torch)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
 
 lint: $(VENV)/.installed  ## format, lint, types, import directions, facts
@@ -28,6 +29,9 @@ format: $(VENV)/.installed  ## rewrite files in the house style
 bench: $(VENV)/.installed  ## figures for bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
+torch:  ## PyTorch apart (up to 5 GB), for the tests of canary programs; CI has it
+	./scripts/install-test-torch $(TORCH) $(PYTHON)
+
 docs: $(VENV)/.installed  ## docs/rules.md, and the answers in README.md
 	$(BIN)/python docs/generate.py
 
@@ -42,4 +46,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

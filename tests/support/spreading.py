@@ -22,6 +22,10 @@ GROUPS = {
         "integration/gpucode",
         "e2e/test_canary_story.py",
     ),
+    "programs": (  # PyTorch on the CPU, which takes all cores and gigabytes
+        "integration/canary/test_torch_faults.py",
+        "integration/canary/test_torch_programs.py",
+    ),
     "served": (  # Chromium, `serve` with its forks, signals and deadlines: these count seconds
         "e2e",
         "integration/web",

@@ -1,7 +1,7 @@
 """Programs that need PyTorch: with it on the CPU where it is installed, and their names without it.
 
-PyTorch with CUDA is too large for CI. What can be held without it: a program says that it is not
-there, and uses no name of PyTorch that a real one was not seen to have.
+PyTorch with CUDA takes 5 GB: CI installs it where there is room. What is held without it: a program
+says that it is not there, and uses no name of PyTorch that a real one was not seen to have.
 """
 
 from __future__ import annotations

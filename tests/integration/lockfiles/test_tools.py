@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,12 +53,11 @@ def test_what_pip_freezes_is_read(tmp_path: Path) -> None:
     assert ("cuda", "12.4.127") in {(o.component, o.version) for o in read(lock).observations}
 
 
-@pytest.mark.skipif(not shutil.which("uv"), reason="no uv; its locks are stored as samples too")
 def test_what_uv_locks_is_read(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         f'[project]\nname = "trainer"\nversion = "0.1"\nrequires-python = ">={PYTHON}"\n'
         f'dependencies = ["{PACKAGE}"]\n'
     )
-    run("uv", "lock", folder=tmp_path)
+    run(sys.executable, "-m", "uv", "lock", folder=tmp_path)
     reading = read(tmp_path / "uv.lock")
     assert [(o.component, o.version) for o in reading.observations] == [("cuda", "12.4.127")]
