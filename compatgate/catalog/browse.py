@@ -11,6 +11,8 @@ from compatgate.catalog.schema import natural_key, of_property, read_schema
 from compatgate.errors import BadInput
 
 Record = dict[str, Any]
+_OF_GPUS = frozenset({"gpus", "gpu_peaks"})
+"""Files whose records are named by GPUs."""
 
 
 def source_of(name: str, known: tuple[str, ...]) -> str:
@@ -69,11 +71,11 @@ def _exactly(source: str, record: Record, key: tuple[str, ...], wanted: str) -> 
     values = {str(record[field]).lower() for field in key} | {name_of(record, key).lower()}
     if wanted.lower() in values:
         return True
-    return source == "gpus" and _normalised(wanted) in _gpu_names(record)
+    return source in _OF_GPUS and _normalised(wanted) in _gpu_names(record)
 
 
 def _in_series(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
-    if source == "gpus":
+    if source in _OF_GPUS:
         return any(name.startswith(f"{_normalised(wanted)}-") for name in _gpu_names(record))
     return any(str(record[field]).lower().startswith(f"{wanted.lower()}.") for field in key)
 

@@ -28,6 +28,7 @@ TABLES: dict[str, Table] = {
     "nccl": Table("nccl", "nccl"),
     "known_issues": Table("known_issues", "known_issues"),
     "xid": Table("xid", "xid"),
+    "gpu_peaks": Table("gpu_peaks", "gpu_peaks"),
     "framework/torch": Table("pytorch", "pytorch"),
     "framework/tensorflow": Table("tensorflow", "tensorflow"),
     "framework/jax": Table("jax", "jax"),

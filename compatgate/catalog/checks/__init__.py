@@ -39,7 +39,15 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which their problems are shown."""
-    from compatgate.catalog.checks import architectures, drivers, files, frameworks, libraries, xid
+    from compatgate.catalog.checks import (
+        architectures,
+        drivers,
+        files,
+        frameworks,
+        libraries,
+        peaks,
+        xid,
+    )
 
     return (
         *files.CHECKS,
@@ -48,4 +56,5 @@ def all_checks() -> tuple[Check, ...]:
         *libraries.CHECKS,
         *frameworks.CHECKS,
         *xid.CHECKS,
+        *peaks.CHECKS,
     )

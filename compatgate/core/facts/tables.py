@@ -15,6 +15,7 @@ from compatgate.core.facts.libraries import Cudnn, CudnnRelease, Nccl, NcclRelea
 from compatgate.core.versions import Version
 
 if TYPE_CHECKING:
+    from compatgate.core.facts.peaks import Peaks
     from compatgate.core.facts.xid import XidTable
 
 T = TypeVar("T")
@@ -136,6 +137,13 @@ class Facts:
         from compatgate.core.facts.xid import XidTable
 
         return self._table("xid", XidTable)
+
+    @cached_property
+    def gpu_peaks(self) -> Peaks:
+        """Published peaks of GPUs; no rule reads them, so they are imported when asked for."""
+        from compatgate.core.facts.peaks import Peaks
+
+        return self._table("gpu_peaks", Peaks)
 
     def framework(self, name: str) -> Framework | None:
         """The table of a framework, None when no facts on it are carried."""

@@ -55,3 +55,15 @@ def test_an_unknown_table_names_the_nearest() -> None:
         source_of("gpu", source_names())
     with pytest.raises(BadInput, match="one of cuda_arch_support"):
         source_of("zzzz", source_names())
+
+
+def test_peaks_are_found_by_the_gpu_as_gpus_are() -> None:
+    peaks = read_source("gpu_peaks", [])
+    for wanted in ("a100 sxm4 80gb", "A100-SXM4-80GB"):
+        assert [gpu["name"] for gpu in find("gpu_peaks", peaks, wanted)["gpus"]] == [
+            "A100-SXM4-80GB"
+        ]
+    assert {gpu["name"] for gpu in find("gpu_peaks", peaks, "H200")["gpus"]} == {
+        "H200-SXM5",
+        "H200-NVL",
+    }

@@ -11,6 +11,7 @@ from compatgate.catalog import build, compiled, load_facts
 from compatgate.catalog.library import Library, document
 from compatgate.catalog.wheel import compile_all, table_names
 from compatgate.core import facts as tables
+from compatgate.core.facts.peaks import Peaks
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
 
@@ -24,6 +25,7 @@ KINDS = {
     "nccl": tables.Nccl,
     "known_issues": tables.KnownIssues,
     "xid": XidTable,
+    "gpu_peaks": Peaks,
 }
 
 
