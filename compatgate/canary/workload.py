@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.facts.peaks import PeakKind
+
 Better = Literal["lower", "higher", "either"]
 
 
@@ -18,6 +20,8 @@ class MetricSpec(Struct, frozen=True):
         tolerance: relative change that counts as a regression, 0.05 for 5 %.
         repetitions: values that one run must give to be judged; what the judge promises of its
             errors (docs/judge.md) holds from 30 on.
+        peak: of the GPU's published peaks, the one that it is shown as a share of; values are of
+            one GPU, and of memory they count what is read and what is written.
     """
 
     unit: str
@@ -25,6 +29,7 @@ class MetricSpec(Struct, frozen=True):
     tolerance: float = 0.05
     repetitions: int = 30
     description: str = ""
+    peak: PeakKind | None = None
 
 
 class ImageSpec(Struct, frozen=True):

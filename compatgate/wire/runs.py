@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.canary.run import Purpose, State
+from compatgate.core.facts.peaks import PeakKind
 from compatgate.wire.verdicts import StackBody, Text
 
 StateFilter = State | Literal["active", "ended"]
@@ -63,6 +64,21 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     cancelling: Annotated[bool, Meta(description="its end was asked for, and is to come")]
 
 
+class PeakShare(Struct, frozen=True):
+    """A metric beside what the GPU's vendor publishes as its peak; nothing is judged by it."""
+
+    metric: str
+    unit: str
+    median: Annotated[float, Meta(description="of the values, in `unit`")]
+    kind: PeakKind
+    gpu: Annotated[str, Meta(description="whose peak it is")]
+    peak: Annotated[float, Meta(description="in `unit`")]
+    share: Annotated[float, Meta(description="of the peak, 0.62 for 62 %")]
+    implausible: Annotated[bool, Meta(description="more than is published")]
+    source: Annotated[dict[str, Any], Meta(description="of the peak")]
+    words: str
+
+
 class StepBody(Struct, frozen=True):
     """What became of one workload with one seed."""
 
@@ -83,6 +99,9 @@ class StepBody(Struct, frozen=True):
     pruned_at: Annotated[
         datetime | None, Meta(description="when report, judgement and health were removed")
     ] = None
+    peaks: Annotated[
+        list[PeakShare], Meta(description="metrics beside the GPU's published peaks")
+    ] = []
 
 
 class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):
@@ -140,6 +159,9 @@ class MetricBody(Struct, frozen=True):
     tolerance: float
     repetitions: int
     description: str
+    peak: Annotated[
+        PeakKind | None, Meta(description="published peak that it is shown as a share of")
+    ] = None
 
 
 class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):

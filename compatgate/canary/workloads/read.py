@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.judge.units import conversion
 from compatgate.canary.toml import read_toml, refused
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Suite, Workload
 from compatgate.canary.workloads.pack import digest_of
-from compatgate.canary.workloads.spec import LimitsTable, SuitesFile, WorkloadFile
+from compatgate.canary.workloads.spec import LimitsTable, MetricTable, SuitesFile, WorkloadFile
+from compatgate.core.facts.peaks import unit_of
 from compatgate.documents.durations import parse_duration
 from compatgate.documents.nodes import RawDocument
 from compatgate.documents.problems import DocumentProblem
@@ -97,7 +99,22 @@ def _meaningless(written: WorkloadFile, raw: RawDocument) -> list[DocumentProble
     if not (written.metrics or written.checks):
         hint = "declare a metric or a check; without one a run can show nothing"
         found.append(raw.problem((), "there is neither a metric nor a check", hint=hint))
-    return found
+    return found + [
+        raw.problem(("metrics", name, "peak"), why, value=table.peak)
+        for name, table in written.metrics.items()
+        if (why := _peakless(table, written.gpus))
+    ]
+
+
+def _peakless(table: MetricTable, gpus: int) -> str:
+    """Why a metric cannot be a share of the peak that it names; "" where it can."""
+    if table.peak is None:
+        return ""
+    if not gpus:
+        return "peaks are of GPUs, and the workload needs none"
+    if conversion(unit := unit_of(table.peak), table.unit) is None:
+        return f"the {table.peak} peak is in {unit}, which does not convert into {table.unit}"
+    return "" if table.better == "higher" else "more is better of what a GPU has a peak of"
 
 
 def _leaves(path: str) -> bool:

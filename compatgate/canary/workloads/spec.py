@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from compatgate.canary.workload import Better
+from compatgate.core.facts.peaks import PeakKind
 from compatgate.documents.durations import PATTERN as DURATION
 from compatgate.documents.sizes import PATTERN as SIZE
 from compatgate.documents.specs import (
@@ -59,6 +60,7 @@ class MetricTable(_Spec, frozen=True):
     tolerance: Annotated[float, Meta(gt=0, le=10)] = 0.05
     repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 30
     description: _Text = ""
+    peak: PeakKind | None = None
 
 
 class WorkloadFile(_Spec, frozen=True):

@@ -67,3 +67,16 @@ def _print(run: dict[str, Any]) -> None:
             (s["name"], s["outcome"], s["exit_code"], printable(s["reason"])) for s in run["steps"]
         ]
         print_table(("step", "outcome", "exit", "reason"), rows, empty="")
+    _print_peaks(run["steps"])
+
+
+def _print_peaks(steps: list[dict[str, Any]]) -> None:
+    """Metrics beside published peaks; a server from before they were known says none."""
+    from compatgate.cli.terminal import printable
+
+    found = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
+    if found:
+        print()
+    for step, one in found:
+        print(f"  {step} {one['metric']}: {printable(one['words'])}")
+        print(f"    source: {printable(one['source']['title'])}, {one['source']['confidence']}")

@@ -68,7 +68,8 @@ def _page(workload: Workload) -> str:
     for name, spec in workload.metrics.items():
         better = "any change counts" if spec.better == "either" else f"{spec.better} is better"
         text = f"{spec.unit}, {better}, tolerance {spec.tolerance:.0%}"
-        lines.append(f"  metric    {name}: {text}, {spec.repetitions} values or more")
+        peak = f", shown as a share of the {spec.peak} peak" if spec.peak else ""
+        lines.append(f"  metric    {name}: {text}, {spec.repetitions} values or more{peak}")
     lines += [f"  check     {name}: {says}" for name, says in workload.checks.items()]
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ from compatgate.canary.engine.judging import NO_GPU_SKU
 from compatgate.canary.health import Health
 from compatgate.canary.judge.judged import JudgedRun
 from compatgate.canary.judge.result import MetricJudgement
+from compatgate.canary.peaks import Share
 from compatgate.canary.report import Check, Env, Metric, Report
 from compatgate.gate.runs.bands import Band, Point, bands, family_of_report, history
 from compatgate.gate.runs.baselines import BaselineService
@@ -36,6 +37,7 @@ class MetricShown(Struct, frozen=True):
         band: of the baseline that is approved now.
         past: of earlier runs and this one, oldest first.
         more: values that are not shown.
+        share: of the GPU's published peak.
     """
 
     metric: Metric
@@ -45,6 +47,7 @@ class MetricShown(Struct, frozen=True):
     band: Band | None
     past: Sequence[Point]
     more: int
+    share: Share | None = None
 
 
 class StepShown(Struct, frozen=True):
@@ -81,7 +84,8 @@ def inspect(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[S
         one = _step(step, report, family)
         if report is not None and report.metrics:
             known = approved.get(family or "", ())
-            one = replace(one, metrics=_metrics(runs, detail.run, one, report, known))
+            metrics = _metrics(runs, detail.run, one, report, known)
+            one = replace(one, metrics=_with_shares(detail, step, metrics))
         shown.append(one)
     return shown
 
@@ -97,7 +101,7 @@ def outline(detail: RunDetail) -> list[StepShown]:
             MetricShown(metric, "", said.get(metric.name), [], None, (), 0)
             for metric in (report.metrics if report else ())
         ]
-        shown.append(replace(one, metrics=metrics))
+        shown.append(replace(one, metrics=_with_shares(detail, step, metrics)))
     return shown
 
 
@@ -137,6 +141,13 @@ def _metrics(
         )
         for metric in report.metrics
     ]
+
+
+def _with_shares(
+    detail: RunDetail, step: StepRow, metrics: Sequence[MetricShown]
+) -> list[MetricShown]:
+    known = {share.metric: share for share in detail.peaks.get(step.name, ())}
+    return [replace(one, share=known.get(one.metric.name)) for one in metrics]
 
 
 def _said(step: StepShown) -> dict[str, MetricJudgement]:

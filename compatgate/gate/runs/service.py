@@ -11,11 +11,13 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.engine.settings import STANDARD, Settings
+from compatgate.canary.peaks import Share
 from compatgate.canary.worker.verification import due
 from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.gate.runs.audit import note
+from compatgate.gate.runs.peaks import shares_of
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.remarks import Remarks, remarks
 from compatgate.gate.runs.submission import Submission, plan
@@ -43,14 +45,19 @@ GONE = timedelta(hours=1)
 
 
 class RunDetail(Struct, frozen=True):
-    """A run with what its steps said."""
+    """A run with what its steps said, and that as shares of published peaks, by step."""
 
     run: RunRow
     steps: tuple[StepRow, ...]
+    peaks: dict[str, tuple[Share, ...]] = {}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {**self.run.to_json(), "steps": [step.to_json() for step in self.steps]}
+        steps = [
+            {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
+            for step in self.steps
+        ]
+        return {**self.run.to_json(), "steps": steps}
 
 
 class Runs:
@@ -121,7 +128,8 @@ class Runs:
             NotFound: there is none.
         """
         with self._database.reading() as session:
-            return RunDetail(runs.find(session, run_id), tuple(runs.steps(session, run_id)))
+            run, steps = runs.find(session, run_id), tuple(runs.steps(session, run_id))
+        return RunDetail(run, steps, shares_of(steps, self.catalogue, self._facts))
 
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100

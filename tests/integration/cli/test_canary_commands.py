@@ -69,6 +69,18 @@ def test_a_run_is_queued_listed_shown_and_cancelled(run: Run, gate: Gate) -> Non
     assert json.loads(run("canary", "show", run_id, "--format", "json")[1])["state"] == "cancelled"
 
 
+def test_a_metric_is_shown_beside_the_published_peak_with_its_source(run: Run, gate: Gate) -> None:
+    run_id = queued(run)
+    lease = gate.runs.queue.lease("w1", [host()])
+    assert lease
+    metric = {"name": "bf16", "unit": "TFLOP/s", "values": [249.6, 250.1, 249.0]}
+    report = {"env": {"gpus": [{"name": "NVIDIA A100-SXM4-80GB"}]}, "metrics": [metric]}
+    gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=report))
+    out = run("canary", "show", run_id)[1]
+    said = "249.6 TFLOP/s, 80 % of the published dense bf16 peak of A100-SXM4-80GB, 312 TFLOP/s"
+    assert f"gemm-0 bf16: {said}\n    source: NVIDIA A100 datasheet" in out
+
+
 def test_what_a_step_printed_cannot_command_the_terminal(run: Run, gate: Gate) -> None:
     run_id = queued(run)
     lease = gate.runs.queue.lease("w1", [host()])

@@ -192,6 +192,18 @@ def test_what_a_step_reports_is_text(run_pages, ran):
     assert "<script>alert" not in compared.text
 
 
+def test_a_metric_stands_beside_the_published_peak_of_its_gpu(run_pages, ran):
+    lease = ran.begin()
+    metrics = Metric("bf16", "TFLOP/s", (250.0,) * 30), Metric("fp16", "TFLOP/s", (624.0,) * 30)
+    report = Report(Env("535.183.01", (Device("NVIDIA A100-SXM4-80GB"),)), metrics)
+    body = msgspec.to_builtins(report)
+    ran.gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
+    page = " ".join(run_pages().get(f"/ui/runs/{lease.run.id}").text.split())
+    assert "250 TFLOP/s, 80 % of the published dense bf16 peak of A100-SXM4-80GB" in page
+    assert 'class="tone-warn">624 TFLOP/s, 200 % of the published' in page
+    assert 'href="/ui/facts/gpu_peaks/A100-SXM4-80GB"' in page
+
+
 def test_many_metrics_are_listed_and_drawn_on_the_steps_own_page(run_pages, ran):
     lease = ran.begin()
     ran.gate.runs.queue.record(lease, measured([f"metric-{i}" for i in range(24)]))

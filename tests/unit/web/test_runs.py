@@ -16,6 +16,7 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
+from compatgate.canary.workloads import Library
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.web import streams
@@ -161,6 +162,26 @@ def test_a_run_shows_its_steps(client: FlaskClient, gate: Gate, lease: Lease) ->
     assert (step["name"], step["outcome"], step["exit_code"]) == ("gemm-0", "failed", 1)
     assert (step["attempt"], step["host"]) == (1, "a100-1")
     assert client.get(f"{API}/runs/run_none").status_code == 404
+
+
+def test_a_step_stands_beside_the_published_peaks_of_its_gpu(
+    client: FlaskClient, gate: Gate, lease: Lease
+) -> None:
+    shipped = Library.open([])
+    gate.runs.catalogue = lambda: shipped
+    gpus = [{"name": GPU}]
+    metric = {"name": "device-copy", "unit": "GB/s", "values": [1631.2]}
+    report = {"env": {"driver": DRIVER, "gpus": gpus}, "metrics": [metric]}
+    step = StepResult("memory-0", "memory-bandwidth", 0, "passed", report=report)
+    gate.runs.queue.record(lease, step)
+    (shown,) = client.get(f"{API}/runs/{lease.run.id}").get_json()["steps"]
+    (share,) = shown["peaks"]
+    assert (share["metric"], share["kind"], share["gpu"]) == ("device-copy", "memory", GPU)
+    assert (share["peak"], share["share"], share["implausible"]) == (2039, 0.8, False)
+    assert share["source"]["url"].startswith("https://www.nvidia.com/")
+    workloads = client.get(f"{API}/workloads?limit=100").get_json()["items"]
+    (gemm,) = [one for one in workloads if one["name"] == "gemm"]
+    assert gemm["metrics"]["tf32"]["peak"] == "tf32"
 
 
 def test_cancelling_and_running_again(

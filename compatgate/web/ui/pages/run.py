@@ -88,7 +88,7 @@ def show_step(ask: Ask[Any]) -> Shown:
         hint = did_you_mean(ask.args["name"], [step.name for step in detail.steps])
         what = f"the run {detail.run.id} has no step {ask.args['name']!r}"
         raise NotFound(what, field="step", value=ask.args["name"], hint=hint)
-    only = RunDetail(detail.run, tuple(wanted))
+    only = RunDetail(detail.run, tuple(wanted), detail.peaks)
     steps = inspect(ask.gate.runs, ask.gate.baselines, only)
     context = {"run": detail.run, "steps": steps, "long": False}
     return Shown("run-steps.html", wanted[0].name, context)

@@ -27,6 +27,7 @@ _METRICS = (
     Column("better", "Better"),
     Column("tolerance", "Tolerance, %", "number"),
     Column("repetitions", "Repetitions", "number"),
+    Column("peak", "Share of the peak", "code"),
 )
 _WRITE = Empty(
     "No workload yet.",
@@ -102,6 +103,7 @@ def show(ask: Ask[Listing]) -> Shown:
             spec.better,
             round(100 * spec.tolerance, 2),
             spec.repetitions,
+            spec.peak or "",
         )
         for name, spec in workload.metrics.items()
     ]

@@ -25,6 +25,12 @@ def _good(text: str) -> str:
     return text.replace('better = "higher"', 'better = "higher"\ndescription = "x"')
 
 
+def _peak(text: str, kind: str) -> str:
+    return text.replace("[image]", "gpus = 1\n[image]").replace(
+        "[metrics.speed]", f'[metrics.speed]\npeak = "{kind}"'
+    )
+
+
 def test_the_shipped_workloads_have_no_errors() -> None:
     folders, found = lint(canary_dir())
     assert len(folders) >= 3
@@ -46,6 +52,12 @@ def test_a_good_workload_has_nothing_to_mend(make_workload: Make) -> None:
         (lambda t: t.replace('["x"]', "[]"), "warning", "catches is empty"),
         (lambda t: t.replace('"GB/s"', '" "'), "error", "metrics.speed: unit is blank"),
         (lambda t: t.replace('"the result is right"', '" "'), "error", "checks.right"),
+        (lambda t: t.replace('"higher"', '"higher"\npeak = "memory"'), "error",
+         "metrics.speed.peak: peaks are of GPUs"),
+        (lambda t: _peak(t, "bf16"), "error", "in TFLOP/s, which does not convert into GB/s"),
+        (lambda t: _peak(t, "int8"), "error", "metrics.speed.peak: 'int8' is not"),
+        (lambda t: _peak(t, "memory").replace('"higher"', '"lower"'), "error", "more is better"),
+        (lambda t: _peak(t, "memory"), None, ""),
         (lambda t: t.replace("[image]", 'adapter = "dcgm"\n[image]'), "error", "'dcgm' is not"),
         (lambda t: t.replace("inside = true", 'context = "."'), "error", "there is no Dockerfile"),
         (lambda t: t.replace("inside = true", 'reference = "x:1"'), "warning", "not pinned"),

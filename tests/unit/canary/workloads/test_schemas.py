@@ -36,7 +36,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "image": {"inside": False, "context": ".", "network": True},
         "environment": {"OMP_NUM_THREADS": "1"},
         "limits": {"memory": "8GiB", "shm": "1GiB", "tmp": "1GiB", "pids": 10, "cpus": 2.5},
-        "metrics": {"time": {"unit": "ms", "better": "lower", "tolerance": 0.1}},
+        "metrics": {"time": {"unit": "ms", "better": "lower", "tolerance": 0.1, "peak": "bf16"}},
         "checks": {"right": "it is right"},
     },
     "suites": {"smoke": {"description": "fast", "workloads": ["gemm"], "replaces": True}},
