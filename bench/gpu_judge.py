@@ -1,0 +1,162 @@
+"""What the judge says of the runs of bench/gpu.py: equal ones are left alone, seeded ones found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from gpu_plan import Seeded
+from gpu_run import Ran
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.judge.baseline import learn
+from compatgate.canary.judge.judged import JudgedRun, judge_reports
+from compatgate.canary.judge.result import MetricJudgement, Samples
+from compatgate.canary.report import Report
+from compatgate.canary.workload import Workload
+from compatgate.errors import BadInput
+
+Word = Literal["as expected", "flagged", "missed", "no effect", "inconclusive", "failed"]
+"""``flagged``: an equal run called a regression; ``missed``: a seeded one was not found, though
+what it is about changed beyond the tolerance; ``no effect``: it did not change that much."""
+
+
+class Said(Struct, frozen=True):
+    """What became of one run.
+
+    Attributes:
+        words: one line for people.
+        found: metrics and checks that were called worse.
+        judgement: the judge's own, as plain data; None where nothing could be judged.
+    """
+
+    workload: str
+    label: str
+    kind: str
+    word: Word
+    words: str
+    found: tuple[str, ...] = ()
+    judgement: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        body: dict[str, Any] = to_builtins(self)
+        return body
+
+
+def prepared(workload: Workload, device: str, few: int | None) -> Workload:
+    """The workload as it is judged here: without a GPU none is asked for; fewer values where so."""
+    specs = {
+        name: replace(spec, repetitions=min(spec.repetitions, few or spec.repetitions))
+        for name, spec in workload.metrics.items()
+    }
+    return replace(workload, metrics=specs, gpus=0 if device == "cpu" else workload.gpus)
+
+
+def judge_runs(
+    workload: Workload,
+    ran: Sequence[Ran],
+    report_of: Callable[[Ran], Report],
+    seeded: Mapping[str, Seeded],
+) -> list[Said]:
+    """Judge the runs of one workload; those of kind ``baseline`` make what others are held to.
+
+    Args:
+        workload: as `prepared`.
+        ran: its runs.
+        report_of: what one printed.
+        seeded: by name.
+    """
+    said, accepted = [], []
+    for one in ran:
+        if one.kind == "baseline":
+            report = report_of(one)
+            verdict = conclude_step(workload, Ended("exited", one.exit), report)
+            word: Word = "as expected" if verdict.outcome == "passed" else "failed"
+            word = "inconclusive" if verdict.outcome == "inconclusive" else word
+            words = verdict.reason or "ran to the end, checks hold"
+            said.append(Said(one.workload, one.label, one.kind, word, words))
+            accepted += [(one.label, report)] if word == "as expected" else []
+    learnt = _learnt(workload, accepted)
+    others = [one for one in ran if one.kind != "baseline"]
+    return said + [
+        _judge(workload, one, report_of(one), learnt, seeded.get(one.label)) for one in others
+    ]
+
+
+def _learnt(workload: Workload, accepted: Sequence[tuple[str, Report]]) -> dict[str, Samples]:
+    found = {}
+    for name, spec in workload.metrics.items():
+        offered = [
+            (label, Samples(name, metric.unit, (metric.values,)))
+            for label, report in accepted
+            for metric in report.metrics
+            if metric.name == name
+        ]
+        try:
+            found[name] = learn(workload.name, "here", "here", name, spec, offered).samples
+        except BadInput:
+            continue
+    return found
+
+
+def _judge(
+    workload: Workload,
+    one: Ran,
+    report: Report,
+    baselines: Mapping[str, Samples],
+    seeded: Seeded | None,
+) -> Said:
+    verdict = conclude_step(workload, Ended("exited", one.exit), report)
+    judged = judge_reports(workload.metrics, list(workload.checks), [report], baselines)
+    worse = [m.name for m in judged.metrics if m.outcome == "regression"]
+    worse += dict.fromkeys(check.name for check in judged.checks if not check.ok)
+    ended = verdict.outcome if verdict.outcome != "passed" else ""
+    if ended and not (seeded and set(worse) & set(seeded.slower)):
+        bad: Word = "inconclusive" if ended == "inconclusive" else "failed"
+        word, words = bad, verdict.reason
+    elif seeded is None:
+        word, words = _equal(judged, worse)
+    else:
+        word, words = _hunted(judged, worse, seeded)
+    return Said(one.workload, one.label, one.kind, word, words, tuple(worse), judged.to_json())
+
+
+def _equal(judged: JudgedRun, worse: Sequence[str]) -> tuple[Word, str]:
+    if worse:
+        return "flagged", judged.reason
+    if judged.outcome == "inconclusive":
+        return "inconclusive", judged.reason
+    return "as expected", judged.reason
+
+
+def _hunted(judged: JudgedRun, worse: Sequence[str], seeded: Seeded) -> tuple[Word, str]:
+    found = [name for name in seeded.slower if name in worse]
+    changes = {m.name: m for m in judged.metrics if m.name in seeded.slower}
+    shown = ", ".join(_change(changes[name]) if name in changes else name for name in found)
+    if found and (not seeded.every or len(found) == len(seeded.slower)):
+        beside = [name for name in worse if name not in seeded.slower]
+        also = f"; also {', '.join(beside)}" if beside else ""
+        return "as expected", f"found: {shown}{also}"
+    left = [changes[name] for name in seeded.slower if name in changes and name not in found]
+    moved = [metric for metric in left if _moved(metric)]
+    listed = ", ".join(map(_change, moved or left)) or "nothing that it is about was measured"
+    word: Word = "missed" if moved else "no effect"
+    return word, listed + (f"; found: {shown}" if found else "")
+
+
+def _moved(metric: MetricJudgement) -> bool:
+    """Whether the middle is worse by more than what is tolerated."""
+    if metric.numbers is None:
+        return False
+    ratio = metric.numbers.ratio
+    longer = ratio if metric.better == "lower" else 1 / ratio if ratio > 0 else float("inf")
+    return longer > 1 + metric.tolerance
+
+
+def _change(metric: MetricJudgement) -> str:
+    if metric.numbers is None:
+        return f"{metric.name} ({metric.reason})"
+    return f"{metric.name} x {metric.numbers.ratio:.3g}"
