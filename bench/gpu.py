@@ -20,8 +20,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -36,14 +34,14 @@ MISSING = [
 ]
 if MISSING:
     sys.exit(
-        f"bench/gpu.py needs {', '.join(MISSING)}: pip install msgspec packaging PyYAML jsonschema, "
-        "or elsewhere with --target DIR --only-binary :all: --python-version 3.12, then PYTHONPATH=DIR"
+        f"bench/gpu.py needs {', '.join(MISSING)}: pip install msgspec packaging PyYAML "
+        "jsonschema; for a machine without a network see docs/canaries.md"
     )
 
 import gpu_page  # noqa: E402
 from gpu_judge import Said, judge_runs, prepared  # noqa: E402
 from gpu_plan import ON_CPU, Step, command, lacking, ordered, read_seeded, steps  # noqa: E402
-from gpu_run import Kept, Ran, run  # noqa: E402
+from gpu_run import Kept, Ran, gpus_here, run  # noqa: E402
 
 from compatgate.canary.peaks import shares  # noqa: E402
 from compatgate.canary.protocol import read_report  # noqa: E402
@@ -72,7 +70,7 @@ class Bench:
         self.kept = Kept(options.out)
         self.library = Library.open([HERE / "standin", *options.workloads])
         self.seeded = read_seeded(options.device)
-        self.gpus = [] if options.device == "cpu" else _gpus(options.python)
+        self.gpus = [] if options.device == "cpu" else gpus_here(options.python)
         self.names, self.skipped = self._chosen()
         self.plan = steps(self.names, self.seeded, options.baselines)
         self.facts = load_facts([])
@@ -84,7 +82,7 @@ class Bench:
             return 3
         self._check_same()
         for step in self.plan:
-            done = {(one.workload, one.label): one for one in self.kept.runs()}
+            done = {(one.workload, one.label): one for one in self._ran()}
             if (step.workload, step.label) not in done and self._room(step, list(done.values())):
                 self._run(step)
                 self.write()
@@ -95,7 +93,7 @@ class Bench:
 
     def write(self) -> list[Said]:
         """Judge what there is and write it; what was said."""
-        ran = self.kept.runs()
+        ran = self._ran()
         said, share, reports = [], {}, []
         for name in ordered(list({one.workload for one in ran})):
             workload = prepared(self.library.workload(name), self.options.device, self._few)
@@ -130,11 +128,18 @@ class Bench:
         skipped = {name: reason for name, reason in why.items() if reason and name not in own}
         return [name for name in names if name not in skipped], skipped
 
+    def _ran(self) -> list[Ran]:
+        """Runs of the workloads as they are now."""
+        digests = {name: workload.digest for name, workload in self.library.workloads.items()}
+        return [one for one in self.kept.runs() if digests.get(one.workload) == one.digest]
+
     def _check_same(self) -> None:
         """A folder holds runs of one place and one way, else nothing in it can be compared."""
         path = self.options.out / "place.json"
         names = [gpu["name"] for gpu in self.gpus]
-        now = {"device": self.options.device, "gpus": names, "repetitions": self._few}
+        options = self.options
+        now = {"device": options.device, "gpus": names, "repetitions": self._few}
+        now["python"] = options.python
         if not path.exists():
             path.write_text(json.dumps(now) + "\n")
         elif json.loads(path.read_text()) != now:
@@ -176,20 +181,6 @@ class Bench:
             versions=versions,
             share=share,
         )
-
-
-def _gpus(python: str) -> list[dict]:
-    """GPUs that CUDA gives to a process of this machine; empty where it gives none."""
-    code = "import json, canary_cuda; print(json.dumps(canary_cuda.described()[0]))"
-    lib = str(HERE.parent / "canary" / "lib")
-    done = subprocess.run(
-        [python, "-c", code],
-        env={**os.environ, "PYTHONPATH": lib, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    return json.loads(done.stdout) or [] if done.returncode == 0 else []
 
 
 def _options() -> argparse.Namespace:

@@ -143,7 +143,8 @@ def _hunted(judged: JudgedRun, worse: Sequence[str], seeded: Seeded) -> tuple[Wo
     left = [changes[name] for name in seeded.slower if name in changes and name not in found]
     moved = [metric for metric in left if _moved(metric)]
     listed = ", ".join(map(_change, moved or left)) or "nothing that it is about was measured"
-    word: Word = "missed" if moved else "no effect"
+    known = bool(left) and all(metric.numbers for metric in left)
+    word: Word = "missed" if moved else "no effect" if known else "inconclusive"
     return word, listed + (f"; found: {shown}" if found else "")
 
 

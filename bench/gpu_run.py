@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from gpu_plan import Kind, Step
 from msgspec import Struct
 
 from compatgate.canary.workload import Workload
+from compatgate.resources import canary_dir
 
 _LOG = 20_000
 """Bytes of standard error that are kept, its end."""
@@ -123,6 +126,21 @@ def run(
     )
     kept.add(ran)
     return ran
+
+
+def gpus_here(python: str) -> list[dict[str, Any]]:
+    """GPUs that CUDA gives to a process of this machine; empty where it gives none."""
+    code = "import json, canary_cuda; print(json.dumps(canary_cuda.described()[0]))"
+    lib = str(canary_dir() / "lib")
+    done = subprocess.run(
+        [python, "-c", code],
+        env={**os.environ, "PYTHONPATH": lib, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
+    return found or []
 
 
 def _wait(process: subprocess.Popen[bytes], limit: float) -> int | None:

@@ -1,4 +1,7 @@
-"""Runs the benches and writes ``bench/RESULTS.md`` (``make bench``), on an idle machine."""
+"""Runs the benches and writes ``bench/RESULTS.md`` (``make bench``), on an idle machine.
+
+Figures of GPUs are not among them: ``gpu.py`` measures those, elsewhere; they are carried over.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import admission
 import decide
+import gpu_page
 import http_gate
 import judge
 import layers
@@ -84,6 +88,10 @@ one second.
 | workload | run, s | docker run, s | ratio | difference |
 |---|---|---|---|---|
 {canary}
+
+## GPUs
+
+{gpus}
 """
 
 
@@ -102,6 +110,7 @@ def main() -> None:
         queue=run_queue.main(),
         judge=judge.main(),
         canary="\n".join(canary.main()),
+        gpus=gpu_page.carried(RESULTS.read_text()),
     )
     RESULTS.write_text(page)
     sys.stdout.write(page)

@@ -1,0 +1,40 @@
+"""What bench/gpu.py does to PyTorch makes programs slower, never wrong; PyTorch is on the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from canary_programs import failed, keeps_to_its_manifest, torch_python
+
+from compatgate.canary.protocol import read_report
+from compatgate.canary.workloads.read import read_workload
+from compatgate.resources import canary_dir
+
+HANDICAPPED = canary_dir().parent / "bench" / "handicapped.py"
+
+
+@pytest.mark.parametrize(
+    ("handicap", "name"),
+    [
+        ("small-tiles", "gemm"),
+        ("wide-products", "gemm"),
+        ("no-autotune", "conv"),
+        ("math-attention", "attention"),
+    ],
+)
+def test_a_handicapped_program_still_reports_all_and_is_right(handicap: str, name: str) -> None:
+    few = ["--device", "cpu", "--repetitions", "1", "--warmup", "0"]
+    program = str(canary_dir() / name / "program.py")
+    done = subprocess.run(
+        [torch_python(), str(HANDICAPPED), handicap, program, *few],
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    report = read_report([done.stdout], read_workload(canary_dir() / name))
+    keeps_to_its_manifest(name, report)
+    assert failed(report) == {}
