@@ -40,6 +40,7 @@ if MISSING:
 
 import gpu_page  # noqa: E402
 from gpu_judge import Said, judge_runs, prepared  # noqa: E402
+from gpu_options import read_options  # noqa: E402
 from gpu_plan import ON_CPU, Step, command, lacking, ordered, read_seeded, steps  # noqa: E402
 from gpu_run import Kept, Ran, gpus_here, run  # noqa: E402
 
@@ -83,7 +84,8 @@ class Bench:
         self._check_same()
         for step in self.plan:
             done = {(one.workload, one.label): one for one in self._ran()}
-            if (step.workload, step.label) not in done and self._room(step, list(done.values())):
+            known = (step.workload, step.label) in done
+            if not known and self._worth(step) and self._room(step, list(done.values())):
                 self._run(step)
                 self.write()
         said = self.write()
@@ -99,14 +101,16 @@ class Bench:
             workload = prepared(self.library.workload(name), self.options.device, self._few)
             mine = [one for one in ran if one.workload == name]
             read = {one.label: self._report(one) for one in mine}
-            said += judge_runs(workload, mine, lambda one, read=read: read[one.label], self.seeded)
+            notes = {one.label: self.kept.note(one) for one in mine}
+            said += judge_runs(workload, mine, read, self.seeded, notes)
             alike = [read[one.label] for one in mine if one.kind != "seeded" and not one.exit]
             if alike:
                 reports += alike
                 known = self.facts.gpus, self.facts.gpu_peaks
                 share[name] = shares(workload.metrics, together(alike), *known)
-        left = len(self.plan) - len({(one.workload, one.label) for one in ran})
-        page = gpu_page.section(self._facts(reports, share), said, self.skipped, max(left, 0))
+        done = {(one.workload, one.label) for one in ran}
+        left = [s for s in self.plan if (s.workload, s.label) not in done and self._waits(s)]
+        page = gpu_page.section(self._facts(reports, share), said, self.skipped, len(left))
         (self.options.out / "results.md").write_text(page)
         bodies = [one.to_json() for one in said]
         (self.options.out / "judged.json").write_text(json.dumps(bodies, indent=1) + "\n")
@@ -147,6 +151,21 @@ class Bench:
                 f"{self.options.out} holds runs of {path.read_text().strip()}; take another --out"
             )
 
+    def _worth(self, step: Step) -> bool:
+        """Whether there is something to hold it against: a first run that measured or checked."""
+        if step.label == "baseline-1":
+            return True
+        reports = [self._report(ran) for ran in self._first(step) if not ran.exit]
+        return any(report.metrics or report.checks for report in reports)
+
+    def _waits(self, step: Step) -> bool:
+        """Whether it is left for want of time, and not because it is of no use."""
+        return not self._first(step) or self._worth(step)
+
+    def _first(self, step: Step) -> list[Ran]:
+        first = step.workload, "baseline-1"
+        return [one for one in self._ran() if (one.workload, one.label) == first]
+
     def _room(self, step: Step, done: list[Ran]) -> bool:
         """Whether there is time for a step, going by the workload's longest run so far."""
         left = self.deadline - time.monotonic()
@@ -183,42 +202,9 @@ class Bench:
         )
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--minutes", type=float, default=9.5, help="to begin and end runs in (9.5)")
-    parser.add_argument("--baselines", type=int, default=2, help="runs that make a baseline (2)")
-    parser.add_argument(
-        "--repetitions", type=int, help="values of a metric (the program's own; 10 on a CPU)"
-    )
-    parser.add_argument(
-        "--workload", action="append", default=[], metavar="NAME", help="only this one; repeatable"
-    )
-    parser.add_argument(
-        "--workloads", action="append", default=[], type=Path, metavar="DIR", help="also these"
-    )
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter that has PyTorch (this one)"
-    )
-    parser.add_argument(
-        "--publish", action="store_true", help="put the section into bench/RESULTS.md; no CPU's"
-    )
-    options = parser.parse_args()
-    if options.publish and options.device == "cpu":
-        parser.error("--publish: what was measured on a CPU is not about GPUs")
-    if not 0 < options.minutes <= 24 * 60:
-        parser.error("--minutes: more than 0, at most a day")
-    if options.baselines < 1 or (options.repetitions is not None and options.repetitions < 5):
-        parser.error("--baselines: at least 1; --repetitions: at least 5")
-    return options
-
-
 def main() -> int:
     """Run, judge, write; the exit status."""
-    options = _options()
+    options = read_options(__doc__)
     try:
         bench = Bench(options)
         status = bench.work()

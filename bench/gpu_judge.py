@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from gpu_plan import Seeded
@@ -58,32 +58,45 @@ def prepared(workload: Workload, device: str, few: int | None) -> Workload:
 def judge_runs(
     workload: Workload,
     ran: Sequence[Ran],
-    report_of: Callable[[Ran], Report],
+    reports: Mapping[str, Report],
     seeded: Mapping[str, Seeded],
+    notes: Mapping[str, str] | None = None,
 ) -> list[Said]:
     """Judge the runs of one workload; those of kind ``baseline`` make what others are held to.
+
+    A baseline's values count also where a check of it failed, which is said: the next run of a
+    program that is wrong here may still be slower. That check is then not asked of others.
 
     Args:
         workload: as `prepared`.
         ran: its runs.
-        report_of: what one printed.
+        reports: what each printed, by label.
         seeded: by name.
+        notes: what programs that did not get far said last, by label.
     """
-    said, accepted = [], []
+    notes = notes or {}
+    first = [one for one in ran if one.kind == "baseline"]
+    said = [_ended(workload, one, reports[one.label], notes.get(one.label, "")) for one in first]
+    accepted = [(one.label, reports[one.label]) for one in first if not one.exit]
+    broken = {check.name for _, report in accepted for check in report.checks if not check.ok}
+    checks = {name: says for name, says in workload.checks.items() if name not in broken}
+    judging, learnt = replace(workload, checks=checks), _learnt(workload, accepted)
     for one in ran:
-        if one.kind == "baseline":
-            report = report_of(one)
-            verdict = conclude_step(workload, Ended("exited", one.exit), report)
-            word: Word = "as expected" if verdict.outcome == "passed" else "failed"
-            word = "inconclusive" if verdict.outcome == "inconclusive" else word
-            words = verdict.reason or "ran to the end, checks hold"
-            said.append(Said(one.workload, one.label, one.kind, word, words))
-            accepted += [(one.label, report)] if word == "as expected" else []
-    learnt = _learnt(workload, accepted)
-    others = [one for one in ran if one.kind != "baseline"]
-    return said + [
-        _judge(workload, one, report_of(one), learnt, seeded.get(one.label)) for one in others
-    ]
+        if one.kind != "baseline":
+            report, note = reports[one.label], notes.get(one.label, "")
+            kept = tuple(check for check in report.checks if check.name not in broken)
+            report = replace(report, checks=kept)
+            said.append(_judge(judging, one, report, learnt, seeded.get(one.label), note))
+    return said
+
+
+def _ended(workload: Workload, one: Ran, report: Report, note: str) -> Said:
+    """How a run ended that nothing is held against."""
+    verdict = conclude_step(workload, Ended("exited", one.exit), report)
+    words = verdict.reason or "ran to the end, checks hold"
+    word: Word = "as expected" if verdict.outcome == "passed" else "failed"
+    word = "inconclusive" if verdict.outcome == "inconclusive" else word
+    return Said(one.workload, one.label, one.kind, word, f"{words}: {note}" if note else words)
 
 
 def _learnt(workload: Workload, accepted: Sequence[tuple[str, Report]]) -> dict[str, Samples]:
@@ -108,6 +121,7 @@ def _judge(
     report: Report,
     baselines: Mapping[str, Samples],
     seeded: Seeded | None,
+    note: str,
 ) -> Said:
     verdict = conclude_step(workload, Ended("exited", one.exit), report)
     judged = judge_reports(workload.metrics, list(workload.checks), [report], baselines)
@@ -115,9 +129,8 @@ def _judge(
     worse += dict.fromkeys(check.name for check in judged.checks if not check.ok)
     ended = verdict.outcome if verdict.outcome != "passed" else ""
     if ended and not (seeded and set(worse) & set(seeded.slower)):
-        bad: Word = "inconclusive" if ended == "inconclusive" else "failed"
-        word, words = bad, verdict.reason
-    elif seeded is None:
+        return _ended(workload, one, report, note)
+    if seeded is None:
         word, words = _equal(judged, worse)
     else:
         word, words = _hunted(judged, worse, seeded)

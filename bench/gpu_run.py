@@ -66,6 +66,21 @@ class Kept:
         """What it printed on standard output."""
         return self.folder / "output" / step.workload / f"{step.label}.jsonl"
 
+    def note(self, ran: Ran) -> str:
+        """The last line that a program wrote for people, where it did not end well or said little.
+
+        What it printed as JSON is no such line.
+        """
+        path = self.output(ran)
+        log = path.with_suffix(".log")
+        lines = [*path.read_text(errors="replace").splitlines()]
+        if ran.exit:
+            lines += log.read_text(errors="replace").splitlines() if log.exists() else []
+        elif any('"metric"' in line or '"check"' in line for line in lines):
+            return ""
+        spoken = [line.strip() for line in lines if line.strip() and not line.startswith("{")]
+        return spoken[-1][:200] if spoken else ""
+
     def add(self, ran: Ran) -> None:
         """Remember a run, once its output is whole."""
         with self._runs.open("ab") as file:

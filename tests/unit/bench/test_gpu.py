@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import gpu_page
@@ -121,3 +122,12 @@ def test_a_section_takes_the_place_of_the_one_before_and_leaves_the_rest() -> No
 def test_the_results_say_that_no_gpu_was_measured_until_one_is() -> None:
     kept = gpu_page.carried(gpu_page.RESULTS.read_text())
     assert kept == gpu_page.NOT_YET or kept.startswith("Made by `bench/gpu.py` on ")
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed here")
+def test_what_the_image_lacks_is_said_and_not_tried_again(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--device", "cpu", "--workload", "gemm")
+    assert done.returncode == 3
+    assert "gemm: nothing to test: the image has no PyTorch" in done.stdout
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 1
+    assert "are left" not in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from gpu_judge import Said, judge_runs
 from gpu_plan import Kind, Seeded
@@ -40,10 +39,8 @@ def report(seed: int, tf32: float = 400.0, *, right: bool = True) -> Report:
 
 
 def judged(*pairs: tuple[Ran, Report]) -> dict[str, Said]:
-    reports: Sequence[tuple[Ran, Report]] = pairs
-    found = {id(one): what for one, what in reports}
-    runs = [one for one, _ in reports]
-    said = judge_runs(WORKLOAD, runs, lambda one: found[id(one)], {"tf32-off": OFF})
+    runs = [one for one, _ in pairs]
+    said = judge_runs(WORKLOAD, runs, {one.label: what for one, what in pairs}, {"tf32-off": OFF})
     return {one.label: one for one in said}
 
 
@@ -85,11 +82,31 @@ def with_tf32(what: Report, level: float, noise: float, count: int = 30) -> Repo
     return replace(what, metrics=(Metric("tf32", "TFLOP/s", values), what.metrics[1]))
 
 
-def test_a_run_whose_checks_fail_makes_no_baseline() -> None:
+def test_a_check_that_fails_from_the_first_is_said_and_not_asked_of_others() -> None:
     wrong = (ran("baseline", "baseline-1"), report(1, right=False))
-    said = judged(wrong, (ran("equal", "equal"), report(3)))
-    assert said["baseline-1"].word == "failed"
-    assert said["equal"].word == "inconclusive"
+    slower = (ran("seeded", "tf32-off"), report(4, 60.0, right=False))
+    said = judged(wrong, (ran("equal", "equal"), report(3, right=False)), slower)
+    assert (said["baseline-1"].word, said["equal"].word) == ("failed", "as expected")
+    assert "check right failed" in said["baseline-1"].words
+    assert said["tf32-off"].found == ("tf32",)
+
+
+def test_a_check_that_fails_later_is_flagged() -> None:
+    said = judged(*BASE, (ran("equal", "equal"), report(3, right=False)))["equal"]
+    assert (said.word, said.words) == ("failed", "check right failed")
+
+
+def test_without_a_baseline_nothing_is_as_expected() -> None:
+    crashed = (ran("baseline", "baseline-1", 1), Report())
+    said = judge_runs(
+        WORKLOAD,
+        [crashed[0], ran("equal", "equal")],
+        {"baseline-1": crashed[1], "equal": report(3)},
+        {},
+        {"baseline-1": "RuntimeError: no kernel image"},
+    )
+    assert said[0].words == "ended with status 1: RuntimeError: no kernel image"
+    assert said[1].word == "inconclusive"
 
 
 def test_a_run_that_crashed_is_never_what_was_expected() -> None:
