@@ -23,6 +23,7 @@ GROUPS = {
         "e2e/test_canary_story.py",
     ),
     "programs": (  # PyTorch on the CPU, which takes all cores and gigabytes
+        "integration/canary/test_handicaps.py",
         "integration/canary/test_torch_faults.py",
         "integration/canary/test_torch_programs.py",
     ),
