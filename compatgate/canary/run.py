@@ -56,6 +56,22 @@ class Run(Struct, frozen=True):
     finished_at: datetime | None = None
 
 
+class Origin(Struct, frozen=True):
+    """What a step's values are values of, where they are to count elsewhere.
+
+    Attributes:
+        digest: of the workload's content as it was run.
+        sku: of the host, as baselines are kept for it; ``cpu`` where it has no GPUs.
+        executor: kind of it, as ``hosts.toml`` names it.
+        development: it ran outside a container.
+    """
+
+    digest: str
+    sku: str
+    executor: str
+    development: bool
+
+
 class StepResult(Struct, frozen=True):
     """What became of one workload with one seed.
 
@@ -65,6 +81,7 @@ class StepResult(Struct, frozen=True):
         judgement: what the judge said of it, as plain data.
         health: of the host around it, as plain data; None: not observed.
         image: that ran, by digest.
+        origin: None in results that were recorded before this was kept.
     """
 
     name: str
@@ -79,3 +96,4 @@ class StepResult(Struct, frozen=True):
     health: dict[str, Any] | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    origin: Origin | None = None

@@ -33,6 +33,9 @@ _PATTERNS = {
         "is not an engine's address",
         "like unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host",
     ),
+    specs.DIGEST_PATTERN: ("is not a digest", "sha256: and 64 of 0-9 and a-f"),
+    specs.CONTENT_PATTERN: ("is not a workload's content", "like gemm@0123456789ab"),
+    specs.MOMENT_PATTERN: ("is not a time", "like 2026-11-21T20:16:37Z"),
     sizes.PATTERN: ("is not a size", sizes.HINT),
 }
 _TYPES = {

@@ -24,6 +24,7 @@ from compatgate.gate.nodes.service import Nodes
 from compatgate.gate.remembered import Remembered
 from compatgate.gate.runs.baselines import BaselineService
 from compatgate.gate.runs.catalogue import library
+from compatgate.gate.runs.exchange import Exchange
 from compatgate.gate.runs.service import Runs
 from compatgate.gate.sessions import BrowserSessions
 from compatgate.gate.shown import Shown
@@ -67,6 +68,7 @@ class Gate:
         self.history = History(database)
         self.runs = Runs(database, facts, self.snapshots, library)
         self.baselines = BaselineService(database)
+        self.exchange = Exchange(database, lambda: self.runs.catalogue(), facts.gpus)
         self.nodes = Nodes(database, facts, self.snapshots)
         self._log = DecisionLog(database)
         self._answers: Remembered[Answer] = Remembered()

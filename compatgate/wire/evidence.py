@@ -94,9 +94,42 @@ class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
 
     better: Literal["lower", "higher", "either"]
     tolerance: float
-    runs: list[dict[str, Any]]
+    runs: Annotated[
+        list[dict[str, Any]], Meta(description="with `sample`, where the values came as one")
+    ]
     discarded: list[dict[str, Any]]
     distribution: dict[str, Any]
+    source: Annotated[str, Meta(description="where it was imported from; empty: runs here")]
     nearest: Annotated[
         NearestBody | None, Meta(description="where none is approved for its family")
     ] = None
+
+
+class LeftOutBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was not taken of files, and why."""
+
+    what: Annotated[str, Meta(description="a file, a line of one, or a metric")]
+    reason: str
+
+
+class BaselineFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of a sample or of baselines, as text."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=512, description="for messages")]
+    text: str
+
+
+class BaselineFiles(Struct, frozen=True, forbid_unknown_fields=True):
+    """Files to propose baselines from."""
+
+    files: Annotated[list[BaselineFile], Meta(min_length=1, max_length=10_000)]
+
+
+class BaselinesImported(Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of files."""
+
+    proposed: Annotated[list[BaselineBody], Meta(description="versions that wait for approval")]
+    unchanged: Annotated[
+        list[LeftOutBody], Meta(description="what is here already, or comes second to what is")
+    ]
+    refused: Annotated[list[LeftOutBody], Meta(description="what cannot be judged by here")]

@@ -69,3 +69,8 @@ RUN: dict[str, Any] = {
 }
 
 TOKEN: dict[str, Any] = {"name": "ci", "scopes": ["read", "gate"], "expires": "90d"}
+
+BASELINES: dict[str, str] = {
+    "name": "baselines.jsonl",
+    "text": '{"type":"baselines","compatgate":"0.1.0","exported_at":"2026-11-21T20:16:37Z"}\n',
+}

@@ -79,6 +79,15 @@ class PeakShare(Struct, frozen=True):
     words: str
 
 
+class OriginBody(Struct, frozen=True):
+    """What a step's values are values of."""
+
+    digest: Annotated[str, Meta(description="of the workload's content as it was run")]
+    sku: Annotated[str, Meta(description="of the host; cpu where it has no GPUs")]
+    executor: str
+    development: Annotated[bool, Meta(description="it ran outside a container")]
+
+
 class StepBody(Struct, frozen=True):
     """What became of one workload with one seed."""
 
@@ -102,12 +111,38 @@ class StepBody(Struct, frozen=True):
     peaks: Annotated[
         list[PeakShare], Meta(description="metrics beside the GPU's published peaks")
     ] = []
+    origin: Annotated[
+        OriginBody | None, Meta(description="null where it was recorded before this was kept")
+    ] = None
 
 
 class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):
     """A run with its steps."""
 
     steps: list[StepBody]
+
+
+class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a step measured, as a file."""
+
+    name: Annotated[str, Meta(description="of the file, in `samples/` of the workload's folder")]
+    workload: str
+    step: str
+    text: Annotated[str, Meta(description="JSON lines")]
+
+
+class RefusedSample(Struct, frozen=True, forbid_unknown_fields=True):
+    """A step that gives no sample."""
+
+    step: str
+    reason: str
+
+
+class SamplesBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run measured, as files."""
+
+    samples: list[SampleBody]
+    refused: list[RefusedSample]
 
 
 class RunsMade(Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,6 +199,21 @@ class MetricBody(Struct, frozen=True):
     ] = None
 
 
+class KeptBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A sample that lies beside a workload."""
+
+    file: str
+    sku: str
+    family: Annotated[str, Meta(description="of the stack")]
+    driver: str | None
+    versions: dict[str, str]
+    measured_at: Annotated[str, Meta(description="UTC")]
+    seed: int
+    development: Annotated[bool, Meta(description="it ran outside a container")]
+    current: Annotated[bool, Meta(description="it is of the workload as it is now")]
+    note: str
+
+
 class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A canary program."""
 
@@ -179,3 +229,4 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     checks: dict[str, str]
     adapter: str
     digest: Annotated[str, Meta(description="of its content")]
+    samples: Annotated[list[KeptBody], Meta(description="what it has measured, newest first")]

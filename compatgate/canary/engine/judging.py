@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,10 +14,45 @@ from compatgate.canary.queue import Baselines, Ground
 from compatgate.canary.report import Report
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import Workload
+from compatgate.core.facts import Gpus
+from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
 NO_GPU_SKU = "cpu"
 _SETTLED = ("ok", "improvement", "no-baseline")
+
+
+def sku_of(gpu: str | None, gpus: Gpus) -> str:
+    """What baselines call the GPU of a host, as its worker declared it.
+
+    Raises:
+        BadInput: the facts know of no such GPU.
+    """
+    return resolve_gpu(gpu, gpus).sku if gpu else NO_GPU_SKU
+
+
+def ground_of(workload: Workload, sku: str, versions: Mapping[str, str]) -> Ground:
+    """What values of a workload are compared with.
+
+    Raises:
+        BadInput: a component or version that is none.
+    """
+    content = workload.digest.removeprefix("sha256:")[:12]
+    return Ground(f"{workload.name}@{content}", sku, family_of(versions))
+
+
+def unsettled(step: StepResult) -> str:
+    """What speaks against learning from a step's values; "" where nothing does.
+
+    That a metric has no baseline yet does not: the first runs make one.
+    """
+    if step.judgement is None:
+        return step.reason or f"it ended {step.outcome}"
+    judged = msgspec.convert(step.judgement, JudgedRun)
+    doubtful = [m for m in judged.metrics if m.outcome not in _SETTLED]
+    if judged.outcome == "failed" or doubtful:
+        return judged.reason
+    return ""
 
 
 class BaselineJudge:
@@ -49,10 +84,7 @@ class BaselineJudge:
             workload: of the step.
             step: judged, of a run that measured the stack under test.
         """
-        if not (workload.metrics and step.report and step.judgement):
-            return
-        judged = msgspec.convert(step.judgement, JudgedRun)
-        if judged.outcome == "failed" or any(m.outcome not in _SETTLED for m in judged.metrics):
+        if not (workload.metrics and step.report) or unsettled(step):
             return
         report = msgspec.convert(step.report, Report)
         ground = self._ground(workload, report)
@@ -63,8 +95,6 @@ class BaselineJudge:
 
     def _ground(self, workload: Workload, report: Report) -> Ground | None:
         try:
-            family = family_of(report.env.versions if report.env else {})
+            return ground_of(workload, self._sku, report.env.versions if report.env else {})
         except BadInput:
             return None
-        content = workload.digest.removeprefix("sha256:")[:12]
-        return Ground(f"{workload.name}@{content}", self._sku, family)

@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from compatgate.canary.engine.conclude_step import Verdict, conclude_step
 from compatgate.canary.engine.execute import Stopped, execute
+from compatgate.canary.engine.judging import sku_of
 from compatgate.canary.engine.log import StepLog
 from compatgate.canary.engine.parts import Bench, Judged, Observed, Reader
 from compatgate.canary.executors.interface import Job, Prepared, Progress
 from compatgate.canary.queue import Lease
 from compatgate.canary.report import Report, together
-from compatgate.canary.run import StepResult
+from compatgate.canary.run import Origin, StepResult
 from compatgate.canary.workload import Workload
 
 _TELL_S = 1.0
@@ -145,8 +146,14 @@ class Steps:
             health=observed.body,
             started_at=began,
             finished_at=datetime.now(UTC),
+            origin=self._origin(workload),
         )
         return result, report
+
+    def _origin(self, workload: Workload) -> Origin:
+        executor = self._executor
+        sku = sku_of(self._bench.gpu, self._bench.gpus)
+        return Origin(workload.digest, sku, executor.kind, executor.development)
 
     def _say_waiting(self, step: Step, why: str) -> None:
         doing = f"{step.name} waits: {why}" if why else f"running {step.name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import expm1, isfinite, log, log1p
 from typing import Any, Self
 
@@ -22,11 +22,31 @@ GOOD_RUNS = 3
 _BINS = 20
 
 
-class RunValues(Struct, frozen=True):
-    """Values of one run, in the order measured."""
+class SampleSource(Struct, frozen=True):
+    """Where a sample was measured: what a person asks before letting it stand for a GPU.
+
+    Attributes:
+        measured_at: ISO time.
+        versions: component to version, as the process had them loaded.
+    """
+
+    measured_at: str
+    driver: str | None
+    versions: dict[str, str]
+    note: str = ""
+
+
+class RunValues(Struct, frozen=True, omit_defaults=True):
+    """Values of one run, in the order measured.
+
+    Attributes:
+        sample: set where they came as a sample (see `compatgate.canary.samples`), measured
+            wherever whoever contributed it has such a GPU.
+    """
 
     run: str
     values: tuple[float, ...]
+    sample: SampleSource | None = None
 
 
 class Discarded(Struct, frozen=True):
@@ -47,6 +67,7 @@ class Baseline(Struct, frozen=True):
         version: of this baseline, from 1; a new one is proposed and approved, never changed.
         approved_by: None until a person has accepted it; only then it is judged against.
         approved_at: ISO time.
+        source: where it was imported from, in words; "" where it was learnt from runs here.
     """
 
     workload: str
@@ -61,6 +82,7 @@ class Baseline(Struct, frozen=True):
     version: int = 1
     approved_by: str | None = None
     approved_at: str | None = None
+    source: str = ""
 
     @property
     def samples(self) -> Samples:
@@ -71,6 +93,11 @@ class Baseline(Struct, frozen=True):
     def thin(self) -> bool:
         """Whether it rests on too few runs to know how far runs differ."""
         return len(self.runs) < GOOD_RUNS
+
+    @property
+    def starting(self) -> bool:
+        """Whether it rests on samples alone, and on nothing that was measured here."""
+        return bool(self.runs) and all(run.sample is not None for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, to be stored."""
@@ -113,6 +140,7 @@ def learn(
     accepted: Sequence[tuple[str, Samples]],
     *,
     version: int = 1,
+    sources: Mapping[str, SampleSource] | None = None,
 ) -> Baseline:
     """Propose a baseline from accepted runs.
 
@@ -124,6 +152,7 @@ def learn(
         spec: as the workload declares it; values are kept in its unit.
         accepted: run and its samples, oldest first; the latest `KEPT_RUNS` usable ones are kept.
         version: of the baseline.
+        sources: of those runs that came as samples.
 
     Raises:
         BadInput: no run can be used; says why for each.
@@ -131,12 +160,13 @@ def learn(
     kept: list[RunValues] = []
     discarded: list[Discarded] = []
     for run, samples in accepted:
-        reason = _unusable(samples, spec)
+        reason = unusable(samples, spec)
         factor = conversion(samples.unit, spec.unit)
         if reason or factor is None:
             discarded.append(Discarded(run, reason or "its unit does not convert"))
         else:
-            kept.append(RunValues(run, tuple(value * factor for value in samples.values)))
+            values = tuple(value * factor for value in samples.values)
+            kept.append(RunValues(run, values, (sources or {}).get(run)))
     kept, apart = _without_strangers(kept, spec.tolerance)
     older = [Discarded(r.run, f"the latest {KEPT_RUNS} are kept") for r in kept[:-KEPT_RUNS]]
     if not kept:
@@ -179,7 +209,8 @@ def distribution(baseline: Baseline) -> Distribution:
     )
 
 
-def _unusable(samples: Samples, spec: MetricSpec) -> str:
+def unusable(samples: Samples, spec: MetricSpec) -> str:
+    """Why nothing can be learnt from a run's values; "" where something can."""
     values = samples.values
     if len(values) < spec.repetitions:
         return f"{len(values)} values, {spec.repetitions} are needed"

@@ -6,34 +6,20 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
-
-from msgspec import Struct
 
 from compatgate.canary.protocol import READERS
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import dockerfile
+from compatgate.canary.workloads.finding import Finding, Said
 from compatgate.canary.workloads.library import contents
-from compatgate.canary.workloads.pack import Packed, files_of
+from compatgate.canary.workloads.lint_samples import lint_samples
+from compatgate.canary.workloads.pack import SAMPLES, Packed, files_of
 from compatgate.canary.workloads.read import MANIFEST, read_suites, read_workload
 from compatgate.errors import CompatgateError, ManyProblems
 
 _PAGE = "README.md"
 _SCRIPT = re.compile(r".+\.(py|sh|bash|pl|rb|js|lua)")
 _BY_DIGEST = re.compile(r"(.+@)?sha256:[0-9a-f]{64}")
-
-
-class Finding(Struct, frozen=True):
-    """Something to mend.
-
-    Attributes:
-        file: that it is about.
-        severity: an error keeps the workload from showing what it promises.
-    """
-
-    file: str
-    severity: Literal["error", "warning"]
-    message: str
 
 
 def lint(folder: Path) -> tuple[list[Path], list[Finding]]:
@@ -67,6 +53,8 @@ def _lint_workload(folder: Path) -> Iterator[Finding]:
         yield Finding(str(manifest), severity, message)
     for severity, message in _images(workload, files):
         yield Finding(str(manifest), severity, message)
+    if (folder / SAMPLES).is_dir():
+        yield from lint_samples(workload, folder)
 
 
 def _errors(file: Path, error: CompatgateError) -> list[Finding]:
@@ -75,10 +63,7 @@ def _errors(file: Path, error: CompatgateError) -> list[Finding]:
     return [Finding(str(file), "error", p.detail.removeprefix(prefix)) for p in problems]
 
 
-_Said = tuple[Literal["error", "warning"], str]
-
-
-def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[_Said]:
+def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
     if workload.folder and workload.folder.name != workload.name:
         yield "error", f"the folder {workload.folder.name} is not called {workload.name}"
     if _PAGE not in files:
@@ -97,7 +82,7 @@ def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[_Said]:
         yield "error", f"adapter: {workload.adapter!r} is not known ({', '.join(READERS)})"
 
 
-def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[_Said]:
+def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
     """Whether the command's own files are there, compile and may be executed."""
     program = workload.command[0]
     named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
@@ -132,7 +117,7 @@ def _does_not_compile(file: Packed) -> str:
     return ""
 
 
-def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[_Said]:
+def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
     image = workload.image
     if image.reference and not _BY_DIGEST.fullmatch(image.reference):
         yield "warning", f"image.reference: {image.reference} is not pinned by a digest"

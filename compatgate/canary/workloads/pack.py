@@ -17,6 +17,8 @@ from compatgate.resources import canary_dir, package_dir
 
 LIBRARY = "lib"
 """Folder beside the program where the shared modules are."""
+SAMPLES = "samples"
+"""Folder with what the program has measured so far; no part of what is run."""
 MOST_FILES = 2000
 MOST_BYTES = 256 << 20
 _PAGE = "README.md"
@@ -37,7 +39,7 @@ class Packed(Struct, frozen=True):
 
 
 def files_of(folder: Path) -> list[Packed]:
-    """The files of a folder in the order of their paths, caches and hidden ones left out.
+    """The files of a folder in the order of their paths; samples, caches, hidden ones left out.
 
     Raises:
         BadInput: a link or something else that is no plain file, or too much of it.
@@ -133,7 +135,8 @@ def _folders(files: list[Packed]) -> list[str]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for current, folders, names in os.walk(folder):
-        folders[:] = sorted(n for n in folders if n != "__pycache__" and not n.startswith("."))
+        left_out = {"__pycache__"} | ({SAMPLES} if current == str(folder) else set())
+        folders[:] = sorted(n for n in folders if n not in left_out and not n.startswith("."))
         for name in sorted([*names, *(n for n in folders if (Path(current) / n).is_symlink())]):
             if not name.startswith("."):
                 yield Path(current) / name

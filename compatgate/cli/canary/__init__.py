@@ -18,8 +18,12 @@ ACTIONS = {
     "logs": ("compatgate.cli.canary.logs", "print what a run's steps printed"),
     "cancel": ("compatgate.cli.canary.cancel", "end runs"),
     "rerun": ("compatgate.cli.canary.rerun", "queue a run that has ended again"),
+    "sample": ("compatgate.cli.canary.sample", "keep what a run measured as files of data"),
     "hosts": ("compatgate.cli.canary.hosts", "list the staging hosts that workers serve"),
-    "baselines": ("compatgate.cli.canary.baselines", "list, show and approve baselines"),
+    "baselines": (
+        "compatgate.cli.canary.baselines",
+        "list, show, approve, export and import baselines",
+    ),
     "drift": ("compatgate.cli.canary.drift", "compare what the hosts' runs have measured"),
     "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),
     "fetch": ("compatgate.cli.canary.fetch", "copy the workload that an image brings"),

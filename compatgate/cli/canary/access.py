@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
+    from compatgate.documents.sources import Source
     from compatgate.gate.service import Gate
 
 
@@ -40,6 +41,18 @@ class Access(Protocol):
 
     def follow(self, run: str, step: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Events until ``end``."""
+        ...
+
+    def samples(self, run: str, step: str | None, note: str) -> dict[str, Any]:
+        """What a run measured, as files."""
+        ...
+
+    def export_baselines(self, **filters: Any) -> Sequence[dict[str, Any]]:
+        """What runs are judged against, line by line."""
+        ...
+
+    def import_baselines(self, sources: Sequence[Source]) -> dict[str, Any]:
+        """Propose baselines from files."""
         ...
 
 
@@ -103,6 +116,19 @@ class _Local:
         for event in follow(self._gate.runs, run, step=step):
             if event.name not in ("alive", "idle"):
                 yield event.name, event.data
+
+    def samples(self, run: str, step: str | None, note: str) -> dict[str, Any]:
+        from compatgate.gate.runs.samples import take_samples
+
+        return take_samples(self._gate.runs, self._gate.facts, run, step=step, note=note)
+
+    def export_baselines(self, **filters: Any) -> Sequence[dict[str, Any]]:
+        return self._gate.exchange.lines(**filters)
+
+    def import_baselines(self, sources: Sequence[Source]) -> dict[str, Any]:
+        from compatgate.gate.runs.exchange import imported
+
+        return imported(self._gate.exchange.take(sources, by=_user()))
 
 
 def _user() -> str:

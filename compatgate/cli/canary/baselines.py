@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.canary.access import accessed
+from compatgate.cli.canary.library import add_workloads
+from compatgate.cli.database import add_format
 from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.cli.canary.access import Access
+
+_IMPORT = """\
+Every version that is proposed waits for approval (baselines approve); runs are judged by it only
+then. Samples start what has no version at all. Where a file is malformed nothing is proposed.
+exit status: 0 done (also where nothing was new), 1 something was refused, 2 bad input
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +34,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     approve = actions.add_parser("approve", help="judge runs by a proposed version from now on")
     for action in (show, approve):
         action.add_argument("id", type=int, metavar="ID")
-    for action in (shown, show, approve):
+    export = actions.add_parser("export", help="write what runs are judged against into a file")
+    export.add_argument("--workload", metavar="W", help="its name, or with its digest")
+    export.add_argument("--sku", metavar="SKU")
+    export.add_argument("-o", "--output", metavar="FILE", default="-", help="(standard output)")
+    add_place(export)
+    take = actions.add_parser(
+        "import",
+        help="propose baselines from samples, or from what another gate exported",
+        epilog=_IMPORT,
+    )
+    take.add_argument(
+        "files", nargs="*", metavar="FILE|DIR", help="(the samples beside every workload)"
+    )
+    add_workloads(take)
+    for action in (shown, show, approve, take):
         add_place(action)
-        action.add_argument("--format", choices=("text", "json"), default="text")
+        add_format(action)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,6 +62,10 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.database import print_json
 
+    if args.baseline_action in ("export", "import"):
+        from compatgate.cli.canary import baseline_files
+
+        return baseline_files.ACTIONS[args.baseline_action](args)
     with accessed(args) as gate:
         if args.baseline_action == "list":
             return _list(args, gate)
@@ -70,6 +96,7 @@ def _list(args: argparse.Namespace, gate: Access) -> int:
 
 def _print(found: dict[str, Any]) -> None:
     from compatgate.cli.canary.words import second
+    from compatgate.cli.terminal import printable
 
     print(
         f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']},"
@@ -77,6 +104,8 @@ def _print(found: dict[str, Any]) -> None:
     )
     by = found["decided_by"] or found["proposed_by"]
     print(f"  {second(found['decided_at'] or found['proposed_at'])} by {by}")
+    if found["source"]:
+        print(f"  from {printable(found['source'])}")
     print(f"  better {found['better']}, tolerance {found['tolerance']:.1%}")
     figures = found["distribution"]
     named = " ".join(
@@ -94,6 +123,19 @@ def _print(found: dict[str, Any]) -> None:
         mark = "#" * round(40 * bar["count"] / most) if most else ""
         print(f"  {bar['low']:>12.6g}  {mark}".rstrip())
     for run in found["runs"]:
-        print(f"  from {run['run']}: {len(run['values'])} values")
+        print(f"  from {run['run']}: {len(run['values'])} values{_sampled(run)}")
     for run in found["discarded"]:
         print(f"  not from {run['run']}: {run['reason']}")
+
+
+def _sampled(run: dict[str, Any]) -> str:
+    """Of a run that came as a sample: when, on what."""
+    from compatgate.cli.terminal import printable
+
+    sample = run.get("sample")
+    if not sample:
+        return ""
+    on = [f"driver {sample['driver']}"] if sample["driver"] else []
+    on += [f"{name} {version}" for name, version in sample["versions"].items()]
+    note = f" ({sample['note']})" if sample.get("note") else ""
+    return printable(f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}")

@@ -12,11 +12,12 @@ from compatgate.cli.database import add_format
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.canary.workloads.lint import Finding
+    from compatgate.canary.workloads.finding import Finding
 
 _EPILOG = """\
 Checks the manifest against its schema, the program (there, compiles, executable), the Dockerfile,
-units and descriptions, the page README.md, and that images are pinned by digest (a warning).
+units and descriptions, the page README.md, that images are pinned by digest (a warning), and that
+samples are whole and of the workload as it is now (else a warning).
 exit status: 0 nothing wrong (warnings do not count, see --strict), 1 errors, 2 bad usage
 """
 

@@ -49,9 +49,12 @@ def to_json(workload: Workload) -> dict[str, Any]:
     """The workload as plain data."""
     import msgspec
 
+    from compatgate.canary.samples.folder import kept
+
     fields = msgspec.structs.asdict(workload)
     folder = fields.pop("folder")
-    return {**fields, "folder": str(folder) if folder else None}
+    samples = [msgspec.to_builtins(sample) for sample in kept(workload)]
+    return {**fields, "folder": str(folder) if folder else None, "samples": samples}
 
 
 def _page(workload: Workload) -> str:
@@ -71,7 +74,22 @@ def _page(workload: Workload) -> str:
         peak = f", shown as a share of the {spec.peak} peak" if spec.peak else ""
         lines.append(f"  metric    {name}: {text}, {spec.repetitions} values or more{peak}")
     lines += [f"  check     {name}: {says}" for name, says in workload.checks.items()]
+    lines += [f"  sample    {line}" for line in _samples(workload)] or ["  sample    none yet"]
     return "\n".join(lines)
+
+
+def _samples(workload: Workload) -> list[str]:
+    from compatgate.canary.samples.folder import kept
+    from compatgate.cli.terminal import printable
+
+    lines = []
+    for one in kept(workload):
+        driver = f"driver {one.driver}" if one.driver else "no driver"
+        marks = [] if one.current else ["of another content of the workload"]
+        marks += ["for development"] if one.development else []
+        also = f" ({', '.join(marks)})" if marks else ""
+        lines.append(printable(f"{one.sku}, {driver}, {one.family}, {one.measured_at[:10]}{also}"))
+    return lines
 
 
 def _time(seconds: int) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from compatgate.cli.over_rest.plain import Plain
+from compatgate.client.operations import Operations
+from compatgate.documents.sources import Source
 
 _ACTIONS = {"cancel": "cancel_run", "rerun": "rerun", "approve": "approve_baseline"}
 
@@ -38,3 +40,18 @@ class RemoteCanary(Plain):
         """Events until ``end``."""
         for event in self._client.follow_run(run, step=step):
             yield event.name, event.data
+
+    def samples(self, run: str, step: str | None, note: str) -> dict[str, Any]:
+        """What a run measured, as files."""
+        return self._ask("take_samples", run, step=step, note=note or None)
+
+    def export_baselines(self, **filters: Any) -> Sequence[dict[str, Any]]:
+        """What runs are judged against, line by line."""
+        asked: Any = Operations.export_baselines
+        lines: Sequence[dict[str, Any]] = self._client.send(asked.request(**filters))
+        return lines
+
+    def import_baselines(self, sources: Sequence[Source]) -> dict[str, Any]:
+        """Propose baselines from files."""
+        files = [{"name": source.file, "text": source.text} for source in sources]
+        return self._ask("import_baselines", files)

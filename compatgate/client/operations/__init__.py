@@ -68,6 +68,7 @@ class Operations:
     submit_runs = runs.submit_runs
     show_run = runs.show_run
     show_logs = runs.show_logs
+    take_samples = runs.take_samples
     cancel_run = runs.cancel_run
     rerun = runs.rerun
     list_hosts = runs.list_hosts
@@ -78,6 +79,8 @@ class Operations:
     list_baselines = evidence.list_baselines
     show_baseline = evidence.show_baseline
     approve_baseline = evidence.approve_baseline
+    export_baselines = evidence.export_baselines
+    import_baselines = evidence.import_baselines
 
     list_nodes = nodes.list_nodes
     report_nodes = nodes.report_nodes

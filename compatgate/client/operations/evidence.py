@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import structs, to_builtins
 
 from compatgate.client.operation import Listing, Operation
-from compatgate.client.request import Moment, Request, get, pages, post
+from compatgate.client.request import LONG_S, Moment, Request, get, pages, post
 from compatgate.wire.evidence import (
     BaselineBody,
     BaselineDetailBody,
+    BaselineFile,
+    BaselineFiles,
+    BaselinesImported,
     BaselineState,
     EvidenceBody,
 )
@@ -86,3 +92,30 @@ def show_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the p
 def approve_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
     """Approve a proposed baseline: from now on runs are judged against it."""
     return post("/baselines/{id}/approve", BaselineDetailBody, id=id)
+
+
+@Operation
+def export_baselines(
+    *, workload: str | None = None, sku: str | None = None
+) -> Request[list[dict[str, Any]]]:
+    """Export what runs are judged against: the lines of a file, for another gate to propose.
+
+    Args:
+        workload: its name, or with its digest.
+        sku: GPU that they are for.
+    """
+    return get("/baselines/export", list[dict[str, Any]], workload=workload, sku=sku)
+
+
+@Operation
+def import_baselines(
+    files: Sequence[BaselineFile | Mapping[str, str]],
+) -> Request[BaselinesImported]:
+    """Propose baselines from samples, or from what another gate has exported.
+
+    Args:
+        files: name and text of each.
+    """
+    body = {"files": [to_builtins(file) for file in files]}
+    request = post("/baselines/import", BaselinesImported, body=body, reads=BaselineFiles)
+    return structs.replace(request, patience=LONG_S)

@@ -16,6 +16,7 @@ from compatgate.wire.runs import (
     RunDetailBody,
     RunRequest,
     RunsMade,
+    SamplesBody,
     StateFilter,
     SuiteBody,
     WorkloadBody,
@@ -131,6 +132,23 @@ def show_logs(
     request = get("/runs/{id}/logs", str, id=id, follow=follow or None, step=step, after=after)
     accept = EVENTS if follow else "text/plain"
     return structs.replace(request, accept=accept, patience=_SILENCE_S)
+
+
+@Operation
+def take_samples(
+    id: str,  # noqa: A002 - the path's name
+    *,
+    step: str | None = None,
+    note: str | None = None,
+) -> Request[SamplesBody]:
+    """Take what a run measured as files of data, to lie beside their workloads.
+
+    Args:
+        id: of a run that has ended.
+        step: only this one.
+        note: kept in each file.
+    """
+    return get("/runs/{id}/samples", SamplesBody, id=id, step=step, note=note)
 
 
 @Operation

@@ -53,7 +53,8 @@ class BaselineDetail(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         learnt = self.baseline.to_json()
-        parts = {name: learnt[name] for name in ("better", "tolerance", "runs", "discarded")}
+        names = ("better", "tolerance", "runs", "discarded", "source")
+        parts = {name: learnt[name] for name in names}
         return {
             **summary(self.row),
             **parts,
@@ -138,7 +139,9 @@ def _offer(session: Session, ground: Ground, spec: MetricSpec, run: str, samples
     if known is not None:
         if run in {r.run for r in known.runs} | {r.run for r in known.discarded}:
             return
-        accepted = [(r.run, Samples(known.metric, known.unit, (r.values,))) for r in known.runs]
+        # Samples only start a baseline: from the first own run on, own runs make it.
+        own = [r for r in known.runs if r.sample is None]
+        accepted = [(r.run, Samples(known.metric, known.unit, (r.values,))) for r in own]
     version = 1 if last is None else last.version + (last.state != "proposed")
     try:
         learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
+from compatgate.documents.sources import Source
 from compatgate.gate.runs.baselines import summary
+from compatgate.gate.runs.exchange import imported
+from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
 from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.query import Since, Until
-from compatgate.web.route import NoQuery, Returns, route
+from compatgate.web.route import Body, NoQuery, Returns, route
 from compatgate.wire.evidence import (
     BaselineBody,
     BaselineDetailBody,
+    BaselineFiles,
+    BaselinesImported,
     BaselineState,
     EvidenceBody,
 )
+from compatgate.wire.examples import BASELINES
 
 
 class EvidenceFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -91,3 +97,46 @@ def approve_baseline(call: Call[NoQuery]) -> Reply:
     """Approve a proposed baseline: from now on runs are judged against it."""
     number, by = call.args["id"], call.principal.name
     return Reply(call.gate.baselines.approve(number, by=by).to_json())
+
+
+class ExportFilters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which baselines to export."""
+
+    workload: Annotated[Filter, Meta(description="its name, or with its digest")] | None = None
+    sku: Filter | None = None
+
+
+@route(
+    "GET",
+    "/baselines/export",
+    scope="read",
+    tag="evidence",
+    query=ExportFilters,
+    returns=Returns(list[dict[str, Any]], "The lines of a file of baselines, in order"),
+)
+def export_baselines(call: Call[ExportFilters]) -> Reply:
+    """Export what runs are judged against, for another gate to propose.
+
+    Each item is a line of the file that `POST /baselines/import` takes.
+    """
+    return Reply(call.gate.exchange.lines(workload=call.query.workload, sku=call.query.sku))
+
+
+@route(
+    "POST",
+    "/baselines/import",
+    scope="operate",
+    tag="evidence",
+    body=Body(BaselineFiles, examples={"baselines": {"files": [BASELINES]}}),
+    returns=Returns(BaselinesImported, "What became of the files"),
+)
+def import_baselines(call: Call[NoQuery]) -> Reply:
+    """Propose baselines from samples, or from what another gate has exported.
+
+    Where a file is malformed nothing is proposed, and every mistake is named with file, line and
+    field. What comes in is judged by only once somebody has approved it.
+    """
+    asked = to_struct(call.document(), BaselineFiles)
+    sources = [Source(file.name, file.text) for file in asked.files]
+    found = call.gate.exchange.take(sources, by=call.principal.name)
+    return Reply(imported(found))

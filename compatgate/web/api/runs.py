@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from compatgate.canary.run import Purpose
 from compatgate.errors import BadInput
 from compatgate.gate.runs.following import follow, plain
+from compatgate.gate.runs.samples import take_samples as take
 from compatgate.gate.runs.submission import Submission
 from compatgate.web import streams
 from compatgate.web.body import to_struct
@@ -18,7 +19,14 @@ from compatgate.web.paging import Filter, Paged, page
 from compatgate.web.query import Since, Until
 from compatgate.web.route import LARGEST, Body, NoQuery, Returns, route
 from compatgate.wire.examples import RUN
-from compatgate.wire.runs import RunBody, RunDetailBody, RunRequest, RunsMade, StateFilter
+from compatgate.wire.runs import (
+    RunBody,
+    RunDetailBody,
+    RunRequest,
+    RunsMade,
+    SamplesBody,
+    StateFilter,
+)
 
 
 class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -105,6 +113,33 @@ def rerun(call: Call[NoQuery]) -> Reply:
     """Queue a run that has ended again, for what its target is now."""
     made = call.gate.runs.rerun(call.args["id"], by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which steps, and what to say of them."""
+
+    step: Annotated[Filter, Meta(description="only this step")] | None = None
+    note: Annotated[str, Meta(max_length=2000, description="kept in each file")] = ""
+
+
+@route(
+    "GET",
+    "/runs/{id}/samples",
+    scope="read",
+    tag="runs",
+    query=SampleOptions,
+    returns=Returns(SamplesBody, "The samples"),
+    errors=(404, 409),
+)
+def take_samples(call: Call[SampleOptions]) -> Reply:
+    """Take what a run measured as files of data, to lie beside their workloads.
+
+    A step gives none where it failed, where what it printed is not whole, or where it was not
+    measured on the GPU that its host claims; `refused` says why.
+    """
+    gate, query = call.gate, call.query
+    found = take(gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note)
+    return Reply(found)
 
 
 class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from compatgate.canary.samples.folder import kept
 from compatgate.canary.workload import Workload
 from compatgate.web.call import Call, Reply
 from compatgate.web.paging import Filter, Paged, page, slice_page
@@ -69,7 +70,6 @@ def list_workloads(call: Call[Paged]) -> Reply:
 
 
 def _workload(workload: Workload) -> dict[str, Any]:
-    return {
-        name: msgspec.to_builtins(getattr(workload, name))
-        for name in WorkloadBody.__struct_fields__
-    }
+    own = (name for name in WorkloadBody.__struct_fields__ if name != "samples")
+    body = {name: msgspec.to_builtins(getattr(workload, name)) for name in own}
+    return {**body, "samples": [msgspec.to_builtins(sample) for sample in kept(workload)]}

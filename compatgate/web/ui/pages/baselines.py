@@ -184,7 +184,7 @@ def show(ask: Ask[Listing]) -> Shown:
         "baseline": detail.baseline,
         "workload": row.workload.partition("@")[0],
         "spread": detail.distribution,
-        "runs": _runs(detail),
+        "runs": _runs(ask, detail),
         "before": waiting["before"],
         "change": waiting["change"] if row.state == "proposed" else None,
         "api": api("baselines", row.id),
@@ -209,14 +209,20 @@ def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
     )
 
 
-def _runs(detail: BaselineDetail) -> list[dict[str, Any]]:
-    """The runs that it was learnt from; ``run_...:step`` is how they are kept."""
+def _runs(ask: Ask[Any], detail: BaselineDetail) -> list[dict[str, Any]]:
+    """The runs that it was learnt from; ``run_...:step`` is how they are kept.
+
+    Those that came as samples, or with another gate's baselines, are not runs of this one.
+    """
     found = []
+    here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in detail.baseline.runs})
     for kept in detail.baseline.runs:
         run, _, step = kept.run.partition(":")
         found.append(
             {
                 "run": run,
+                "here": run in here,
+                "sample": kept.sample,
                 "step": step,
                 "n": len(kept.values),
                 "median": median(kept.values),

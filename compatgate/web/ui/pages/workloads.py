@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from compatgate.canary.samples.folder import kept
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import Library
 from compatgate.web.ui.links import link
@@ -120,5 +121,6 @@ def show(ask: Ask[Listing]) -> Shown:
         "workload": workload,
         "suites": _suites(found, workload.name),
         "content": content,
+        "samples": kept(workload),
     }
     return Shown("workload.html", workload.name, context, table)

@@ -1,0 +1,114 @@
+"""``compatgate canary sample``: what a run measured, as files that travel with its workloads."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.canary.access import accessed
+from compatgate.cli.database import add_format
+from compatgate.cli.service import add_place
+
+if TYPE_CHECKING:
+    import argparse
+
+_EPILOG = """\
+Writes DIR/WORKLOAD/samples/NAME.jsonl for each step of a run that measured soundly; the name is the
+GPU, the stack's family, the time and the seed. A step that failed, was spoilt or is not whole gives
+none, and the reason is said.
+exit status: 0 something was written (or was there already), 1 nothing was, 2 bad input
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _EPILOG
+    parser.add_argument("id", metavar="RUN", help="that has ended")
+    parser.add_argument("--step", metavar="S", help="only this one, such as gemm-0")
+    parser.add_argument("--note", metavar="TEXT", default="", help="kept in each file")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default=".",
+        help="folder of workloads to write into (this one)",
+    )
+    add_place(parser)
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Take them, and write them.
+
+    Raises:
+        NotFound: there is no such run, or step.
+        Conflict: the run has not ended; or a file is there and says something else.
+        BadInput: a file cannot be written, or the note is too long.
+    """
+    from compatgate.cli.database import print_json
+    from compatgate.errors import BadInput
+
+    if len(args.note) > _LONGEST:
+        hint = f"at most {_LONGEST} characters"
+        raise BadInput("is too long", field="--note", value=args.note[:40], hint=hint)
+    with accessed(args) as gate:
+        taken = gate.samples(args.id, args.step, args.note)
+    paths = [(_place(Path(args.output), sample), sample["text"]) for sample in taken["samples"]]
+    for path, text in paths:
+        _refuse_other(path, text)
+    for path, text in paths:
+        _write(path, text)
+    if args.format == "json":
+        print_json({"written": [str(path) for path, _ in paths], "refused": taken["refused"]})
+    else:
+        _print([str(path) for path, _ in paths], taken["refused"])
+    return int(not paths)
+
+
+_LONGEST = 2000
+
+
+def _print(written: list[str], refused: list[dict[str, Any]]) -> None:
+    from compatgate.cli.terminal import printable
+
+    for path in written:
+        print(path)
+    for each in refused:
+        print(f"{each['step']}: no sample: {printable(each['reason'])}", file=sys.stderr)
+
+
+def _place(folder: Path, sample: dict[str, Any]) -> Path:
+    """Where a sample goes; a gate that answers must not choose another place."""
+    from compatgate.errors import BadInput
+
+    parts = (sample["workload"], "samples", sample["name"])
+    if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        raise BadInput("the gate answered with a path that leaves the folder", field="--server")
+    return folder.joinpath(*parts)
+
+
+def _refuse_other(path: Path, text: str) -> None:
+    from compatgate.errors import Conflict
+
+    try:
+        there = path.read_bytes() if path.exists() else None
+    except OSError as error:
+        raise _cannot(path, error) from None
+    if there is not None and there != text.encode():
+        hint = "remove it, or write into another folder with -o"
+        raise Conflict(f"{path} is another sample", field="--output", value=str(path), hint=hint)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _cannot(path, error) from None
+
+
+def _cannot(path: Path, error: OSError) -> Exception:
+    from compatgate.errors import BadInput
+
+    return BadInput(f"cannot write {path}: {error.strerror}", field="--output", value=str(path))
