@@ -22,7 +22,11 @@ import msgspec
 import zstandard
 from attest_keys import new_key, public_pem, sealed, signer_of
 from gpu_binaries import make_archive, make_elf, make_entry, make_fatbin
+from sample_runs import GEMM, sample_source
 
+from compatgate.canary.judge.baseline import learn
+from compatgate.canary.samples.exchange import baseline_line, head_line
+from compatgate.canary.samples.offered import ground_of_sample, read_offered
 from compatgate.catalog import load_facts, read_source
 from compatgate.cli.check.places import places_of
 from compatgate.core.request import parse_pool
@@ -58,6 +62,7 @@ from compatgate.discovery.printed import probe_labels
 from compatgate.discovery.probe import SCHEMA, read_probe
 from compatgate.discovery.sbom import read_sbom
 from compatgate.discovery.signals import Signals, read_signals
+from compatgate.documents.sources import Source as Text
 from compatgate.gate.admission.kinds import load_kinds
 from compatgate.gate.admission.loose import mapping
 from compatgate.gate.attest.public import key_set, read_keys
@@ -93,6 +98,7 @@ def targets() -> dict[str, Target]:
         **_binaries(),
         **_texts(),
         **_smi(),
+        **_measured(),
         **_signed(),
         **_neighbours(),
     }
@@ -385,6 +391,31 @@ def _smi() -> dict[str, Target]:
             form = path.name.partition("-")[0]
             forms.setdefault(f"nvidia-smi {form}", []).append(path.read_bytes())
     return {name: Target(read, samples) for name, samples in forms.items()}
+
+
+def _measured() -> dict[str, Target]:
+    gpus = load_facts([]).gpus
+    sample = sample_source(gpus)
+    offered = read_offered([sample], {"gemm": GEMM}, gpus)
+    ((found, _),) = offered.samples
+    ground, spec = ground_of_sample(found), GEMM.metrics["time"]
+    accepted = [(found.head.key, found.values()[0])]
+    sources = {found.head.key: found.source}
+    learnt = learn(
+        ground.workload, ground.sku, ground.family, "time", spec, accepted, sources=sources
+    )
+    when = found.head.measured_at
+    line = baseline_line(learnt, approved_by="mara", approved_at=when)
+    lines = "".join(f"{json.dumps(each)}\n" for each in (head_line(when), line))
+
+    def read(data: bytes) -> object:
+        text = Text("x.jsonl", data.decode("utf-8", "replace"))
+        return read_offered([text], {"gemm": GEMM}, gpus)
+
+    return {
+        "sample": Target(read, [sample.text.encode()]),
+        "baselines": Target(read, [lines.encode()]),
+    }
 
 
 def _signed() -> dict[str, Target]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import expm1, isfinite, log, log1p
+from math import expm1, log, log1p
 from typing import Any, Self
 
 from msgspec import Struct, convert, to_builtins
@@ -20,6 +20,8 @@ KEPT_RUNS = 10
 GOOD_RUNS = 3
 """From so many runs on it is known how far runs differ, and one that stands apart is seen."""
 _BINS = 20
+_LEAST, _MOST = 1e-100, 1e100
+"""Beyond these nothing was measured, and ratios of values leave what a float can hold."""
 
 
 class SampleSource(Struct, frozen=True):
@@ -214,8 +216,8 @@ def unusable(samples: Samples, spec: MetricSpec) -> str:
     values = samples.values
     if len(values) < spec.repetitions:
         return f"{len(values)} values, {spec.repetitions} are needed"
-    least = 0 if is_count(samples) else 5e-324
-    if not all(isfinite(value) and value >= least for value in values):
+    least = 0 if is_count(samples) else _LEAST
+    if not all(least <= value <= _MOST for value in values):
         return "values that are not finite and positive"
     if conversion(samples.unit, spec.unit) is None:
         return f"its unit {samples.unit or 'none'} does not convert into {spec.unit or 'none'}"

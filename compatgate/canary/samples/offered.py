@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from compatgate.canary.engine.judging import NO_GPU_SKU
-from compatgate.canary.judge.units import conversion
 from compatgate.canary.queue import Ground
 from compatgate.canary.samples import exchange
 from compatgate.canary.samples.exchange import ExportedBaseline, ExportHead
@@ -141,7 +140,7 @@ class _Reader:
         spec = workload.metrics.get(line.metric)
         if spec is None:
             return f"{workload.name} declares no metric {line.metric}"
-        if conversion(line.unit, spec.unit) is None:
+        if line.unit != spec.unit:
             return f"{line.metric} is in {line.unit}, declared is {spec.unit}"
         try:
             if line.sku != NO_GPU_SKU and resolve_gpu(line.sku, self._gpus).sku != line.sku:

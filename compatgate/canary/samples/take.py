@@ -99,6 +99,8 @@ def _unsound(run: Whole, workloads: Mapping[str, Workload], gpus: Gpus) -> str:
         if result.origin and (known := workloads.get(result.workload)) and known.gpus
     }
     sku = skus.pop() if len(skus) == 1 else None
+    if not envs:
+        return ""  # each step says why it measured nothing
     try:
         compare(measure(envs, gpus), Expected(run.stack, None if sku == NO_GPU_SKU else sku))
     except Mismatch as mismatch:

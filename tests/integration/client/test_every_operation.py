@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -18,12 +19,14 @@ from compatgate.documents.specs import EntrySpec, Metadata, PoolSpec, TargetMeta
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
 from compatgate.gate.service import Gate
 from compatgate.wire.admission import EXAMPLES
+from compatgate.wire.evidence import BaselineFile
 from compatgate.wire.examples import WAIVER
 from compatgate.wire.matrix import EntryChange, TargetChange
 from compatgate.wire.node_reports import DriverReport, NodeReport, SeenGpus
 from compatgate.wire.verdicts import GateRequest
 
 Call = Callable[..., Any]
+_NONE = "0" * 12
 STACK: dict[str, Any] = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
 OPERATIONS = {name for name in vars(Operations) if not name.startswith("_")}
 _driven: dict[str, set[str]] = {"sync": set(), "async": set()}
@@ -184,6 +187,8 @@ def test_runs(call: Call, lease: Lease, worker: Gate) -> None:
     assert [e.name for e in events] == ["state", "output", "end"]
     assert events[1].data["text"].endswith("two")
     assert call("show_run", lease.run.id).steps[0].outcome == "passed"
+    taken = call("take_samples", lease.run.id, step="gemm-0", note="a note")
+    assert (taken.samples, taken.refused[0].step) == ([], "gemm-0")
     (kept,) = call("list_evidence", run=lease.run.id, outcome="passed")
     assert kept.sku == GPU
     (again,) = call("rerun", lease.run.id).runs
@@ -205,6 +210,13 @@ def test_baselines(call: Call, worker: Gate, form: str) -> None:
     (proposed,) = call("list_baselines", workload=f"gemm@{form}", state="proposed")
     assert call("show_baseline", proposed.id).unit == "ms"
     assert call("approve_baseline", proposed.id).state == "approved"
+    head, line = call("export_baselines", workload=ground.workload, sku=GPU)
+    assert (head["type"], line["runs"][0]["values"]) == ("baselines", [1.0, 1.1])
+    text = "".join(f"{json.dumps(each)}\n" for each in (head, line | {"workload": "gemm@" + _NONE}))
+    found = call("import_baselines", [BaselineFile("b.jsonl", text)])
+    assert (found.proposed, found.refused[0].what) == ([], "b.jsonl:2")
+    with pytest.raises(ManyProblems, match=r"b\.jsonl:1"):
+        call("import_baselines", [{"name": "b.jsonl", "text": "{}"}])
 
 
 def test_tokens_and_the_audit_log(call: Call, form: str) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from sample_runs import GEMM, sample_source
 from ui_forms import post
+from ui_runs import GPU
+
+from compatgate.canary.workloads import Library
+from compatgate.documents.sources import Source
+from compatgate.gate.runs.samples import take_samples
 
 
 def test_what_waits_for_approval_stands_on_top(kept_pages):
@@ -67,3 +75,46 @@ def test_suites_and_workloads_say_what_they_would_find(kept_pages):
     assert "results that are wrong in one precision" in text
     assert "TFLOP/s" in text
     assert "fp32-right" in text
+
+
+def test_a_version_that_started_from_samples_says_so(run_pages, ran):
+    library = Library()
+    library.workloads = {"gemm": GEMM}
+    ran.gate.runs.catalogue = lambda: library
+    source = sample_source(ran.gate.facts.gpus, note="500 <W> limit")
+    (row,) = ran.gate.exchange.take([source], by="mara").proposed
+    client = run_pages("read", "bless")
+    text = client.get(f"/ui/baselines/{row.id}").text
+    assert "It starts from samples" in text
+    assert "a sample</small>" in text
+    assert "2026-11-21, driver 535.183.01, cuda 12.4.1, torch 2.4.1+cu124" in text
+    assert "500 &lt;W&gt; limit" in text
+    assert "/ui/runs/run_1" not in text, "it is no run of this gate"
+    assert "<small>samples</small>" in client.get("/ui/baselines").text
+
+
+def test_a_version_of_another_gate_says_where_it_was_approved(run_pages, ran, kept):
+    ran.gate.runs.catalogue = kept.gate.runs.catalogue  # the content that its runs were of
+    lines = [json.dumps(line) for line in ran.gate.exchange.lines(sku=GPU)]
+    source = Source("b.jsonl", "\n".join(lines).replace("run_", "run_b_"))
+    assert len(ran.gate.exchange.take([source], by="mara").unchanged) == 2, "own runs wait"
+    ran.gate.baselines.approve(3, by="mara")
+    (row,) = ran.gate.exchange.take([source], by="mara").proposed
+    page = run_pages().get(f"/ui/baselines/{row.id}").text
+    assert "Imported: version 1 of another gate, approved by mara" in page
+    assert "on another gate" in page
+
+
+def test_a_workload_shows_what_has_been_measured_of_it(run_pages, ran):
+    client = run_pages()
+    assert "None yet: nobody has contributed" in client.get("/ui/workloads/conv-forward").text
+    taken = take_samples(ran.gate.runs, ran.gate.facts, ran.ran(20))
+    assert taken["refused"] == []
+    (sample,) = taken["samples"]
+    folder = ran.folder / "conv-forward" / "samples"
+    folder.mkdir()
+    (folder / sample["name"]).write_text(sample["text"])
+    text = client.get("/ui/workloads/conv-forward").text
+    assert f'<th scope="row">{GPU}</th>' in text
+    assert "this content" in text
+    assert "outside a container, for development" in text

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from compatgate.canary.report import Check, Env, Metric, Report
+from compatgate.canary.samples.lines import to_text
+from compatgate.canary.samples.model import Sample, SampleHead
+from compatgate.canary.workloads import read_workload
 from compatgate.canary.workloads.lint import lint
+from compatgate.canary.workloads.pack import container_files
 from compatgate.cli.main import main
 from compatgate.resources import canary_dir
 
@@ -134,3 +139,107 @@ def test_workloads_and_suites_are_listed_and_shown(
     assert {s["name"] for s in json.loads(capsys.readouterr().out)["suites"]} >= {"smoke", "hello"}
     assert main(["canary", "suites", "hello"]) == 0
     assert main(["canary", "suites", "nope"]) == 2
+
+
+def _sampled(folder: Path) -> tuple[Path, str]:
+    """A workload with a sample beside it, and the sample's text."""
+    workload = read_workload(folder)
+    said = Report(
+        env=Env(versions={"cuda": "12.4"}),
+        metrics=(Metric("speed", "GB/s", tuple(1 + i / 1000 for i in range(30))),),
+        checks=(Check("right", ok=True),),
+    )
+    head = SampleHead(
+        workload=workload.name,
+        digest=workload.digest,
+        seed=0,
+        sku="cpu",
+        family="cuda-12.4",
+        measured_at="2026-11-21T20:16:37Z",
+        executor="docker",
+        development=False,
+        compatgate="0.1.0",
+        run="run_1",
+        step="made-0",
+    )
+    path = folder / "samples" / head.file_name
+    path.parent.mkdir()
+    path.write_text(to_text(Sample(head, said)))
+    return path, path.read_text()
+
+
+def test_a_whole_sample_of_the_workload_as_it_is_has_nothing_to_mend(make_workload: Make) -> None:
+    folder = make_workload(change=_good)
+    _sampled(folder)
+    (folder / "samples" / "README.md").write_text("where these are from\n")
+    assert _said(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "severity", "said"),
+    [
+        ('"cpu"', '"Q100"', "error", "is not a GPU that the facts know"),
+        ('"cpu"', '"L4x"', "warning", "where compatgate writes it"),
+        ('"GB/s"', '"MB/s"', "error", "line 3: the metric speed is in 'MB/s', declared is GB/s"),
+        ('"speed"', '"pace"', "error", "line 3: the metric 'pace' is not declared"),
+        ('"right"', '"wrong"', "error", "line 4: the check 'wrong' is not declared"),
+        ("1.001,", "", "error", "speed: 29 values, 30 are needed"),
+        ('"ok":true', '"ok":false', "error", "check right failed"),
+        ('"seed":0', '"seed":"0"', "error", "line 1: seed: "),
+        ('"12.4"', '"12.6"', "error", "says the family cuda-12.4, but its env line shows"),
+        ('"workload":"made"', '"workload":"other"', "error", "is a sample of other"),
+    ],
+)
+def test_what_is_wrong_with_a_sample_is_said(
+    make_workload: Make, old: str, new: str, severity: str, said: str
+) -> None:
+    folder = make_workload(change=_good)
+    path, text = _sampled(folder)
+    path.write_text(text.replace(old, new, 1))
+    found = [(f.file, f.severity, f.message) for f in lint(folder)[1]]
+    assert any(f == str(path) and s == severity and said in m for f, s, m in found), found
+
+
+def test_a_sample_of_an_older_content_is_a_warning(make_workload: Make) -> None:
+    folder = make_workload(change=_good)
+    _sampled(folder)
+    (folder / "program.py").write_text("print('changed')\n")
+    ((severity, said),) = _said(folder)
+    assert severity == "warning"
+    assert "made has changed since" in said
+
+
+def test_what_is_no_sample_beside_them_is_an_error(make_workload: Make) -> None:
+    folder = make_workload(change=_good)
+    (folder / "samples").mkdir()
+    (folder / "samples" / "photo.bin").write_bytes(b"x")
+    ((severity, said),) = _said(folder)
+    assert (severity, "travels into no container" in said) == ("error", True)
+
+
+def test_samples_change_no_digest_and_travel_into_no_container(make_workload: Make) -> None:
+    folder = make_workload(change=_good)
+    before = read_workload(folder)
+    path, _ = _sampled(folder)
+    after = read_workload(folder)
+    assert after.digest == before.digest
+    assert not any("samples" in file.path for file in container_files(after))
+    (folder / "saved" / "samples").mkdir(parents=True)
+    (folder / "saved" / "samples" / path.name).write_text("of the program\n")
+    assert read_workload(folder).digest != before.digest, "deeper ones are the program's own"
+
+
+def test_a_workload_shows_its_samples(
+    make_workload: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_workload(change=_good)
+    ask = ["canary", "workloads", "made", "--workloads", str(tmp_path)]
+    assert main(ask) == 0
+    assert "sample    none yet" in capsys.readouterr().out
+    path, _ = _sampled(folder)
+    assert main(ask) == 0
+    assert "sample    cpu, no driver, cuda-12.4, 2026-11-21\n" in capsys.readouterr().out
+    (folder / "program.py").write_text("print('changed')\n")
+    assert main([*ask, "--format", "json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["samples"]
+    assert (shown["file"], shown["current"]) == (path.name, False)

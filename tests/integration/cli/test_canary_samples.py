@@ -1,0 +1,201 @@
+"""``canary sample`` and ``canary baselines export|import``, of a run that a worker really made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from platform import python_version
+from typing import Any
+
+import pytest
+
+from compatgate.canary.engine.settings import Settings
+from compatgate.canary.hosts import Host
+from compatgate.canary.worker.bench import open_bench
+from compatgate.canary.worker.loop import Worker
+from compatgate.cli.main import main
+from compatgate.gate.runs.submission import Submission
+from compatgate.gate.service import Gate
+from compatgate.store.urls import ENVIRONMENT
+
+Cli = Callable[..., tuple[int, str, str]]
+HOST = Host("builder", executor="process", health="none")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A database in which hello-cpu has run as a process, and the run's id."""
+    path = tmp_path_factory.mktemp("sampled") / "gate.db"
+    gate = Gate.open(str(path), overlays=[])
+    settings = Settings(poll=0.02, repeats=0)
+    queue = gate.runs.open_queue(settings)
+    queue.register("w", [HOST])
+    asked = Submission("hello", host=HOST.name, stack={"python": python_version()})
+    (run,) = gate.runs.submit(asked, by="mara")
+    bench = open_bench(HOST, queue, gate.baselines, gate.runs.catalogue(), gate.facts, settings)
+    Worker("w", queue, [HOST], {HOST.name: bench}, idle=0.02).run(once=True)
+    bench.executor.close()
+    gate.close()
+    return path, run.id
+
+
+@pytest.fixture
+def cli(
+    made: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Cli:
+    """The commands on that database, or on another one."""
+    monkeypatch.delenv("COMPATGATE_SERVER", raising=False)
+
+    def run(*arguments: str, database: Path = made[0]) -> tuple[int, str, str]:
+        monkeypatch.setenv(ENVIRONMENT, str(database))
+        capsys.readouterr()
+        status = main(["canary", *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def sample(made: tuple[Path, str], cli: Cli, tmp_path: Path) -> Path:
+    """The run's sample, as the command wrote it."""
+    status, out, err = cli("sample", made[1], "-o", str(tmp_path))
+    assert status == 0, err
+    return Path(out.strip())
+
+
+def fresh(tmp_path: Path) -> Path:
+    """The database of a gate that has seen nothing."""
+    path = tmp_path / "fresh.db"
+    Gate.open(str(path), overlays=[]).close()
+    return path
+
+
+def in_a_container(sample: Path) -> None:
+    """What it would say had a container engine run it."""
+    head, rest = sample.read_text().split("\n", 1)
+    body = json.loads(head) | {"development": False, "executor": "docker"}
+    sample.write_text(f"{json.dumps(body)}\n{rest}")
+
+
+def test_a_run_gives_a_file_beside_its_workload(
+    made: tuple[Path, str], cli: Cli, sample: Path, tmp_path: Path
+) -> None:
+    assert sample.parent == tmp_path / "hello-cpu" / "samples"
+    head = json.loads(sample.read_text().splitlines()[0])
+    assert (head["run"], head["sku"], head["development"]) == (made[1], "cpu", True)
+    assert cli("judge", str(sample), str(sample), "--tolerance", "0.25")[0] == 0
+    again = cli("sample", made[1], "-o", str(tmp_path), "--format", "json")
+    assert (again[0], json.loads(again[1])["written"]) == (0, [str(sample)])
+    status, _, err = cli("sample", made[1], "-o", str(tmp_path), "--note", "other")
+    assert (status, "is another sample" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run_none",), "there is no run 'run_none'"),
+        (("RUN", "--step", "hello-cpu-1"), "did you mean hello-cpu-0?"),
+        (("RUN", "--note", "x" * 2001), "at most 2000 characters"),
+        (("RUN", "-o", "/dev/null"), "cannot write"),
+    ],
+)
+def test_bad_input_ends_with_2_and_says_why(
+    made: tuple[Path, str], cli: Cli, arguments: tuple[str, ...], says: str
+) -> None:
+    status, _, err = cli("sample", *(made[1] if a == "RUN" else a for a in arguments))
+    assert (status, says in err) == (2, True), err
+
+
+def test_a_run_that_waits_gives_none_yet(cli: Cli, tmp_path: Path) -> None:
+    path = fresh(tmp_path)
+    gate = Gate.open(str(path), overlays=[])
+    gate.runs.queue.register("w", [HOST])
+    (run,) = gate.runs.submit(Submission("hello", host=HOST.name), by="mara")
+    gate.close()
+    status, _, err = cli("sample", run.id, database=path)
+    assert (status, f"the run {run.id} is queued" in err) == (2, True)
+
+
+def test_a_development_run_starts_no_baseline(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    status, _, err = cli("baselines", "import", str(sample), database=fresh(tmp_path))
+    assert status == 1
+    assert f"refused: {sample}: was measured outside a container" in err
+
+
+def test_a_fresh_gate_starts_from_samples_and_hands_on_what_was_approved(
+    cli: Cli, sample: Path, tmp_path: Path
+) -> None:
+    in_a_container(sample)
+    one, two = fresh(tmp_path), tmp_path / "two" / "gate.db"
+    two.parent.mkdir()
+    status, out, _ = cli("baselines", "import", str(tmp_path), database=one)
+    assert status == 0
+    assert "proposed 1: hash-time of hello-cpu@" in out
+    shown = cli("baselines", "show", "1", database=one)[1]
+    assert f"a sample of {sample.name.split('_')[2][:10]}: python {python_version()}" in shown
+    assert cli("baselines", "approve", "1", database=one)[0] == 0
+    assert "rests on it already" in cli("baselines", "import", str(sample), database=one)[1]
+
+    file = tmp_path / "baselines.jsonl"
+    ask = ("baselines", "export", "--workload", "hello-cpu", "-o", str(file))
+    assert cli(*ask, database=one)[2] == "1 baselines\n"
+    Gate.open(str(two), overlays=[]).close()
+    status, out, _ = cli("baselines", "import", str(file), "--format", "json", database=two)
+    (proposed,) = json.loads(out)["proposed"]
+    assert (status, proposed["state"]) == (0, "proposed")
+    assert "from version 1 of another gate" in cli("baselines", "show", "1", database=two)[1]
+
+
+def test_a_malformed_file_is_named_with_its_line_and_changes_nothing(
+    cli: Cli, sample: Path, tmp_path: Path
+) -> None:
+    in_a_container(sample)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(sample.read_text().replace('"values":[', '"values":["x",'))
+    path = fresh(tmp_path)
+    status, _, err = cli("baselines", "import", str(sample), str(bad), database=path)
+    assert status == 2
+    assert f"{bad}:3: values[0] must be a number" in err
+    assert cli("baselines", "list", database=path)[1] == "no baselines\n"
+    assert cli("baselines", "import", str(tmp_path / "none.jsonl"), database=path)[0] == 2
+
+
+def test_without_files_the_samples_beside_every_workload_are_proposed(
+    cli: Cli, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_own: Any
+) -> None:
+    in_a_container(sample)
+    own = make_own(sample)
+    monkeypatch.setenv("COMPATGATE_WORKLOADS", str(own))
+    from compatgate.gate.runs import catalogue
+
+    catalogue.library.cache_clear()
+    try:
+        status, out, err = cli("baselines", "import", database=fresh(tmp_path))
+    finally:
+        catalogue.library.cache_clear()
+    assert (status, "proposed 1: hash-time of hello-cpu@" in out) == (0, True), err
+
+
+@pytest.fixture
+def make_own(tmp_path: Path) -> Callable[[Path], Path]:
+    """hello-cpu as an operator's own, with a sample of it."""
+
+    def make(sample: Path) -> Path:
+        from shutil import copytree
+
+        from compatgate.canary.workloads import read_workload
+        from compatgate.resources import canary_dir
+
+        folder = tmp_path / "ours" / "hello-cpu"
+        copytree(canary_dir() / "hello-cpu", folder)
+        manifest = folder / "workload.toml"
+        manifest.write_text(f"replaces = true\n{manifest.read_text()}")
+        head, rest = sample.read_text().split("\n", 1)
+        body = json.loads(head) | {"digest": read_workload(folder).digest}
+        (folder / "samples").mkdir()
+        (folder / "samples" / sample.name).write_text(f"{json.dumps(body)}\n{rest}")
+        return folder.parent
+
+    return make

@@ -1,0 +1,93 @@
+"""Runs that could be sampled, and the samples of them; no program behind them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from compatgate.canary.judge.judged import judge_reports
+from compatgate.canary.report import Check, Device, Env, Metric, Report
+from compatgate.canary.run import Origin, StepResult
+from compatgate.canary.samples.take import Taken, Whole, take
+from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
+from compatgate.core.facts import Gpus
+from compatgate.core.stack import parse_stack
+from compatgate.documents.sources import Source
+
+SKU = "A100-SXM4-80GB"
+FAMILY = "cuda-12.4+torch-2.4"
+WHEN = datetime(2026, 11, 21, 20, 16, 37, tzinfo=UTC)
+GEMM = Workload(
+    name="gemm",
+    description="multiplies",
+    command=("gemm",),
+    image=ImageSpec(inside=True),
+    gpus=1,
+    metrics={"time": MetricSpec(unit="ms", better="lower")},
+    checks={"right": "the result is right"},
+    digest="sha256:" + "0123456789abcdef" * 4,
+)
+
+
+def values(centre: float = 10.0) -> tuple[float, ...]:
+    """Thirty values of a run."""
+    return tuple(centre + 0.01 * (i * 7 % 11) for i in range(30))
+
+
+def report(**changes: Any) -> Report:
+    """What gemm printed on an A100."""
+    env = Env(
+        driver="535.183.01",
+        gpus=(Device(f"NVIDIA {SKU}", uuid="GPU-5e7", pci="0000:07:00.0", memory_bytes=80 << 30),),
+        versions={"cuda": "12.4.1", "torch": "2.4.1+cu124"},
+        paths={"torch": "/opt/torch/__init__.py"},
+        other={"clock": "events"},
+    )
+    whole = Report(
+        env=env,
+        metrics=(Metric("time", "ms", values(), (12.0,)),),
+        checks=(Check("right", ok=True, message="within rounding"),),
+        lines=9,
+    )
+    return msgspec.structs.replace(whole, **changes)
+
+
+def step(said: Report | None = None, **changes: Any) -> StepResult:
+    """A step that has no baseline yet, and nothing else against it."""
+    said = said or report()
+    judged = judge_reports(GEMM.metrics, list(GEMM.checks), [said], {})
+    result = StepResult(
+        name="gemm-0",
+        workload="gemm",
+        seed=0,
+        outcome=judged.outcome,
+        reason=judged.reason,
+        report=msgspec.to_builtins(said),
+        judgement=judged.to_json(),
+        finished_at=WHEN,
+        origin=Origin(GEMM.digest, SKU, "docker", development=False),
+    )
+    return msgspec.structs.replace(result, **changes)
+
+
+def whole(*steps: StepResult, **changes: Any) -> Whole:
+    """A run that ended inconclusive, for want of a baseline."""
+    run = Whole("run_1", "inconclusive", "", parse_stack({"cuda": "12.4"}), steps or (step(),))
+    return msgspec.structs.replace(run, **changes)
+
+
+def taken(gpus: Gpus, *steps: StepResult, **changes: Any) -> Taken:
+    """What such a run gives."""
+    return take(whole(*steps, **changes), {"gemm": GEMM}, gpus)
+
+
+def sample_source(gpus: Gpus, *, run: str = "run_1", centre: float = 10.0, **head: Any) -> Source:
+    """The file of a sample; ``head`` changes members of its first line."""
+    from compatgate.canary.samples.lines import to_text
+
+    said = report(metrics=(Metric("time", "ms", values(centre)),))
+    (sample,) = taken(gpus, step(said), id=run).samples
+    changed = msgspec.structs.replace(sample.head, **head)
+    return Source(f"{run}.jsonl", to_text(msgspec.structs.replace(sample, head=changed)))
