@@ -41,7 +41,7 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         note: what else whoever took it wants known.
     """
 
-    type: Literal["sample"] = "sample"
+    type: Literal["sample"]
     workload: Annotated[str, Meta(pattern=SLUG_PATTERN)]
     digest: Annotated[str, Meta(pattern=DIGEST_PATTERN)]
     seed: Annotated[int, Meta(ge=0, le=4_294_967_295)]

@@ -129,6 +129,7 @@ def _sample(
     except BadInput as error:
         return error.detail
     head = SampleHead(
+        type="sample",
         workload=workload.name,
         digest=workload.digest,
         seed=result.seed,

@@ -150,6 +150,7 @@ def _sampled(folder: Path) -> tuple[Path, str]:
         checks=(Check("right", ok=True),),
     )
     head = SampleHead(
+        type="sample",
         workload=workload.name,
         digest=workload.digest,
         seed=0,
