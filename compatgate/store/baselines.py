@@ -115,6 +115,21 @@ def approve(session: Session, number: int, *, by: str, at: datetime) -> Baseline
     return find(session, number)
 
 
+def refuse(session: Session, number: int, *, by: str, at: datetime) -> BaselineRow:
+    """Make a version one that is not judged against, be it proposed or approved.
+
+    Raises:
+        NotFound: there is no such baseline.
+        Conflict: it is neither.
+    """
+    row = find(session, number)
+    if row.state not in ("proposed", "approved"):
+        raise Conflict(f"the baseline {number} is {row.state}", field="baseline", value=number)
+    mine = update(Baseline).where(Baseline.id == number)
+    session.execute(mine.values(state="refused", decided_by=by, decided_at=at))
+    return find(session, number)
+
+
 def list_baselines(
     session: Session,
     *,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-BaselineState = Literal["proposed", "approved", "replaced"]
+BaselineState = Literal["proposed", "approved", "replaced", "refused"]
 
 
 class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):

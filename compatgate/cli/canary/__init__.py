@@ -22,7 +22,7 @@ ACTIONS = {
     "hosts": ("compatgate.cli.canary.hosts", "list the staging hosts that workers serve"),
     "baselines": (
         "compatgate.cli.canary.baselines",
-        "list, show, approve, export and import baselines",
+        "list, show, decide on, export and import baselines",
     ),
     "drift": ("compatgate.cli.canary.drift", "compare what the hosts' runs have measured"),
     "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),

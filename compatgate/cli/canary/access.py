@@ -32,7 +32,7 @@ class Access(Protocol):
         ...
 
     def act(self, what: str, name: str, action: str) -> dict[str, Any]:
-        """``cancel`` or ``rerun`` a run, ``approve`` a baseline."""
+        """``cancel`` or ``rerun`` a run, ``approve`` or ``refuse`` a baseline."""
         ...
 
     def log(self, run: str, step: str | None) -> Iterator[str]:
@@ -99,6 +99,8 @@ class _Local:
     def act(self, what: str, name: str, action: str) -> dict[str, Any]:
         if action == "approve":
             return self._gate.baselines.approve(int(name), by=_user()).to_json()
+        if action == "refuse":
+            return self._gate.baselines.refuse(int(name), by=_user()).to_json()
         if action == "cancel":
             return self._gate.runs.cancel(name, by=_user()).to_json()
         return {"runs": [run.to_json() for run in self._gate.runs.rerun(name, by=_user())]}

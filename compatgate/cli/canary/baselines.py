@@ -28,11 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--workload", metavar="W", help="with its digest, as listed")
     shown.add_argument("--sku", metavar="SKU")
     shown.add_argument("--metric", metavar="M")
-    shown.add_argument("--state", choices=("proposed", "approved", "replaced"))
+    shown.add_argument("--state", choices=("proposed", "approved", "replaced", "refused"))
     shown.add_argument("--limit", type=int, metavar="N", help="at most N (everything)")
     show = actions.add_parser("show", help="show a version with its distribution")
     approve = actions.add_parser("approve", help="judge runs by a proposed version from now on")
-    for action in (show, approve):
+    refuse = actions.add_parser("refuse", help="judge no run by a version, or none any more")
+    for action in (show, approve, refuse):
         action.add_argument("id", type=int, metavar="ID")
     export = actions.add_parser("export", help="write what runs are judged against into a file")
     export.add_argument("--workload", metavar="W", help="its name, or with its digest")
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="*", metavar="FILE|DIR", help="(the samples beside every workload)"
     )
     add_workloads(take)
-    for action in (shown, show, approve, take):
+    for action in (shown, show, approve, refuse, take):
         add_place(action)
         add_format(action)
 
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         NotFound: there is no such baseline.
-        Conflict: it is not proposed any more.
+        Conflict: it is not proposed any more; or, to be refused, neither proposed nor approved.
     """
     from compatgate.cli.database import print_json
 
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         if args.baseline_action == "show":
             found = gate.show("baselines", str(args.id))
         else:
-            found = gate.act("baselines", str(args.id), "approve")
+            found = gate.act("baselines", str(args.id), args.baseline_action)
     if args.format == "json":
         print_json(found)
     else:

@@ -9,7 +9,12 @@ from compatgate.cli.over_rest.plain import Plain
 from compatgate.client.operations import Operations
 from compatgate.documents.sources import Source
 
-_ACTIONS = {"cancel": "cancel_run", "rerun": "rerun", "approve": "approve_baseline"}
+_ACTIONS = {
+    "cancel": "cancel_run",
+    "rerun": "rerun",
+    "approve": "approve_baseline",
+    "refuse": "refuse_baseline",
+}
 
 
 class RemoteCanary(Plain):
@@ -29,7 +34,7 @@ class RemoteCanary(Plain):
         return self._ask(f"show_{what.removesuffix('s')}", name)
 
     def act(self, what: str, name: str, action: str) -> dict[str, Any]:
-        """``cancel`` or ``rerun`` a run, ``approve`` a baseline."""
+        """``cancel`` or ``rerun`` a run, ``approve`` or ``refuse`` a baseline."""
         return self._ask(_ACTIONS[action], name)
 
     def log(self, run: str, step: str | None) -> Iterator[str]:

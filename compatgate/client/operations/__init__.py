@@ -79,6 +79,7 @@ class Operations:
     list_baselines = evidence.list_baselines
     show_baseline = evidence.show_baseline
     approve_baseline = evidence.approve_baseline
+    refuse_baseline = evidence.refuse_baseline
     export_baselines = evidence.export_baselines
     import_baselines = evidence.import_baselines
 

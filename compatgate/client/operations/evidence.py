@@ -69,7 +69,7 @@ def list_baselines(
         sku: GPU that they are for.
         family: of the stack.
         metric: that they expect something of.
-        state: proposed, approved or replaced.
+        state: proposed, approved, replaced or refused.
     """
     return pages(
         "/baselines",
@@ -92,6 +92,12 @@ def show_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the p
 def approve_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
     """Approve a proposed baseline: from now on runs are judged against it."""
     return post("/baselines/{id}/approve", BaselineDetailBody, id=id)
+
+
+@Operation
+def refuse_baseline(id: int) -> Request[BaselineDetailBody]:  # noqa: A002 - the path's name
+    """Refuse a version: no run is judged against it, or none any more."""
+    return post("/baselines/{id}/refuse", BaselineDetailBody, id=id)
 
 
 @Operation

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.canary.judge.baseline import Baseline, Distribution, distribution, learn
+from compatgate.canary.judge.baseline import (
+    Baseline,
+    Distribution,
+    RunValues,
+    distribution,
+    learn,
+)
 from compatgate.canary.judge.family import nearest_family
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.units import conversion
@@ -117,14 +123,28 @@ class BaselineService:
             NotFound: there is none of that id.
             Conflict: it is not proposed any more.
         """
+        return self._decide("approve", baselines.approve, number, by)
+
+    def refuse(self, number: int, *, by: str) -> BaselineDetail:
+        """Judge no run against a version, or none any more; the next one is learnt without it.
+
+        Raises:
+            NotFound: there is none of that id.
+            Conflict: it is neither proposed nor approved.
+        """
+        return self._decide("refuse", baselines.refuse, number, by)
+
+    def _decide(
+        self, what: str, decide: Callable[..., BaselineRow], number: int, by: str
+    ) -> BaselineDetail:
         now = clock.now()
         with self._database.writing() as session:
-            row = baselines.approve(session, number, by=by, at=now)
+            row = decide(session, number, by=by, at=now)
             audit.append(
                 session,
                 at=now,
                 actor=by,
-                action="baseline.approve",
+                action=f"baseline.{what}",
                 subject=f"{row.workload} {row.metric} on {row.sku}",
                 detail={"id": row.id, "version": row.version, "family": row.family},
             )
@@ -134,20 +154,35 @@ class BaselineService:
 def _offer(session: Session, ground: Ground, spec: MetricSpec, run: str, samples: Samples) -> None:
     key: Key = (ground.workload, ground.sku, ground.family, samples.name)
     last = baselines.latest(session, key)
-    known = Baseline.from_json(last.body) if last else None
-    accepted: list[tuple[str, Samples]] = []
-    if known is not None:
-        if run in {r.run for r in known.runs} | {r.run for r in known.discarded}:
-            return
-        # Samples only start a baseline: from the first own run on, own runs make it.
-        own = [r for r in known.runs if r.sample is None]
-        accepted = [(r.run, Samples(known.metric, known.unit, (r.values,))) for r in own]
+    if last is not None and run in _runs(last):
+        return
+    own = _own(session, key, last) if last else []
+    accepted = [(r.run, Samples(samples.name, spec.unit, (r.values,))) for r in own]
     version = 1 if last is None else last.version + (last.state != "proposed")
     try:
         learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)
     except BadInput:
         return  # it gives nothing to learn from: too few values, or none that are numbers
     baselines.propose(session, key, learnt.to_json(), by=run, at=clock.now())
+
+
+def _runs(row: BaselineRow) -> set[str]:
+    known = Baseline.from_json(row.body)
+    return {run.run for run in known.runs} | {run.run for run in known.discarded}
+
+
+def _own(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
+    """What a new version is learnt from besides the run that is offered.
+
+    Nothing of a version that was refused; and samples only start a baseline: from the first own run
+    on, own runs make it.
+    """
+    workload, sku, family, metric = key
+    base: BaselineRow | None = last
+    if last.state == "refused":
+        approved = baselines.approved(session, workload=workload, sku=sku, family=family)
+        base = approved.get(metric)
+    return [r for r in Baseline.from_json(base.body).runs if r.sample is None] if base else []
 
 
 def _detail(session: Session, row: BaselineRow) -> BaselineDetail:

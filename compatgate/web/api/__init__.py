@@ -68,6 +68,7 @@ ROUTES: tuple[Route, ...] = (
     evidence.list_baselines,
     evidence.show_baseline,
     evidence.approve_baseline,
+    evidence.refuse_baseline,
     evidence.export_baselines,
     evidence.import_baselines,
     nodes.list_nodes,

@@ -99,6 +99,23 @@ def approve_baseline(call: Call[NoQuery]) -> Reply:
     return Reply(call.gate.baselines.approve(number, by=by).to_json())
 
 
+@route(
+    "POST",
+    "/baselines/{id:big}/refuse",
+    scope="bless",
+    tag="evidence",
+    returns=Returns(BaselineDetailBody, "The baseline as it is now"),
+    errors=(404, 409),
+)
+def refuse_baseline(call: Call[NoQuery]) -> Reply:
+    """Refuse a baseline: no run is judged against it, or none any more.
+
+    The next sound run proposes a version that is learnt without it.
+    """
+    number, by = call.args["id"], call.principal.name
+    return Reply(call.gate.baselines.refuse(number, by=by).to_json())
+
+
 class ExportFilters(Struct, frozen=True, forbid_unknown_fields=True):
     """Which baselines to export."""
 

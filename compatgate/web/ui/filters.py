@@ -63,6 +63,7 @@ _MARKS = {
     "stale": "!",
     "quiet": "☾",
     "replaced": "-",
+    "refused": "✕",
 }
 
 

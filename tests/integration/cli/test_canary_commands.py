@@ -155,6 +155,9 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     status, _, err = run("canary", "baselines", "approve", number)
     assert (status, "is approved by" in err) == (2, True)
     assert run("canary", "baselines", "show", "99")[0] == 2
+    assert "refused" in run("canary", "baselines", "refuse", number)[1]
+    status, _, err = run("canary", "baselines", "refuse", number)
+    assert (status, "is refused" in err) == (2, True)
 
 
 def test_hosts_show_their_slots_and_quiet_hours(run: Run, gate: Gate) -> None:

@@ -217,6 +217,7 @@ def test_baselines(call: Call, worker: Gate, form: str) -> None:
     assert (found.proposed, found.refused[0].what) == ([], "b.jsonl:2")
     with pytest.raises(ManyProblems, match=r"b\.jsonl:1"):
         call("import_baselines", [{"name": "b.jsonl", "text": "{}"}])
+    assert call("refuse_baseline", proposed.id).state == "refused"
 
 
 def test_tokens_and_the_audit_log(call: Call, form: str) -> None:

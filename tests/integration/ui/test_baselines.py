@@ -93,6 +93,19 @@ def test_a_version_that_started_from_samples_says_so(run_pages, ran):
     assert "<small>samples</small>" in client.get("/ui/baselines").text
 
 
+def test_a_version_that_does_not_fit_is_refused(run_pages, ran):
+    client = run_pages("read", "bless")
+    assert ">Refuse</button>" in client.get("/ui/baselines/1").text
+    assert post(client, "baselines/1/refuse").headers["Location"] == "/ui/baselines/1"
+    text = client.get("/ui/baselines/1").text
+    assert "no run is judged against version 1" in text
+    assert ">Refuse</button>" not in text
+    assert ran.gate.baselines.show(1).row.state == "refused"
+    assert "1" in client.get("/ui/baselines?state=refused&format=csv").text
+    assert post(client, "baselines/1/refuse").status_code == 409
+    assert ">Refuse</button>" not in run_pages("read").get("/ui/baselines/3").text
+
+
 def test_a_version_of_another_gate_says_where_it_was_approved(run_pages, ran, kept):
     ran.gate.runs.catalogue = kept.gate.runs.catalogue  # the content that its runs were of
     lines = [json.dumps(line) for line in ran.gate.exchange.lines(sku=GPU)]

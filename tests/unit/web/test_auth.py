@@ -32,6 +32,7 @@ NEEDS = {
     "cancel_run": "operate",
     "rerun": "operate",
     "approve_baseline": "bless",
+    "refuse_baseline": "bless",
     "import_baselines": "operate",
     "report_nodes": "operate",
     "remove_node": "operate",

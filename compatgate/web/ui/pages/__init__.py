@@ -77,6 +77,7 @@ PAGES: tuple[Page, ...] = (
     baselines.show_all,
     baselines.show,
     baselines.approve,
+    baselines.refuse,
     hosts.show,
     workloads.show_suites,
     workloads.show_workloads,

@@ -31,7 +31,7 @@ _COLUMNS = (
     Column("runs", "Runs", "number"),
     Column("values", "Values", "number"),
     Column("proposed", "Proposed", "time"),
-    Column("decided", "Approved", "time"),
+    Column("decided", "Decided", "time"),
 )
 _EMPTY = Empty(
     "No baseline yet.",
@@ -83,7 +83,7 @@ def _filters(ask: Ask[BaselinesQuery]) -> list[tuple[str, str, Any, list[str]]]:
         known = {getattr(row, name) for row in newest} | ({given} if given else set())
         return name, label, given, sorted(known)
 
-    states = ["proposed", "approved", "replaced"]
+    states = ["proposed", "approved", "replaced", "refused"]
     return [
         ("state", "State", query.state, states),
         of("sku", "GPU"),
@@ -157,7 +157,7 @@ _VERSIONS = (
     Column("runs", "Runs", "number"),
     Column("values", "Values", "number"),
     Column("proposed", "Proposed", "time"),
-    Column("decided", "Approved", "time"),
+    Column("decided", "Decided", "time"),
     Column("by", "By", "name"),
 )
 
@@ -243,4 +243,17 @@ def approve(ask: Ask[Any]) -> Goto:
     """From now on runs are judged against it."""
     row = ask.gate.baselines.approve(ask.args["id"], by=ask.principal.name).row
     done = f"Approved: runs are judged against version {row.version} of {row.metric} from now on."
+    return Goto(link("baselines", row.id), done)
+
+
+@page(
+    f"/baselines/<int(max={LARGEST['big']}):id>/refuse",
+    scope="bless",
+    method="POST",
+    nav="baselines",
+)
+def refuse(ask: Ask[Any]) -> Goto:
+    """No run is judged against it, or none any more."""
+    row = ask.gate.baselines.refuse(ask.args["id"], by=ask.principal.name).row
+    done = f"Refused: no run is judged against version {row.version} of {row.metric}."
     return Goto(link("baselines", row.id), done)

@@ -13,7 +13,7 @@ from compatgate.canary.queue import Ground
 from compatgate.canary.samples.model import MOMENT
 from compatgate.canary.workloads import Library
 from compatgate.documents.sources import Source
-from compatgate.errors import ManyProblems
+from compatgate.errors import Conflict, ManyProblems
 from compatgate.gate.runs.exchange import Imported
 from compatgate.gate.service import Gate
 from compatgate.store import clock
@@ -195,3 +195,36 @@ def test_an_import_is_a_link_of_the_audit_chain(
     (link,) = gate.history.list_audit(action="baseline.import").items
     assert (link.actor, link.detail["files"]) == ("mara", 1)
     assert gate.history.verify().ok
+
+
+def test_samples_that_do_not_fit_here_are_refused_and_own_runs_start_anew(
+    gate: Gate, take: Take, sampled: Callable[..., list[Source]]
+) -> None:
+    (row,) = take(*sampled("run_1", "run_2", "run_3")).proposed
+    gate.baselines.approve(row.id, by="ana")
+    assert gate.baselines.refuse(row.id, by="ana").row.state == "refused"
+    assert gate.baselines.approved(GROUND) == {}
+    assert "version 1 rests on it already" in take(*sampled("run_1")).unchanged[0].reason
+    assert "is refused: samples only start" in take(*sampled("run_4")).unchanged[0].reason
+    ran(gate, "run_own", 12.0)
+    assert states(gate)[1:] == [(2, "proposed", ["run_own:gemm-0"])]
+    with pytest.raises(Conflict, match="is refused by ana"):
+        gate.baselines.approve(row.id, by="ana")
+    with pytest.raises(Conflict, match="is refused"):
+        gate.baselines.refuse(row.id, by="ana")
+    (link,) = gate.history.list_audit(action="baseline.refuse").items
+    assert link.detail["version"] == 1
+
+
+def test_after_a_refused_proposal_the_next_goes_on_from_what_is_approved(gate: Gate) -> None:
+    ran(gate, "run_a")
+    gate.baselines.approve(gate.baselines.list().items[0].id, by="ana")
+    ran(gate, "run_b")
+    gate.baselines.refuse(gate.baselines.list().items[0].id, by="ana")
+    ran(gate, "run_b")
+    ran(gate, "run_c")
+    assert states(gate) == [
+        (1, "approved", ["run_a:gemm-0"]),
+        (2, "refused", ["run_a:gemm-0", "run_b:gemm-0"]),
+        (3, "proposed", ["run_a:gemm-0", "run_c:gemm-0"]),
+    ]
