@@ -49,6 +49,7 @@ PAGES = [
     "suites",
     "workloads",
     "workloads/gemm",
+    "workloads/conv-forward",
     "nodes?search=gpu-01",
     "nodes/gpu-017",
     "nodes/h100-01",
