@@ -140,12 +140,13 @@ class Runs:
         scenario = {"seed": seed, "ms": ms, "right": right, "versions": _MEASURED | versions}
         (self.folder / "scenario.json").write_text(json.dumps(scenario))
         run = self.submit(stack=STACK | {k: v for k, v in versions.items() if k in STACK})
-        self.work(STAGE)
-        while (found := self.gate.runs.get(run)).state == "queued":
-            assert found.attempts < found.max_attempts, found.reason
-            sleep(0.2)  # a busy machine failed it, and it is to be tried again
+        for _ in range(10):
             self.work(STAGE)
-        return run
+            found = self.gate.runs.get(run)
+            if found.has_ended:
+                return run
+            sleep(0.2)  # a busy machine failed it, and it is to be tried again
+        raise AssertionError(f"{run} is {found.state}: {found.reason}")
 
     def sampled(self, run: str) -> None:
         """Keep what a run measured beside its workload."""
