@@ -63,7 +63,7 @@ def test_a_filter_that_nothing_fits_says_so(kept_pages):
 
 
 def test_no_run_yet_teaches_how_to_start_one(pages):
-    assert "compatgate canary start smoke" in pages().get("/ui/runs").text
+    assert "compatgate canary run --suite smoke" in pages().get("/ui/runs").text
 
 
 @pytest.mark.parametrize(

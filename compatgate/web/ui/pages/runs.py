@@ -34,7 +34,7 @@ _COLUMNS = (
 _EMPTY = Empty(
     "No run yet.",
     "A run executes a suite of canary programs on a staging host, for the stack of a target.",
-    "compatgate canary start smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124",
+    "compatgate canary run --suite smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124",
 )
 _NONE = Empty("No run fits these filters.", "Take one of them away.")
 

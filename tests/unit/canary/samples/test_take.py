@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,15 +11,20 @@ from jsonschema import Draft202012Validator
 from msgspec import structs
 from sample_runs import FAMILY, GEMM, SKU, report, step, taken, whole
 
+from compatgate.canary.protocol import read_report
 from compatgate.canary.report import Check, Env, Metric
 from compatgate.canary.run import Origin
-from compatgate.canary.samples.lines import read_head, read_report, to_text
+from compatgate.canary.samples.lines import read_head, to_text
+from compatgate.canary.samples.lines import read_report as read_sample_report
 from compatgate.canary.samples.take import take
+from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
 from compatgate.documents import schemas
 from compatgate.documents.problems import Problems
 from compatgate.documents.sources import Source
+
+PRINTED = Path(__file__).parents[1] / "protocol" / "adapters" / "samples"
 
 
 def test_the_first_runs_of_a_workload_give_samples_though_no_baseline_knows_them(
@@ -53,7 +59,7 @@ def test_what_is_written_is_what_is_read(facts: Facts) -> None:
     (sample,) = taken(facts.gpus).samples
     problems, source = Problems(), Source("a.jsonl", to_text(sample))
     assert read_head(source, problems) == sample.head
-    assert read_report(source, GEMM, problems) == sample.report
+    assert read_sample_report(source, GEMM, problems) == sample.report
     assert len(problems) == 0
 
 
@@ -143,3 +149,20 @@ def test_names_differ_by_gpu_stack_time_and_seed_and_fit_a_file_system(facts: Fa
     hostile = structs.replace(sample.head, sku="../x y", family="a/b\n" * 200)
     assert "/" not in hostile.file_name
     assert len(hostile.file_name) < 255
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [("dcgm-diag", "dcgm-v4-diagnostic.json"), ("nccl-tests", "nccl-all-reduce-gh200.txt"),
+     ("gpu-burn", "gpu-burn-1080.txt"), ("nvbandwidth", "nvbandwidth-v0.5-a10.txt")],
+)  # fmt: skip
+def test_what_a_tool_printed_is_kept_as_lines_of_the_protocol(
+    facts: Facts, name: str, printed: str
+) -> None:
+    workload = Library.open([]).workload(name)
+    said = read_report([(PRINTED / printed).read_bytes()], workload)
+    text = to_text(structs.replace(taken(facts.gpus).samples[0], report=said))
+    problems = Problems()
+    read = read_sample_report(Source("a.jsonl", text), workload, problems)
+    assert len(problems) == 0
+    assert (read.metrics, read.checks) == (said.metrics, said.checks)
