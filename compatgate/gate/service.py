@@ -68,7 +68,7 @@ class Gate:
         self.history = History(database)
         self.runs = Runs(database, facts, self.snapshots, library)
         self.baselines = BaselineService(database)
-        self.exchange = Exchange(database, lambda: self.runs.catalogue(), facts.gpus)
+        self.exchange = Exchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
         self._log = DecisionLog(database)
         self._answers: Remembered[Answer] = Remembered()

@@ -394,9 +394,9 @@ def _smi() -> dict[str, Target]:
 
 
 def _measured() -> dict[str, Target]:
-    gpus = load_facts([]).gpus
-    sample = sample_source(gpus)
-    offered = read_offered([sample], {"gemm": GEMM}, gpus)
+    facts = load_facts([])
+    sample = sample_source(facts)
+    offered = read_offered([sample], {"gemm": GEMM}, facts)
     ((found, _),) = offered.samples
     ground, spec = ground_of_sample(found), GEMM.metrics["time"]
     accepted = [(found.head.key, found.values()[0])]
@@ -410,7 +410,7 @@ def _measured() -> dict[str, Target]:
 
     def read(data: bytes) -> object:
         text = Text("x.jsonl", data.decode("utf-8", "replace"))
-        return read_offered([text], {"gemm": GEMM}, gpus)
+        return read_offered([text], {"gemm": GEMM}, facts)
 
     return {
         "sample": Target(read, [sample.text.encode()]),

@@ -12,7 +12,7 @@ from compatgate.canary.report import Check, Device, Env, Metric, Report
 from compatgate.canary.run import Origin, StepResult
 from compatgate.canary.samples.take import Taken, Whole, take
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import Source
 
@@ -78,16 +78,16 @@ def whole(*steps: StepResult, **changes: Any) -> Whole:
     return msgspec.structs.replace(run, **changes)
 
 
-def taken(gpus: Gpus, *steps: StepResult, **changes: Any) -> Taken:
+def taken(facts: Facts, *steps: StepResult, **changes: Any) -> Taken:
     """What such a run gives."""
-    return take(whole(*steps, **changes), {"gemm": GEMM}, gpus)
+    return take(whole(*steps, **changes), {"gemm": GEMM}, facts)
 
 
-def sample_source(gpus: Gpus, *, run: str = "run_1", centre: float = 10.0, **head: Any) -> Source:
+def sample_source(facts: Facts, *, run: str = "run_1", centre: float = 10.0, **head: Any) -> Source:
     """The file of a sample; ``head`` changes members of its first line."""
     from compatgate.canary.samples.lines import to_text
 
     said = report(metrics=(Metric("time", "ms", values(centre)),))
-    (sample,) = taken(gpus, step(said), id=run).samples
+    (sample,) = taken(facts, step(said), id=run).samples
     changed = msgspec.structs.replace(sample.head, **head)
     return Source(f"{run}.jsonl", to_text(msgspec.structs.replace(sample, head=changed)))

@@ -16,7 +16,7 @@ from compatgate.canary.samples.model import Sample
 from compatgate.canary.samples.records import Record, read_records
 from compatgate.canary.samples.sound import doubts, stale
 from compatgate.canary.workload import Workload
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.documents.names import did_you_mean
 from compatgate.documents.problems import Problems
@@ -48,19 +48,19 @@ class Offered(Struct, frozen=True):
 
 
 def read_offered(
-    sources: Iterable[Source], workloads: Mapping[str, Workload], gpus: Gpus
+    sources: Iterable[Source], workloads: Mapping[str, Workload], facts: Facts
 ) -> Offered:
     """Read files of samples and of baselines.
 
     Args:
         sources: the files; each says in its first line which it is.
         workloads: by name, as they are now.
-        gpus: the GPU table.
+        facts: to read GPUs by.
 
     Raises:
         ManyProblems: whatever is malformed, each with file, line and field; nothing is offered.
     """
-    reader = _Reader(workloads, gpus)
+    reader = _Reader(workloads, facts)
     for source in sources:
         reader.read(source)
     reader.problems.raise_if_any()
@@ -68,11 +68,11 @@ def read_offered(
 
 
 class _Reader:
-    def __init__(self, workloads: Mapping[str, Workload], gpus: Gpus) -> None:
+    def __init__(self, workloads: Mapping[str, Workload], facts: Facts) -> None:
         self.problems = Problems()
         self.found = Offered([], [], [])
         self._workloads = workloads
-        self._gpus = gpus
+        self._facts = facts
         self._seen: dict[object, str] = {}
 
     def read(self, source: Source) -> None:
@@ -101,7 +101,7 @@ class _Reader:
         elif head.development:
             self._refuse(source.file, _DEVELOPMENT)
         elif sample := read_sample(source, workload, self.problems):
-            if found := doubts(sample, workload, self._gpus):
+            if found := doubts(sample, workload, self._facts):
                 self._refuse(source.file, "; ".join(found))
             else:
                 self.found.samples.append((sample, workload))
@@ -143,7 +143,7 @@ class _Reader:
         if line.unit != spec.unit:
             return f"{line.metric} is in {line.unit}, declared is {spec.unit}"
         try:
-            if line.sku != NO_GPU_SKU and resolve_gpu(line.sku, self._gpus).sku != line.sku:
+            if line.sku != NO_GPU_SKU and resolve_gpu(line.sku, self._facts.gpus).sku != line.sku:
                 return f"the facts spell {line.sku} otherwise"
         except BadInput as error:
             return error.detail

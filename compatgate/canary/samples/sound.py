@@ -9,21 +9,22 @@ from compatgate.canary.engine.judging import NO_GPU_SKU
 from compatgate.canary.engine.measured import Mismatch, measure
 from compatgate.canary.judge.baseline import unusable
 from compatgate.canary.judge.family import family_of
+from compatgate.canary.peaks import shares
 from compatgate.canary.report import Env
 from compatgate.canary.samples.model import Sample, SampleHead
 from compatgate.canary.workload import Workload
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import Facts, Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
 
-def doubts(sample: Sample, workload: Workload, gpus: Gpus) -> list[str]:
+def doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
     """Everything that speaks against a sample of the workload as it is now.
 
     Args:
         sample: read by what the workload declares.
         workload: of the same digest.
-        gpus: the GPU table.
+        facts: GPUs, and what is published as their peaks.
     """
     verdict = conclude_step(workload, Ended("exited", 0), sample.report)
     if verdict.outcome != "passed":
@@ -31,7 +32,8 @@ def doubts(sample: Sample, workload: Workload, gpus: Gpus) -> list[str]:
     assert sample.report.env is not None  # noqa: S101 - else it had not passed
     return [
         *_too_little(sample, workload),
-        *_elsewhere(sample.head, sample.report.env, workload, gpus),
+        *_elsewhere(sample.head, sample.report.env, workload, facts.gpus),
+        *_too_much(sample, workload, facts),
     ]
 
 
@@ -47,6 +49,14 @@ def _too_little(sample: Sample, workload: Workload) -> Iterator[str]:
     for samples in sample.values():
         if why := unusable(samples, workload.metrics[samples.name]):
             yield f"{samples.name}: {why}"
+
+
+def _too_much(sample: Sample, workload: Workload, facts: Facts) -> Iterator[str]:
+    """A run may be looked at with such a value; nobody else should start from it."""
+    if any(spec.peak for spec in workload.metrics.values()):
+        for share in shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks):
+            if share.implausible:
+                yield f"{share.metric}: {share.words}"
 
 
 def _elsewhere(head: SampleHead, env: Env, workload: Workload, gpus: Gpus) -> Iterator[str]:

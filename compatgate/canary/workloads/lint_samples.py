@@ -13,7 +13,7 @@ from compatgate.canary.samples.sound import doubts, stale
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.finding import Finding, Said
 from compatgate.canary.workloads.pack import SAMPLES
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import Facts
 from compatgate.documents.problems import Problems
 from compatgate.documents.sources import Source, read_paths
 from compatgate.errors import CompatgateError
@@ -58,7 +58,7 @@ def _read(source: Source, path: Path, workload: Workload) -> Iterator[Said]:
     report = read_report(source, workload, problems)
     yield from _said(problems)
     if not len(problems):
-        yield from (("error", doubt) for doubt in doubts(Sample(head, report), workload, _gpus()))
+        yield from (("error", doubt) for doubt in doubts(Sample(head, report), workload, _facts()))
 
 
 def _said(problems: Problems) -> Iterator[Said]:
@@ -68,8 +68,8 @@ def _said(problems: Problems) -> Iterator[Said]:
 
 
 @cache
-def _gpus() -> Gpus:
-    """The GPU table; only samples need it."""
+def _facts() -> Facts:
+    """Vendors' facts; only samples need them."""
     from compatgate.catalog import load_facts
 
-    return load_facts().gpus
+    return load_facts()

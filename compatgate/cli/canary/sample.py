@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.canary.access import accessed
+from compatgate.cli.canary.library import add_workloads
 from compatgate.cli.database import add_format
 from compatgate.cli.service import add_place
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Writes DIR/WORKLOAD/samples/NAME.jsonl for each step of a run that measured soundly; the name is the
 GPU, the stack's family, the time and the seed. A step that failed, was spoilt or is not whole gives
-none, and the reason is said.
+none, and the reason is said. With --printed, of what a program printed on a machine without a gate:
+such a sample is marked as development, and starts no baseline.
 exit status: 0 something was written (or was there already), 1 nothing was, 2 bad input
 """
 
@@ -24,7 +26,14 @@ exit status: 0 something was written (or was there already), 1 nothing was, 2 ba
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EPILOG
-    parser.add_argument("id", metavar="RUN", help="that has ended")
+    parser.add_argument("id", metavar="RUN", nargs="?", help="that has ended")
+    parser.add_argument("--printed", metavar="FILE", help="standard output of a program, not a RUN")
+    parser.add_argument("--workload", metavar="W", help="of --printed: whose program it was")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --printed (0)")
+    parser.add_argument(
+        "--measured-at", metavar="TIME", help="of --printed: when it ended, 2026-11-21T20:16:37Z"
+    )
+    add_workloads(parser)
     parser.add_argument("--step", metavar="S", help="only this one, such as gemm-0")
     parser.add_argument("--note", metavar="TEXT", default="", help="kept in each file")
     parser.add_argument(
@@ -52,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if len(args.note) > _LONGEST:
         hint = f"at most {_LONGEST} characters"
         raise BadInput("is too long", field="--note", value=args.note[:40], hint=hint)
-    with accessed(args) as gate:
-        taken = gate.samples(args.id, args.step, args.note)
+    taken = _printed(args) if args.printed else _of_run(args)
     paths = [(_place(Path(args.output), sample), sample["text"]) for sample in taken["samples"]]
     for path, text in paths:
         _refuse_other(path, text)
@@ -67,6 +75,46 @@ def run(args: argparse.Namespace) -> int:
 
 
 _LONGEST = 2000
+
+
+def _of_run(args: argparse.Namespace) -> dict[str, Any]:
+    from compatgate.errors import BadInput
+
+    if args.id is None or args.workload or args.measured_at:
+        hint = "RUN; or --printed FILE --workload W --measured-at TIME"
+        raise BadInput("say what to take samples of", hint=hint)
+    with accessed(args) as gate:
+        return gate.samples(args.id, args.step, args.note)
+
+
+def _printed(args: argparse.Namespace) -> dict[str, Any]:
+    """A sample of what a program printed, in the form in which a gate answers."""
+    from compatgate.canary.samples.take import Taken, of_output
+    from compatgate.canary.workloads import Library
+    from compatgate.catalog import load_facts
+    from compatgate.errors import BadInput
+    from compatgate.gate.runs.samples import shown
+    from compatgate.store.clock import parse_moment
+
+    if args.id or args.step or not (args.workload and args.measured_at):
+        hint = "with --workload W and --measured-at TIME, without RUN and --step"
+        raise BadInput("is not enough, or too much", field="--printed", hint=hint)
+    if not 0 <= args.seed <= _LARGEST_SEED:
+        raise BadInput("is no seed", field="--seed", value=args.seed)
+    at = parse_moment(args.measured_at, field="--measured-at").strftime("%Y-%m-%dT%H:%M:%SZ")
+    workload = Library.open(args.workloads).workload(args.workload)
+    try:
+        printed = Path(args.printed).read_bytes()
+    except OSError as error:
+        what = f"cannot read {args.printed}: {error.strerror}"
+        raise BadInput(what, field="--printed", value=args.printed) from None
+    sample = of_output(
+        printed, workload, load_facts(), seed=args.seed, measured_at=at, note=args.note
+    )
+    return shown(Taken((sample,), ()))
+
+
+_LARGEST_SEED = 4_294_967_295
 
 
 def _print(written: list[str], refused: list[dict[str, Any]]) -> None:

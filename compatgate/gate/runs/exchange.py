@@ -20,7 +20,7 @@ from compatgate.canary.samples.model import MOMENT, Sample
 from compatgate.canary.samples.offered import LeftOut, ground_of_sample, read_offered
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.canary.workloads import Library
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import Facts
 from compatgate.documents.sources import Source
 from compatgate.errors import BadInput
 from compatgate.gate.runs.baselines import summary
@@ -60,13 +60,13 @@ class Exchange:
     Args:
         database: with the schema.
         catalogue: says which workloads there are.
-        gpus: the GPU table.
+        facts: to read GPUs by.
     """
 
-    def __init__(self, database: Database, catalogue: Callable[[], Library], gpus: Gpus) -> None:
+    def __init__(self, database: Database, catalogue: Callable[[], Library], facts: Facts) -> None:
         self._database = database
         self._catalogue = catalogue
-        self._gpus = gpus
+        self._facts = facts
 
     def lines(self, *, workload: str | None = None, sku: str | None = None) -> list[dict[str, Any]]:
         """What runs are judged against, as the lines of a file.
@@ -89,7 +89,7 @@ class Exchange:
         Raises:
             ManyProblems: every mistake, with file, line and field.
         """
-        offered = read_offered(sources, self._catalogue().workloads, self._gpus)
+        offered = read_offered(sources, self._catalogue().workloads, self._facts)
         proposals = [
             *_of_samples(offered.samples),
             *(_of_baseline(line, workload) for line, workload in offered.baselines),

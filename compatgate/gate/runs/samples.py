@@ -48,7 +48,7 @@ def take_samples(
         stack=parse_stack(detail.run.stack),
         steps=tuple(msgspec.convert(row.body, StepResult) for row in detail.steps),
     )
-    return shown(take(whole, runs.catalogue().workloads, facts.gpus, step=step, note=note))
+    return shown(take(whole, runs.catalogue().workloads, facts, step=step, note=note))
 
 
 def shown(taken: Taken) -> dict[str, Any]:

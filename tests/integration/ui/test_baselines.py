@@ -81,7 +81,7 @@ def test_a_version_that_started_from_samples_says_so(run_pages, ran):
     library = Library()
     library.workloads = {"gemm": GEMM}
     ran.gate.runs.catalogue = lambda: library
-    source = sample_source(ran.gate.facts.gpus, note="500 <W> limit")
+    source = sample_source(ran.gate.facts, note="500 <W> limit")
     (row,) = ran.gate.exchange.take([source], by="mara").proposed
     client = run_pages("read", "bless")
     text = client.get(f"/ui/baselines/{row.id}").text

@@ -39,7 +39,7 @@ def take(gate: Gate) -> Take:
 @pytest.fixture
 def sampled(gate: Gate) -> Callable[..., list[Source]]:
     """Files of samples, one for each run that is named."""
-    return lambda *runs: [sample_source(gate.facts.gpus, run=run) for run in runs]
+    return lambda *runs: [sample_source(gate.facts, run=run) for run in runs]
 
 
 def ran(gate: Gate, run: str, centre: float = 10.0) -> None:
@@ -130,7 +130,7 @@ def test_an_own_run_takes_the_place_of_samples_that_nobody_approved(
 def test_what_does_not_fit_is_refused_and_the_rest_is_taken(
     gate: Gate, take: Take, sampled: Callable[..., list[Source]]
 ) -> None:
-    stale = sample_source(gate.facts.gpus, run="run_9", digest="sha256:" + "f" * 64)
+    stale = sample_source(gate.facts, run="run_9", digest="sha256:" + "f" * 64)
     found = take(*sampled("run_1"), stale)
     assert len(found.proposed) == 1
     assert [(left.what, "has changed since" in left.reason) for left in found.refused] == [

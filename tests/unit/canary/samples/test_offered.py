@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec import structs
 from sample_runs import FAMILY, GEMM, SKU, report, sample_source, values
 
 from compatgate.canary.judge.baseline import learn
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.samples.exchange import baseline_line, head_line
 from compatgate.canary.samples.offered import Offered, read_offered
+from compatgate.canary.workload import MetricSpec
 from compatgate.core.facts import Facts
 from compatgate.documents import schemas
 from compatgate.documents.sources import Source
@@ -24,7 +26,7 @@ CONTENT = "gemm@0123456789ab"
 
 
 def offered(facts: Facts, *sources: Source) -> Offered:
-    return read_offered(sources, {"gemm": GEMM}, facts.gpus)
+    return read_offered(sources, {"gemm": GEMM}, facts)
 
 
 def exported(**changes: Any) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def wrong(facts: Facts, text: str) -> list[str]:
 
 
 def test_a_sample_of_the_workload_as_it_is_is_offered(facts: Facts) -> None:
-    ((sample, workload),) = offered(facts, sample_source(facts.gpus)).samples
+    ((sample, workload),) = offered(facts, sample_source(facts)).samples
     assert workload is GEMM
     assert sample.source.driver == "535.183.01"
     assert sample.source.versions == {"cuda": "12.4.1", "torch": "2.4.1+cu124"}
@@ -78,19 +80,19 @@ def test_a_sample_of_the_workload_as_it_is_is_offered(facts: Facts) -> None:
 def test_a_sample_that_does_not_fit_here_is_refused_with_the_reason(
     facts: Facts, head: dict[str, Any], reason: str
 ) -> None:
-    said = refused(facts, sample_source(facts.gpus, **head))
+    said = refused(facts, sample_source(facts, **head))
     assert said.startswith("run_1.jsonl: ")
     assert reason in said
 
 
 def test_a_failed_check_written_into_a_sample_is_refused(facts: Facts) -> None:
-    source = sample_source(facts.gpus)
+    source = sample_source(facts)
     text = source.text.replace('"ok":true', '"ok":false')
     assert "check right failed" in refused(facts, Source(source.file, text))
 
 
 def test_everything_malformed_is_named_with_file_line_and_field(facts: Facts) -> None:
-    text = sample_source(facts.gpus).text
+    text = sample_source(facts).text
     assert wrong(facts, "") == ["x.jsonl:1: the file is empty"]
     assert wrong(facts, "hello\n") == [
         'x.jsonl:1: is no JSON object with a type ({"type": "...", ...}, one a line)'
@@ -111,7 +113,7 @@ def test_everything_malformed_is_named_with_file_line_and_field(facts: Facts) ->
 
 def test_a_file_that_is_wrong_keeps_the_others_from_being_offered(facts: Facts) -> None:
     with pytest.raises(ManyProblems, match="2 problems; nothing was changed"):
-        offered(facts, sample_source(facts.gpus), Source("b", "{}\n"), Source("a", "[]\n"))
+        offered(facts, sample_source(facts), Source("b", "{}\n"), Source("a", "[]\n"))
 
 
 def test_an_exported_baseline_is_of_its_schema_and_offered(facts: Facts) -> None:
@@ -163,7 +165,7 @@ def test_a_baseline_stated_twice_is_a_mistake(facts: Facts) -> None:
 
 
 def test_a_sample_says_where_it_was_measured_all_the_way_through_an_export(facts: Facts) -> None:
-    ((sample, _),) = offered(facts, sample_source(facts.gpus, note="500 W")).samples
+    ((sample, _),) = offered(facts, sample_source(facts, note="500 W")).samples
     accepted = [(sample.head.key, sample.values()[0])]
     sources = {sample.head.key: sample.source}
     spec = GEMM.metrics["time"]
@@ -183,6 +185,16 @@ def test_what_was_not_a_sample_has_no_member_for_it() -> None:
 
 @pytest.mark.parametrize("value", ["1e200", "1e-200", "0", "-1"])
 def test_values_that_nothing_can_have_measured_are_refused(facts: Facts, value: str) -> None:
-    source = sample_source(facts.gpus)
+    source = sample_source(facts)
     text = source.text.replace("[10.0,", f"[{value},")
     assert "not finite and positive" in refused(facts, Source(source.file, text))
+
+
+def test_more_than_the_vendor_publishes_is_refused(facts: Facts) -> None:
+    spec = MetricSpec("TFLOP/s", "higher", peak="bf16")
+    fast = structs.replace(GEMM, metrics={"time": spec})
+    text = sample_source(facts, centre=2000.0).text.replace('"ms"', '"TFLOP/s"')
+    found = read_offered([Source("x.jsonl", text)], {"gemm": fast}, facts)
+    assert "more than is published is implausible" in found.refused[0].reason
+    text = sample_source(facts, centre=200.0).text.replace('"ms"', '"TFLOP/s"')
+    assert read_offered([Source("x.jsonl", text)], {"gemm": fast}, facts).refused == []

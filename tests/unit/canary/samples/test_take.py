@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator
 from msgspec import structs
 from sample_runs import FAMILY, GEMM, SKU, report, step, taken, whole
 
+from compatgate.canary.judge.judged import judge
+from compatgate.canary.judge.read import read_measured
 from compatgate.canary.protocol import read_report
 from compatgate.canary.report import Check, Env, Metric
 from compatgate.canary.run import Origin
@@ -30,7 +32,7 @@ PRINTED = Path(__file__).parents[1] / "protocol" / "adapters" / "samples"
 def test_the_first_runs_of_a_workload_give_samples_though_no_baseline_knows_them(
     facts: Facts,
 ) -> None:
-    (sample,) = taken(facts.gpus).samples
+    (sample,) = taken(facts).samples
     head = sample.head
     assert (head.sku, head.family, head.measured_at) == (SKU, FAMILY, "2026-11-21T20:16:37Z")
     assert (head.executor, head.development, head.seed) == ("docker", False, 0)
@@ -39,7 +41,7 @@ def test_the_first_runs_of_a_workload_give_samples_though_no_baseline_knows_them
 
 
 def test_a_file_has_the_head_and_then_the_lines_of_the_protocol(facts: Facts) -> None:
-    (sample,) = taken(facts.gpus).samples
+    (sample,) = taken(facts).samples
     lines = [json.loads(line) for line in to_text(sample).splitlines()]
     assert [line["type"] for line in lines] == ["sample", "env", "metric", "check"]
     assert lines[1]["clock"] == "events"
@@ -48,7 +50,7 @@ def test_a_file_has_the_head_and_then_the_lines_of_the_protocol(facts: Facts) ->
 
 
 def test_what_names_one_device_or_one_machines_files_is_left_out(facts: Facts) -> None:
-    text = to_text(taken(facts.gpus).samples[0])
+    text = to_text(taken(facts).samples[0])
     assert "GPU-5e7" not in text
     assert "0000:07" not in text
     assert "/opt/torch" not in text
@@ -56,17 +58,24 @@ def test_what_names_one_device_or_one_machines_files_is_left_out(facts: Facts) -
 
 
 def test_what_is_written_is_what_is_read(facts: Facts) -> None:
-    (sample,) = taken(facts.gpus).samples
+    (sample,) = taken(facts).samples
     problems, source = Problems(), Source("a.jsonl", to_text(sample))
     assert read_head(source, problems) == sample.head
     assert read_sample_report(source, GEMM, problems) == sample.report
     assert len(problems) == 0
 
 
+def test_the_judge_takes_a_sample_as_it_is(facts: Facts) -> None:
+    data = to_text(taken(facts).samples[0]).encode()
+    measured = read_measured(data, source="a.jsonl", metric=None)
+    judged = judge(GEMM.metrics, measured.metrics, measured.metrics, measured.checks)
+    assert judged.outcome == "passed"
+
+
 def test_values_are_kept_to_the_last_bit(facts: Facts) -> None:
     odd = tuple(0.1 + 0.2 + i / 3e300 for i in range(30))
     said = report(metrics=(Metric("time", "ms", odd),))
-    assert taken(facts.gpus, step(said)).samples[0].report.metrics[0].values == odd
+    assert taken(facts, step(said)).samples[0].report.metrics[0].values == odd
 
 
 @pytest.mark.parametrize(
@@ -88,7 +97,7 @@ def test_a_report_that_is_not_whole_gives_none(
     facts: Facts, change: dict[str, Any], reason: str
 ) -> None:
     said = report(**change)
-    found = taken(facts.gpus, step(said, outcome="inconclusive"))
+    found = taken(facts, step(said, outcome="inconclusive"))
     assert found.samples == ()
     assert reason in found.refused[0].reason
 
@@ -108,39 +117,39 @@ def test_a_report_that_is_not_whole_gives_none(
 def test_a_step_that_does_not_say_enough_gives_none(
     facts: Facts, change: dict[str, Any], reason: str
 ) -> None:
-    found = taken(facts.gpus, step(**change))
+    found = taken(facts, step(**change))
     assert found.samples == ()
     assert reason in found.refused[0].reason
 
 
 @pytest.mark.parametrize("state", ["failed", "error", "timeout", "cancelled"])
 def test_a_run_that_failed_gives_none_of_its_steps(facts: Facts, state: str) -> None:
-    found = taken(facts.gpus, step(), step(name="gemm-1", seed=1), state=state, reason="conv-0")
+    found = taken(facts, step(), step(name="gemm-1", seed=1), state=state, reason="conv-0")
     assert found.samples == ()
     assert [each.step for each in found.refused] == ["gemm-0", "gemm-1"]
     assert f"the run ended {state}: conv-0" in found.refused[0].reason
 
 
 def test_a_run_of_another_stack_or_gpu_than_was_to_be_tested_gives_none(facts: Facts) -> None:
-    other = taken(facts.gpus, stack=parse_stack({"cuda": "12.6"}))
+    other = taken(facts, stack=parse_stack({"cuda": "12.6"}))
     assert "cuda 12.6 is under test, but 12.4.1 was loaded" in other.refused[0].reason
     on_l4 = Origin(GEMM.digest, "L4", "docker", development=False)
-    assert "declared with L4" in taken(facts.gpus, step(origin=on_l4)).refused[0].reason
+    assert "declared with L4" in taken(facts, step(origin=on_l4)).refused[0].reason
 
 
 def test_a_run_outside_a_container_is_marked(facts: Facts) -> None:
     origin = Origin(GEMM.digest, SKU, "process", development=True)
-    assert taken(facts.gpus, step(origin=origin)).samples[0].head.development
+    assert taken(facts, step(origin=origin)).samples[0].head.development
 
 
 def test_one_step_may_be_asked_for_and_a_note_is_kept(facts: Facts) -> None:
     run = whole(step(), step(name="gemm-1", seed=1))
-    found = take(run, {"gemm": GEMM}, facts.gpus, step="gemm-1", note="500 W limit")
+    found = take(run, {"gemm": GEMM}, facts, step="gemm-1", note="500 W limit")
     assert [(s.head.step, s.head.note) for s in found.samples] == [("gemm-1", "500 W limit")]
 
 
 def test_names_differ_by_gpu_stack_time_and_seed_and_fit_a_file_system(facts: Facts) -> None:
-    (sample,) = taken(facts.gpus).samples
+    (sample,) = taken(facts).samples
     others = [
         {"sku": "L4"}, {"family": "cuda-12.4"}, {"measured_at": "2026-11-21T20:16:38Z"}, {"seed": 1}
     ]  # fmt: skip
@@ -161,7 +170,7 @@ def test_what_a_tool_printed_is_kept_as_lines_of_the_protocol(
 ) -> None:
     workload = Library.open([]).workload(name)
     said = read_report([(PRINTED / printed).read_bytes()], workload)
-    text = to_text(structs.replace(taken(facts.gpus).samples[0], report=said))
+    text = to_text(structs.replace(taken(facts).samples[0], report=said))
     problems = Problems()
     read = read_sample_report(Source("a.jsonl", text), workload, problems)
     assert len(problems) == 0
