@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from compatgate.catalog import cache as kept
 from compatgate.catalog import library, load_facts, read_source, source_names, sources
 from compatgate.errors import CatalogError, NotFound
 
@@ -62,6 +64,11 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert load_facts([]).cuda_driver.toolkits
+
+
+def test_the_code_that_makes_tables_is_where_the_cache_looks_for_it() -> None:
+    for name in kept._CODE:
+        assert all(map(os.path.isfile, kept._python_files(name))), name
 
 
 def test_old_forms_of_a_table_are_forgotten(cache: Path, overlay: Callable[..., str]) -> None:
