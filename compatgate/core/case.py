@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date, timedelta
-from typing import Literal
 
 from compatgate.core.arch import Arch
 from compatgate.core.derived import derived
+from compatgate.core.drivers import branch_of, is_published, reported_cuda
 from compatgate.core.facts import Branch, CudnnRelease, Facts, KnownIssue, Pair, Source, Toolkit
-from compatgate.core.forward import Forward, judge_forward
+from compatgate.core.forward import Forward, driver_of, judge_forward
 from compatgate.core.frameworks import Found, find_framework
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.issues import issues_about
 from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.stack import Stack, brought_cuda
-from compatgate.core.target import Policy, Pool, Target
+from compatgate.core.target import DriverOs, Policy, Pool, Target
+from compatgate.core.toolkits import find_floor, find_toolkit
 from compatgate.core.versions import Version, show
 
 WITHOUT_DRIVER = frozenset(
@@ -101,7 +101,7 @@ class Case:
         return self.pool.driver
 
     @property
-    def os(self) -> Literal["linux", "windows"]:
+    def os(self) -> DriverOs:
         """Whose driver numbers these are."""
         return self.pool.driver_os
 
@@ -121,39 +121,17 @@ class Case:
     @derived
     def branch(self) -> Branch | None:
         """The Linux driver branch; None when the driver is not known, or not Linux."""
-        if self.driver is None or self.os != "linux":
-            return None
-        return self.facts.driver_branches.branches.get(self.driver.major)
+        return branch_of(self.driver, self.os, self.facts) if self.driver else None
 
     @derived
     def driver_cuda(self) -> Pair | None:
         """The CUDA version that the driver reports, or the highest it is known to reach."""
-        if self.driver is None:
-            return None
-        if self.os == "linux":
-            return self.facts.highest_cuda(self.driver.major)
-        table = self.facts.cuda_driver
-        known = [
-            *(t.version.major_minor for t in table.toolkits if self._reaches(t.driver)),
-            *((c.major, 0) for c in table.minor_compat.values() if self._reaches(c.minimum)),
-        ]
-        return max(known, default=None)
-
-    def _reaches(self, minimum: Mapping[str, Version]) -> bool:
-        own = minimum.get(self.os)
-        return own is not None and self.driver is not None and own <= self.driver
+        return reported_cuda(self.driver, self.os, self.facts) if self.driver else None
 
     @derived
     def driver_cuda_is_exact(self) -> bool:
         """Whether `driver_cuda` is published, and not only a lower bound."""
-        if self.driver is None:
-            return False
-        if self.os == "linux":
-            return self.branch is not None and self.branch.cuda is not None
-        newest = max(
-            t.driver["windows"] for t in self.facts.cuda_driver.toolkits if "windows" in t.driver
-        )
-        return self.driver <= newest
+        return self.driver is not None and is_published(self.driver, self.os, self.facts)
 
     @property
     def forward_may_help(self) -> bool:
@@ -177,35 +155,15 @@ class Case:
 
     @derived
     def toolkit(self) -> Toolkit | None:
-        """The row of the stack's toolkit, the first of its series where no update is stated.
-
-        None for a release that the facts do not know.
-        """
-        if self.cuda is None:
-            return None
-        series = self.facts.toolkits_of.get(self.cuda.major_minor, ())
-        if len(self.cuda.parts) < 3 or not series:
-            return series[0] if series else None
-        text = show(self.cuda.at(3))
-        wanted = self.facts.cuda_driver.same_row.get(text, text)
-        if all(len(t.version.parts) < 3 for t in series):
-            return series[0]  # before CUDA 11 the table has one row a series
-        return next((t for t in series if show(t.version.at(3)) == wanted), None)
+        """The row of the stack's toolkit; None for a release that the facts do not know."""
+        return find_toolkit(self.cuda, self.facts) if self.cuda else None
 
     @derived
     def floor(self) -> tuple[Version, Source] | None:
         """The lowest driver that runs the stack's CUDA without forward compatibility."""
         if self.cuda is None:
             return None
-        table = self.facts.cuda_driver
-        compat = table.minor_compat.get(self.cuda.major)
-        if compat is None:
-            own = self.toolkit.driver.get(self.os) if self.toolkit else None
-            return (own, self.toolkit.source) if own and self.toolkit else None
-        special = compat.exceptions.get(show(self.cuda.major_minor), {})
-        arm = f"{self.os}-aarch64" if self.pool.cpu == "aarch64" else self.os
-        minimum = special.get(arm) or special.get(self.os) or compat.minimum.get(self.os)
-        return (minimum, compat.source) if minimum else None
+        return find_floor(self.cuda, self.toolkit, self.pool, self.facts)
 
     @derived
     def forward(self) -> Forward | None:
@@ -215,21 +173,14 @@ class Case:
     @derived
     def usable_cuda(self) -> Pair | None:
         """The CUDA of the user-mode driver: the forward-compatibility package's if it is usable."""
-        if self.forward and self.forward.usable and self.forward.package:
-            return max(self.forward.package.cuda, self.driver_cuda or (0, 0))
-        return self.driver_cuda
+        package = self.forward.brings if self.forward else None
+        return max(package.cuda, self.driver_cuda or (0, 0)) if package else self.driver_cuda
 
     @property
     def usable_driver(self) -> Version | None:
         """The user-mode driver: the forward-compatibility package's if it is usable."""
-        if self.forward and self.forward.usable and self.forward.package:
-            package = self.forward.package
-            return package.driver or Version(
-                f"{package.driver_branch}.x",
-                (package.driver_branch, 9999),
-                ((package.driver_branch, 9999), 1),
-            )
-        return self.driver
+        package = self.forward.brings if self.forward else None
+        return driver_of(package) if package else self.driver
 
     # --- GPU code --------------------------------------------------------------------------
 
@@ -242,18 +193,22 @@ class Case:
             if (table := self.facts.framework(name))
         )
 
+    @property
+    def built(self) -> tuple[Found, ...]:
+        """Frameworks whose published build is known."""
+        return tuple(found for found in self.frameworks if found.build)
+
     @derived
     def code(self) -> tuple[Arch, ...] | None:
         """GPU code as stated, else of the published builds; None when neither is known."""
         if self.stack.arch is not None:
             return self.stack.arch
-        known = [found.build.code for found in self.built if found.build and found.build.sass]
-        return tuple(code for codes in known for code in codes) if known else None
+        return tuple(code for codes in self._published_code for code in codes) or None
 
     @property
-    def built(self) -> tuple[Found, ...]:
-        """Frameworks whose published build is known."""
-        return tuple(found for found in self.frameworks if found.build)
+    def _published_code(self) -> list[tuple[Arch, ...]]:
+        """The GPU code of each framework's build, where it is known."""
+        return [found.build.code for found in self.built if found.build and found.build.sass]
 
     @derived
     def runs(self) -> HowItRuns | None:
@@ -261,16 +216,11 @@ class Case:
 
         Frameworks run by themselves: one that can only be compiled from PTX makes it ``ptx``.
         """
-        device = self.capability
+        device, stated = self.capability, self.stack.arch
         if device is None:
             return None
-        if self.stack.arch is not None:
-            return how_it_runs(self.stack.arch, device, self.facts.arch)
-        ways = [
-            how_it_runs(found.build.code, device, self.facts.arch)
-            for found in self.built
-            if found.build and found.build.sass
-        ]
+        parts = self._published_code if stated is None else [stated]
+        ways = [how_it_runs(code, device, self.facts.arch) for code in parts]
         if not ways or None in ways:
             return None
         return "ptx" if "ptx" in ways else "sass"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import CompatPackage, Source
-from compatgate.core.versions import show
+from compatgate.core.versions import Version, make, show
 
 if TYPE_CHECKING:
     from compatgate.core.case import Case
@@ -33,6 +33,17 @@ class Forward(Struct, frozen=True):
     source: Source | None = None
     package: CompatPackage | None = None
     aside: bool = False
+
+    @property
+    def brings(self) -> CompatPackage | None:
+        """The package, where it is usable."""
+        return self.package if self.usable else None
+
+
+def driver_of(package: CompatPackage) -> Version:
+    """The user-mode driver of a package; newer than all of its branch where that alone is known."""
+    branch = package.driver_branch
+    return package.driver or make(f"{branch}.x", (branch, 9999))
 
 
 def judge_forward(case: Case) -> Forward:

@@ -10,6 +10,8 @@ from compatgate.core.facts import Gpu
 from compatgate.core.versions import Version
 
 Os = Literal["linux", "windows", "wsl"]
+DriverOs = Literal["linux", "windows"]
+"""Whose driver numbers: WSL has those of Windows."""
 Cpu = Literal["x86_64", "aarch64"]
 Mode = Literal["enforce", "warn", "audit"]
 OnUnknown = Literal["fail", "warn", "allow"]
@@ -35,7 +37,7 @@ class Pool(Struct, frozen=True):
     count: int = 1
 
     @property
-    def driver_os(self) -> Literal["linux", "windows"]:
+    def driver_os(self) -> DriverOs:
         """Whose driver numbers this pool has."""
         return "linux" if self.os == "linux" else "windows"
 
