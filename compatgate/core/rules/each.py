@@ -6,12 +6,7 @@ from collections.abc import Callable
 
 from compatgate.core.case import Case
 from compatgate.core.frameworks import Found
-from compatgate.core.rules.base import (
-    NOT_APPLICABLE,
-    PASS,
-    Answer,
-    Problem,
-)
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem
 
 
 def each(case: Case, check: Callable[[Case, Found], Answer]) -> Answer:

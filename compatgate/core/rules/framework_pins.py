@@ -8,14 +8,9 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Pin
 from compatgate.core.frameworks import Found
-from compatgate.core.rules.base import (
-    NOT_APPLICABLE,
-    PASS,
-    Answer,
-    Problem,
-    rule,
-)
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
+from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version
 
 
@@ -88,7 +83,7 @@ def _pins(case: Case, found: Found, component: str) -> Answer:
 def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
     build = f" ({found.build.title})" if found.build else ""
     expects = f"{found.name} {found.version.public}{build} expects {pin.component} {pin.spec}"
-    outcome, why = "fail", ""
+    outcome: FindingOutcome = "fail"
     if pin.floor and pin.same_major and have.major != pin.floor.major:
         why = f"{pin.component} {have} is another major"
     elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
@@ -105,7 +100,7 @@ def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
         return PASS
     return (
         Problem(
-            outcome,  # type: ignore[arg-type]
+            outcome,
             pin.component,
             f"{expects}; {why}",
             have=have.text,

@@ -1,0 +1,96 @@
+"""CG405: whether a framework's published build has code for the GPU."""
+
+from __future__ import annotations
+
+from compatgate.core import changes
+from compatgate.core.case import Case
+from compatgate.core.facts import Build, Pair
+from compatgate.core.frameworks import Found
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
+from compatgate.core.rules.each import each
+from compatgate.core.versions import show
+
+
+@rule("CG405", "framework-arch", reads_driver=False)
+def framework_arch(case: Case) -> Answer:
+    """The published wheel has no code for the pool's GPU.
+
+    Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
+    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What a build by
+    conda has code for is unknown until ``arch`` states it.
+
+    Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
+
+    Fix: a build, or a release, with code for the GPU.
+
+    Source: TORCH_CUDA_ARCH_LIST of the build scripts and of measured wheels; each project's
+    published minimum compute capability.
+    """
+    return each(case, _arch_of)
+
+
+def _arch_of(case: Case, found: Found) -> Answer:
+    device, build = case.capability, found.build
+    if device is None:
+        return NOT_APPLICABLE
+    if found.conda:
+        stated = case.stack.arch is not None  # CG201 judges it
+        return NOT_APPLICABLE if stated else _not_known(case, found, "conda's build")
+    if build is None:
+        return NOT_APPLICABLE
+    if build.sass is not None:
+        return _by_code(case, found, build, device)
+    if build.minimum_capability is not None:
+        return _by_minimum(case, found, build, device, build.minimum_capability)
+    return _not_known(case, found, f"the {build.title} wheel")
+
+
+def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
+    if case.pool.cpu != "x86_64" or case.pool.os == "windows":
+        message = f"the GPU code of {found.name}'s wheels is known for Linux x86_64 only"
+        return not_checked(found.name, message)
+    if how_it_runs(build.code, device, case.facts.arch):
+        return PASS
+    message = f"the {build.title} wheel of {found.title} has no code for {case.gpu_name}"
+    return _no_code(case, found, build, message, ", ".join(code.name for code in build.code))
+
+
+def _by_minimum(case: Case, found: Found, build: Build, device: Pair, minimum: Pair) -> Answer:
+    if device >= minimum:
+        return PASS
+    message = f"{found.title} needs compute capability {show(minimum)}, not {case.gpu_name}"
+    return _no_code(case, found, build, message, f">={show(minimum)}")
+
+
+def _no_code(case: Case, found: Found, build: Build, message: str, have: str) -> Answer:
+    assert case.capability is not None  # noqa: S101 - the caller checked
+    return (
+        Problem(
+            "fail",
+            found.name,
+            message,
+            have=have,
+            need=f"code for {show(case.capability)}",
+            source=build.arch_source or build.source,
+            candidates=lambda: changes.build_with_code(case, found),
+        ),
+    )
+
+
+def _not_known(case: Case, found: Found, what: str) -> Answer:
+    """Unknown where the project publishes this for other releases, else not checked."""
+    publishes = any(
+        build.sass is not None or build.minimum_capability is not None
+        for release in found.table.releases
+        for build in release.builds
+    )
+    return (
+        Problem(
+            "unknown" if publishes and case.stack.arch is None else "not-checked",
+            found.name,
+            f"which GPUs {what} of {found.title} has code for is not known",
+            have=found.version.text,
+            need="the build's list: state it as arch=sm_..",
+        ),
+    )
