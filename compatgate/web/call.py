@@ -50,6 +50,7 @@ class Call(Struct, Generic[Q]):
     Attributes:
         args: values of the path.
         query: validated query parameters.
+        parsed: the body as JSON, once it was read.
     """
 
     service: Service
@@ -57,7 +58,7 @@ class Call(Struct, Generic[Q]):
     principal: Principal
     args: dict[str, Any]
     query: Q
-    _document: dict[str, Any] | None = None
+    parsed: dict[str, Any] | None = None
 
     @property
     def gate(self) -> Gate:
@@ -75,11 +76,11 @@ class Call(Struct, Generic[Q]):
 
     def document(self) -> dict[str, Any]:
         """The body as a JSON object, without the change's ``reason``."""
-        if self._document is None:
-            self._document = bodies.to_object(self.raw(), self.service.settings.max_depth)
+        if self.parsed is None:
+            self.parsed = bodies.to_object(self.raw(), self.service.settings.max_depth)
         if self.route.reason == "body":
-            return {key: value for key, value in self._document.items() if key != "reason"}
-        return self._document
+            return {key: value for key, value in self.parsed.items() if key != "reason"}
+        return self.parsed
 
     def by(self) -> By:
         """Who changes, and why.
@@ -90,7 +91,7 @@ class Call(Struct, Generic[Q]):
         other: Any = None
         if self.route.reason == "body":
             self.document()
-            other = (self._document or {}).get("reason")
+            other = (self.parsed or {}).get("reason")
         elif self.route.reason == "query":
             other = getattr(self.query, "reason", None)
         return By(self.principal.name, given_reason(request.headers.get(REASON), other))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from compatgate.web.call import Service
     from compatgate.web.route import Route
 
-_DEPLOYING = (generic.ARGO, flagger.HOOK, generic.HOOK, generic.POLL, driver_rollout.HOOK)
+_DEPLOYING = (generic.ask_argo, flagger.ask, generic.ask, generic.poll, driver_rollout.ask)
 HOOKS: tuple[Route, ...] = (kubernetes.validate, *(hook.route for hook in _DEPLOYING))
 
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from compatgate.errors import CompatgateError
 from compatgate.gate.admission.review import one_line
-from compatgate.gate.auth import Principal
 from compatgate.gate.hooks.words import Decision
 from compatgate.web import body as bodies
 from compatgate.web import problems
@@ -32,24 +31,38 @@ ALLOWED, DENIED, OPEN = 200, 409, 424
 STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
 """By decision; what is neither is `OPEN`."""
 Q = TypeVar("Q", bound=Struct)
+Refused = Callable[[CompatgateError], Reply]
 _LONGEST = 1500
 """Characters of a reason."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _NO_ACCESS = (401, 403)
 
 
-def hook_route(
+class Hook(Struct, frozen=True):
+    """A hook.
+
+    Attributes:
+        route: whose handler answers a request that could be read.
+        refused: the answer in the tool's form to one that could not, or that nothing can decide.
+    """
+
+    route: Route
+    refused: Refused
+
+
+def hook(
     method: Literal["GET", "POST"],
     path: str,
     *,
     name: str,
     query: type[Q],
     returns: Returns,
+    refused: Refused,
     body: Body | None = None,
     errors: tuple[int, ...] = (404, DENIED, OPEN),
-) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
-    """Make a handler the route of a hook, whose errors have the form of its answers."""
-    return route(
+) -> Callable[[Callable[[Call[Q]], Reply]], Hook]:
+    """Make a handler a hook, whose errors have the form of its answers."""
+    declare = route(
         method,
         path,
         prefix=HOOKS,
@@ -64,58 +77,46 @@ def hook_route(
         refusal_media=returns.media[0],
         signed=True,
     )
+    return lambda handler: Hook(declare(handler), refused)
 
 
-class Asked(Struct, frozen=True):
-    """A request to a hook, its sender known.
+def decide(
+    call: Call[Any], question: dict[str, Any], tool: str, timeout: str | None
+) -> tuple[dict[str, Any], str]:
+    """The verdict in JSON form, logged, and its address.
 
-    Attributes:
-        query: of the type that the route declares.
-        document: the body; empty where the question is in the query.
+    Args:
+        call: of the tool.
+        question: as ``POST /gate`` takes it.
+        tool: as the log names it.
+        timeout: how long the tool waits, as it says.
+
+    Raises:
+        CompatgateError: as `Gate.answer`.
     """
-
-    service: Service
-    principal: Principal
-    query: Any
-    document: dict[str, Any]
-
-    def decide(self, question: dict[str, Any], tool: str) -> tuple[dict[str, Any], str]:
-        """The verdict in JSON form, logged, and its address; raises as `Gate.answer`."""
-        began = perf_counter()
-        source = f"hook:{tool}"
-        patience = wait_s(self.query.timeout or "")
-        verdict = self.service.gate.answer(
-            _encode(question), asked_by=self.principal.name, source=source, image_s=patience
-        ).verdict
-        self.service.metrics.decided(verdict, source, perf_counter() - began)
-        return verdict.to_json(), verdict_link(base_url(self.service), verdict.id)
-
-
-class Hook(Struct, frozen=True):
-    """A hook.
-
-    Attributes:
-        answer: to a request that could be read.
-        refused: the answer in the tool's form to one that could not, or that nothing can decide.
-    """
-
-    route: Route
-    answer: Callable[[Asked], Reply]
-    refused: Callable[[CompatgateError], Reply]
+    began = perf_counter()
+    source = f"hook:{tool}"
+    verdict = call.gate.answer(
+        _encode(question),
+        asked_by=call.principal.name,
+        source=source,
+        image_s=wait_s(timeout or ""),
+    ).verdict
+    call.service.metrics.decided(verdict, source, perf_counter() - began)
+    return verdict.to_json(), verdict_link(base_url(call.service), verdict.id)
 
 
 def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
     """The view of a hook."""
-    settings = service.settings
+    route, settings = hook.route, service.settings
 
     def view() -> Response:
         try:
-            query = parse_query(hook.route.query, request.args)
-            body = hook.route.body
-            raw = bodies.read(body.media, settings.max_request_size) if body else b""
-            principal = caller(raw, service)
-            document = bodies.to_object(raw, settings.max_depth) if body else {}
-            reply = hook.answer(Asked(service, principal, query, document))
+            query = parse_query(route.query, request.args)
+            raw = bodies.read(route.body.media, settings.max_request_size) if route.body else b""
+            principal = caller(raw, service)  # who signs, signs the bytes
+            document = bodies.to_object(raw, settings.max_depth) if route.body else None
+            reply = route.handler(Call(service, route, principal, {}, query, document))
         except CompatgateError as error:
             return _refused(hook, error)
         except Exception as error:

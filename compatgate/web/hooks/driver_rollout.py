@@ -9,19 +9,20 @@ from compatgate.gate.hooks import rollout
 from compatgate.gate.whatif import answer as what_if
 from compatgate.store import clock
 from compatgate.web.call import Call, Reply
-from compatgate.web.hooks.deploying import Asked, Hook, hook_route
+from compatgate.web.hooks.deploying import hook
 from compatgate.web.hooks.generic import refused, status_for
 from compatgate.web.route import Body, Returns
 from compatgate.wire.deploying import DRIVER, DriverAnswer, DriverQuery, DriverQuestion
 
 
-@hook_route(
+@hook(
     "POST",
     "/driver-rollout",
     name="ask_driver_rollout",
     query=DriverQuery,
     body=Body(DriverQuestion, examples=DRIVER),
     returns=Returns(DriverAnswer, "It may take the driver; with `status=200` any decision"),
+    refused=refused,
 )
 def ask(call: Call[DriverQuery]) -> Reply:
     """Say whether a node, a pool or a target may take a driver.
@@ -30,14 +31,10 @@ def ask(call: Call[DriverQuery]) -> Reply:
     may be a Kubernetes Node as it is, with `driver` in the query. Statuses are those of
     `/hooks/generic`. Nothing is logged.
     """
-    raise NotImplementedError  # `HOOK` answers
-
-
-def _answer(asked: Asked) -> Reply:
-    question = rollout.question(asked.document, _of_query(asked.query, asked.document))
-    found = what_if(question, asked.service.gate.snapshot(), clock.now())
-    answered = rollout.answer(found)
-    return Reply(answered, status=status_for(answered["decision"], asked))
+    document = call.document()
+    question = rollout.question(document, _of_query(call.query, document))
+    answered = rollout.answer(what_if(question, call.gate.snapshot(), clock.now()))
+    return Reply(answered, status=status_for(answered["decision"], call.query.status))
 
 
 def _of_query(query: DriverQuery, document: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +44,3 @@ def _of_query(query: DriverQuery, document: dict[str, Any]) -> dict[str, Any]:
         if key in document:
             raise BadInput("is stated twice", field=key, hint="in the query or in the body")
     return stated
-
-
-HOOK = Hook(ask, _answer, refused)

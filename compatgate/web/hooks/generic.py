@@ -14,10 +14,9 @@ from compatgate.web.hooks.deploying import (
     ALLOWED,
     OPEN,
     STATUSES,
-    Asked,
-    Hook,
+    decide,
     decision_of,
-    hook_route,
+    hook,
     reason_of,
     status_of,
 )
@@ -30,58 +29,6 @@ from compatgate.wire.deploying import (
     DeployQuery,
     DeployQuestion,
 )
-
-
-@hook_route(
-    "POST",
-    "/generic",
-    name="ask_generic",
-    query=DeployQuery,
-    body=Body(DeployQuestion, examples=QUESTIONS),
-    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
-)
-def ask(call: Call[DeployQuery]) -> Reply:
-    """Decide about a deployment, for any tool that can send a request.
-
-    200 where it is allowed, 409 where the gate denies, 424 where no decision can be had (ask
-    again), and the usual statuses for a request that is wrong. With `?status=200` every answer but
-    a refusal of access is 200, and `decision` says which it is.
-    """
-    raise NotImplementedError  # `HOOK` answers
-
-
-@hook_route(
-    "GET",
-    "/generic",
-    name="poll_generic",
-    query=DeployPoll,
-    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
-)
-def poll(call: Call[DeployPoll]) -> Reply:
-    """Decide about a deployment, for a tool that polls; the question is in the query.
-
-    Each time is a decision of its own, and logged. Statuses are those of the POST.
-    """
-    raise NotImplementedError  # `POLL` answers
-
-
-@hook_route(
-    "POST",
-    "/argo-rollouts",
-    name="ask_argo_rollouts",
-    query=ArgoQuery,
-    body=Body(DeployQuestion, examples=QUESTIONS),
-    returns=Returns(DeployAnswer, "Any decision, and whatever was wrong with the question"),
-    errors=(),
-)
-def ask_argo(call: Call[ArgoQuery]) -> Reply:
-    """Decide about a rollout, as the web metric of an Argo Rollouts analysis.
-
-    Everything but a refusal of access is answered 200, since Argo keeps no body of another status.
-    A template with both a `successCondition` (`result.decision == "allow"`) and a
-    `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
-    """
-    raise NotImplementedError  # `ARGO` answers
 
 
 def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
@@ -103,9 +50,9 @@ def refusal_of(error: CompatgateError) -> dict[str, Any]:
     return {"decision": decision_of(error), "allowed": False, "reason": reason_of(error)}
 
 
-def status_for(decision: str, asked: Asked) -> int:
-    """The status of a decision, unless it is always to be the same."""
-    return ALLOWED if asked.query.status == "200" else STATUSES.get(decision, OPEN)
+def status_for(decision: str, wanted: str) -> int:
+    """The status of a decision, unless it is wanted to be ``200`` always."""
+    return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
 
 
 def refused(error: CompatgateError) -> Reply:
@@ -114,25 +61,66 @@ def refused(error: CompatgateError) -> Reply:
     return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
 
 
-def _answer(asked: Asked) -> Reply:
-    found = answer_of(*asked.decide(question_of(asked.document), "generic"))
-    return Reply(found, status=status_for(found["decision"], asked))
-
-
-def _answer_poll(asked: Asked) -> Reply:
-    fields = {key: getattr(asked.query, key) for key in KEYS}
-    found = answer_of(*asked.decide(question_of(fields), "generic"))
-    return Reply(found, status=status_for(found["decision"], asked), secret=True)
-
-
-def _answer_argo(asked: Asked) -> Reply:
-    return Reply(answer_of(*asked.decide(question_of(asked.document), "argo-rollouts")))
-
-
 def _refused_argo(error: CompatgateError) -> Reply:
     return Reply(refusal_of(error))
 
 
-HOOK = Hook(ask, _answer, refused)
-POLL = Hook(poll, _answer_poll, refused)
-ARGO = Hook(ask_argo, _answer_argo, _refused_argo)
+@hook(
+    "POST",
+    "/generic",
+    name="ask_generic",
+    query=DeployQuery,
+    body=Body(DeployQuestion, examples=QUESTIONS),
+    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    refused=refused,
+)
+def ask(call: Call[DeployQuery]) -> Reply:
+    """Decide about a deployment, for any tool that can send a request.
+
+    200 where it is allowed, 409 where the gate denies, 424 where no decision can be had (ask
+    again), and the usual statuses for a request that is wrong. With `?status=200` every answer but
+    a refusal of access is 200, and `decision` says which it is.
+    """
+    query = call.query
+    found = answer_of(*decide(call, question_of(call.document()), "generic", query.timeout))
+    return Reply(found, status=status_for(found["decision"], query.status))
+
+
+@hook(
+    "GET",
+    "/generic",
+    name="poll_generic",
+    query=DeployPoll,
+    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    refused=refused,
+)
+def poll(call: Call[DeployPoll]) -> Reply:
+    """Decide about a deployment, for a tool that polls; the question is in the query.
+
+    Each time is a decision of its own, and logged. Statuses are those of the POST.
+    """
+    query = call.query
+    fields = {key: getattr(query, key) for key in KEYS}
+    found = answer_of(*decide(call, question_of(fields), "generic", query.timeout))
+    return Reply(found, status=status_for(found["decision"], query.status), secret=True)
+
+
+@hook(
+    "POST",
+    "/argo-rollouts",
+    name="ask_argo_rollouts",
+    query=ArgoQuery,
+    body=Body(DeployQuestion, examples=QUESTIONS),
+    returns=Returns(DeployAnswer, "Any decision, and whatever was wrong with the question"),
+    refused=_refused_argo,
+    errors=(),
+)
+def ask_argo(call: Call[ArgoQuery]) -> Reply:
+    """Decide about a rollout, as the web metric of an Argo Rollouts analysis.
+
+    Everything but a refusal of access is answered 200, since Argo keeps no body of another status.
+    A template with both a `successCondition` (`result.decision == "allow"`) and a
+    `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
+    """
+    question = question_of(call.document())
+    return Reply(answer_of(*decide(call, question, "argo-rollouts", call.query.timeout)))
