@@ -1,84 +1,106 @@
-"""An API server with nodes, pods and policy reports: lists in pages, versions, JSON patches.
+"""What the API server of a cluster holds, and what it makes of requests; `api_server` serves it.
 
-Nodes and pods are checked against Kubernetes' own schemas, reports against what their CRD accepts.
-Faults are put in one by one, as with `cluster_fake`.
+Objects are checked against Kubernetes' own schemas when they are created, reports against what
+their CRD accepts. Faults are put in one by one.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-import re
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
-import yaml
-from cluster_fake import Fault, Object, fits, status_of
-from jsonschema import Draft202012Validator
+import kubernetes_validate
+from policy_reports import report_problems
 
-_PATH = re.compile(
-    r"/(?:api/v1|apis/wgpolicyk8s\.io/v1alpha2)(?:/namespaces/([^/]+))?"
-    r"/(nodes|pods|policyreports|clusterpolicyreports)(?:/([^/]+))?"
-)
-_KINDS = {
+VERSIONS = ("1.30", "1.37")
+KINDS = {
     "nodes": "Node",
     "pods": "Pod",
+    "jobs": "Job",
+    "services": "Service",
+    "configmaps": "ConfigMap",
     "policyreports": "PolicyReport",
     "clusterpolicyreports": "ClusterPolicyReport",
 }
-_SCHEMA = Path(__file__).parents[1] / "conformance" / "policyreport" / "schema.yaml"
+Object = dict[str, Any]
+Answer = tuple[int, Object]
 Key = tuple[str, str, str]
+"""Kind, namespace and name; what is of the whole cluster has an empty namespace."""
 
 
-def report_problems(report: Object) -> list[str]:
-    """What the CRD does not accept of a report, or would drop without a word."""
-    whole = yaml.safe_load(_SCHEMA.read_text())
-    schema = {**whole["report"], "$defs": whole["$defs"]}
-    found = Draft202012Validator(schema).iter_errors(report)
-    return [f"{error.json_path}: {error.message}" for error in found]
+@dataclass
+class Fault:
+    """What happens to the next request that it fits.
+
+    ``status`` is answered; ``drop`` ends the connection after the request was carried out;
+    ``cut`` ends a stream in its midst after so many lines.
+    """
+
+    method: str
+    path: str
+    status: int = 0
+    message: str = "as the test asked"
+    headers: dict[str, str] = field(default_factory=dict)
+    drop: bool = False
+    cut: int | None = None
+    query: str = ""
+
+    def fits(self, method: str, target: str) -> bool:
+        path, _, query = target.partition("?")
+        return method == self.method and self.path in path and self.query in query
 
 
 class Objects:
     """What the server holds, and what a test does to it."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.changed = threading.Condition(threading.RLock())
         self.stored: dict[Key, Object] = {}
+        self.events: list[tuple[int, str, str, Object]] = []
+        """Version, kind, what happened, and the object then."""
         self.version = 1
         self.oldest = 0
         self.page = 0
         """Items on a page at most, however many are asked for; 0: as many as are."""
+        self.namespaces: set[str] | None = None
+        """Those that there are; None: any."""
         self.reports = True
-        """Whether the CRDs are installed."""
+        """Whether the CRDs of policy reports are installed."""
         self.faults: list[Fault] = []
         self.requests: list[str] = []
         self.url = ""
 
     def add(self, kind: str, body: Object) -> None:
-        """Put an object there, as somebody else would."""
+        """Put an object there, new or changed, as somebody else would."""
         metadata = body["metadata"]
-        with self.lock:
+        key = (kind, metadata.get("namespace", ""), metadata["name"])
+        with self.changed:
+            what = "MODIFIED" if key in self.stored else "ADDED"
             self.version += 1
             metadata.setdefault("uid", uuid.uuid4().hex)
             metadata["resourceVersion"] = str(self.version)
-            self.stored[kind, metadata.get("namespace", ""), metadata["name"]] = body
+            self.stored[key] = body
+            self._tell(kind, what, body)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Object:
         """An object as it is now."""
-        with self.lock:
+        with self.changed:
             return copy.deepcopy(self.stored[kind, namespace, name])
 
+    def names(self, kind: str) -> list[str]:
+        """What is there of a kind."""
+        with self.changed:
+            return [name for each, _, name in self.stored if each == kind]
+
     def compact(self) -> None:
-        """Forget what lists have begun."""
-        with self.lock:
-            self.oldest = self.version + 1
+        """Forget what was before: a watch or a list that began there gets 410."""
+        with self.changed:
             self.version += 1
+            self.oldest = self.version
+            self.changed.notify_all()
 
     def asked(self, method: str, part: str) -> int:
         """How many requests of a method had this in their path."""
@@ -86,13 +108,22 @@ class Objects:
 
     # What the server does.
 
-    def list(self, kind: str, namespace: str | None, query: dict[str, str]) -> tuple[int, Object]:
-        with self.lock:
+    def begin(self, method: str, target: str) -> Fault | None:
+        """Note a request; the fault that it meets."""
+        with self.changed:
+            self.requests.append(f"{method} {target}")
+            fault = next((f for f in self.faults if f.fits(method, target)), None)
+            if fault:
+                self.faults.remove(fault)
+            return fault
+
+    def list(self, kind: str, namespace: str | None, query: dict[str, str]) -> Answer:
+        with self.changed:
             start, version = 0, self.version
             if token := query.get("continue"):
                 start, version = map(int, token.split("-"))
                 if version < self.oldest:
-                    return 410, status_of(410, "The provided continue parameter is too old")
+                    return refusal(410, "The provided continue parameter is too old")
             found = [
                 body
                 for (each, where, _), body in sorted(self.stored.items())
@@ -106,36 +137,41 @@ class Objects:
             metadata: Object = {"resourceVersion": str(version)}
             if start + size < len(found):
                 metadata["continue"] = f"{start + size}-{version}"
-            kinds = {"kind": f"{_KINDS[kind]}List", "apiVersion": "v1", "metadata": metadata}
+            kinds = {"kind": f"{KINDS[kind]}List", "apiVersion": "v1", "metadata": metadata}
             return 200, kinds | {"items": found[start : start + size]}
 
-    def create(self, kind: str, namespace: str, body: Object) -> tuple[int, Object]:
-        key = (kind, namespace, body["metadata"]["name"])
-        with self.lock:
-            if key in self.stored:
-                return 409, status_of(409, f"{kind} {key[2]} already exists")
-            if problems := report_problems(body):
-                return 422, status_of(422, problems[0])
-            self.add(kind, body)
-            return 201, body
+    def show(self, key: Key) -> Answer:
+        with self.changed:
+            return (200, self.stored[key]) if key in self.stored else _missing(key)
 
-    def replace(self, kind: str, namespace: str, name: str, body: Object) -> tuple[int, Object]:
-        with self.lock:
-            old = self.stored.get((kind, namespace, name))
+    def create(self, key: Key, body: Object) -> Answer:
+        if problems := _problems(key[0], body):
+            return refusal(422, problems[0])
+        with self.changed:
+            if key in self.stored:
+                return refusal(409, f'{key[0]} "{key[2]}" already exists')
+            if key[1]:
+                body["metadata"].setdefault("namespace", key[1])
+            self.add(key[0], body)
+        return 201, body
+
+    def replace(self, key: Key, body: Object) -> Answer:
+        with self.changed:
+            old = self.stored.get(key)
             if old is None:
-                return 404, status_of(404, f'{kind} "{name}" not found')
+                return _missing(key)
             if body["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]:
-                return 409, status_of(409, "the object has been modified")
-            if kind != "nodes" and (problems := report_problems(body)):
-                return 422, status_of(422, problems[0])
-            self.add(kind, body)
+                return refusal(409, "the object has been modified")
+            if "report" in key[0] and (problems := report_problems(body)):
+                return refusal(422, problems[0])
+            self.add(key[0], body)
             return 200, body
 
-    def patch(self, kind: str, name: str, ops: list[Object]) -> tuple[int, Object]:
-        with self.lock:
-            if (kind, "", name) not in self.stored:
-                return 404, status_of(404, f'{kind} "{name}" not found')
-            body = copy.deepcopy(self.stored[kind, "", name])
+    def patch(self, key: Key, ops: list[Object]) -> Answer:
+        with self.changed:
+            if key not in self.stored:
+                return _missing(key)
+            body = copy.deepcopy(self.stored[key])
             for op in ops:
                 *path, last = (
                     part.replace("~1", "/").replace("~0", "~")
@@ -144,11 +180,48 @@ class Objects:
                 inside = body
                 for part in path:
                     if part not in inside:
-                        return 422, status_of(422, f"there is no {op['path']}")
+                        return refusal(422, f"there is no {op['path']}")
                     inside = inside[part]
                 assert op["op"] in ("add", "replace"), op
                 inside[last] = op["value"]
-            return self.replace(kind, "", name, body)
+            return self.replace(key, body)
+
+    def delete(self, key: Key, *, forced: bool) -> Answer:
+        with self.changed:
+            if key not in self.stored:
+                return _missing(key)
+            self._remove(key)
+            return 200, status_of(200, "deleted")
+
+    def _remove(self, key: Key) -> None:
+        with self.changed:
+            body = copy.deepcopy(self.stored.pop(key))
+            self.version += 1
+            body["metadata"]["resourceVersion"] = str(self.version)
+            self._tell(key[0], "DELETED", body)
+
+    def _tell(self, kind: str, what: str, body: Object) -> None:
+        self.events.append((self.version, kind, what, copy.deepcopy(body)))
+        self.changed.notify_all()
+
+
+def status_of(code: int, message: str) -> Object:
+    state = "Failure" if code >= 400 else "Success"
+    return {"kind": "Status", "apiVersion": "v1", "status": state, "message": message, "code": code}
+
+
+def refusal(code: int, message: str) -> Answer:
+    return code, status_of(code, message)
+
+
+def fits(body: Object, selector: str) -> bool:
+    """Whether labels are as a selector wants: ``a=b,c``."""
+    labels = body["metadata"].get("labels") or {}
+    for part in filter(None, selector.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in labels or (equals and labels[key] != value):
+            return False
+    return True
 
 
 def _selected(body: Object, selector: str) -> bool:
@@ -161,98 +234,17 @@ def _selected(body: Object, selector: str) -> bool:
     return True
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    objects: Objects
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-    def _handle(self) -> None:
-        objects = self.objects
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length) or b"null")
-        url = urlsplit(self.path)
-        query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        with objects.lock:
-            objects.requests.append(f"{self.command} {self.path}")
-            fault = next((f for f in objects.faults if f.fits(self.command, self.path)), None)
-            if fault:
-                objects.faults.remove(fault)
-        if fault and fault.status:
-            self._send(fault.status, status_of(fault.status, fault.message), fault.headers)
-            return
-        match = _PATH.fullmatch(url.path)
-        assert match, self.path
-        answer = self._answer(match[1], match[2], match[3], query, body)
-        if fault and fault.drop:
-            self.close_connection = True
-            return
-        self._send(*answer)
-
-    def do_GET(self) -> None:
-        self._handle()
-
-    def do_POST(self) -> None:
-        self._handle()
-
-    def do_PUT(self) -> None:
-        self._handle()
-
-    def do_PATCH(self) -> None:
-        self._handle()
-
-    def do_DELETE(self) -> None:
-        self._handle()
-
-    def _answer(
-        self, namespace: str | None, kind: str, name: str | None, query: dict[str, str], body: Any
-    ) -> tuple[int, Object]:
-        objects, where = self.objects, namespace or ""
-        if "report" in kind and not objects.reports:
-            return 404, status_of(404, "the server could not find the requested resource")
-        if name is None and self.command == "GET":
-            return objects.list(kind, namespace, query)
-        if self.command == "POST":
-            return objects.create(kind, where, body)
-        assert name, self.path
-        if self.command == "PUT":
-            return objects.replace(kind, where, name, body)
-        if self.command == "PATCH":
-            assert self.headers["Content-Type"] == "application/json-patch+json"
-            return objects.patch(kind, name, body)
-        with objects.lock:
-            found = objects.stored.get((kind, where, name))
-            if found is None:
-                return 404, status_of(404, f'{kind} "{name}" not found')
-            if self.command == "DELETE":
-                del objects.stored[kind, where, name]
-            return 200, found
-
-    def _send(self, status: int, body: Object, headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+def _missing(key: Key) -> Answer:
+    return refusal(404, f'{key[0]} "{key[2]}" not found')
 
 
-@contextmanager
-def serving_objects() -> Iterator[Objects]:
-    """Such a server, on a port of this machine."""
-    objects = Objects()
-    handler = type("Bound", (_Handler,), {"objects": objects})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    objects.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield objects
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def _problems(kind: str, body: Object) -> list[str]:
+    """What is wrong with a new object."""
+    if "report" in kind:
+        return report_problems(body)
+    for version in VERSIONS:
+        try:
+            kubernetes_validate.validate(body, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            return [f"{'.'.join(map(str, error.path))}: {error.message}"]
+    return []

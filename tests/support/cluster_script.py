@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cluster_fake import Cluster, Object
+from api_objects import Object
+from cluster_fake import Cluster
 
 
 def script(*steps: Callable[[Cluster, str], Any]) -> Callable[[Cluster, Object], None]:

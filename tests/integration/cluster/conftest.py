@@ -10,8 +10,8 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from api_objects import Objects, serving_objects
-from cluster_server import kubeconfig
+from api_objects import Objects
+from api_server import kubeconfig, serving
 
 from compatgate.cli.main import main
 from compatgate.core.facts import Facts
@@ -30,7 +30,7 @@ Body = dict[str, Any]
 @pytest.fixture
 def objects() -> Iterator[Objects]:
     """An API server."""
-    with serving_objects() as running:
+    with serving(Objects()) as running:
         yield running
 
 

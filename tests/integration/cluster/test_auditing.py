@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from api_objects import Objects, report_problems
-from cluster_fake import Fault
+from api_objects import Fault, Objects
+from policy_reports import report_problems
 
 from compatgate.gate.cluster import policy_report
 from compatgate.gate.service import Gate

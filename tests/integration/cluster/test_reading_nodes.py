@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_objects import Objects
-from cluster_fake import Fault
+from api_objects import Fault, Objects
 
 from compatgate.gate.service import Gate
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from api_objects import Objects
-from cluster_fake import Fault
+from api_objects import Fault, Objects
 
 from compatgate.gate.cluster.suggest import LABEL, SET, TAINT
 from compatgate.gate.matrix import By

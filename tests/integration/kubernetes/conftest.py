@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_server import kubeconfig, serving
 from cluster_fake import NAMESPACE, Cluster
-from cluster_server import kubeconfig, serving
 
 from compatgate.canary.executors.interface import Handle, Job, Status
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, connect, logs, sweep, view
@@ -25,7 +25,7 @@ _numbers = count(1)
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """A served cluster."""
-    with serving() as running:
+    with serving(Cluster()) as running:
         yield running
 
 

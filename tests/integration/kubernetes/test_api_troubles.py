@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_fake import Cluster, Fault, Object
-from cluster_server import kubeconfig
+from api_objects import Fault, Object
+from api_server import kubeconfig
+from cluster_fake import Cluster
 
 from compatgate.canary.executors.interface import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cluster_fake import Cluster
+from cluster_fake import NAMESPACE, Cluster
 from cluster_script import disrupted, ends, prints, runs, script
 
 from compatgate.canary.executors.interface import Job
@@ -64,7 +64,7 @@ def test_a_job_that_somebody_removed_is_lost(
 ) -> None:
     made = job()
     handle = executor.start(executor.prepare(made, lambda doing, share: None))
-    cluster.delete("jobs", handle.id, forced=False)
+    cluster.delete(("jobs", NAMESPACE, handle.id), forced=False)
     status = executor.status(handle)
     assert (status.state, status.reason) == ("lost", "the cluster does not know the job")
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cluster_fake import Cluster, Object
+from api_objects import Object
+from cluster_fake import Cluster
 from cluster_script import disrupted, ends, fails, prints, runs, script
 
 from compatgate.canary.executors.interface import Job

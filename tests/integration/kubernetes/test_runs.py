@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_fake import NAMESPACE, Cluster, Fault, Object
-from cluster_server import kubeconfig
+from api_objects import Fault, Object
+from api_server import kubeconfig
+from cluster_fake import NAMESPACE, Cluster
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.settings import Settings
@@ -101,7 +102,7 @@ def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Cal
         return Bed(gate, host, library)
 
     yield make
-    assert cluster.objects == {}
+    assert cluster.stored == {}
 
 
 def says(*lines: str, code: int = 0, reason: str | None = None) -> Callable[..., None]:
@@ -232,8 +233,9 @@ def test_what_earlier_attempts_left_is_gone_once_the_run_has_ended(
 ) -> None:
     here = bed()
     labels = {"dev.compatgate.run": here.run, "dev.compatgate.attempt": "1"}
-    left = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "labels": labels}}
-    cluster.create("configmaps", left)
+    metadata = {"name": "old", "namespace": NAMESPACE, "labels": labels}
+    left = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    cluster.add("configmaps", left)
     cluster.on_job = says(*GOOD)
     here.work()
     assert here.show().run.state == "passed"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from cluster_fake import Cluster
+from cluster_fake import NAMESPACE, Cluster
 from cluster_script import ends, prints, runs, script, waits
 
 from compatgate.canary.executors.interface import Job
@@ -56,7 +56,7 @@ def test_a_job_waits_until_its_queue_admits_it(
 ) -> None:
     executor = on(queue="canary")
     handle = executor.start(executor.prepare(job(), lambda doing, share: None))
-    assert cluster.objects["jobs", handle.id]["spec"]["suspend"] is True
+    assert cluster.get("jobs", handle.id, NAMESPACE)["spec"]["suspend"] is True
     status = executor.status(handle)
     assert (status.state, status.reason) == ("waiting", "its queue has not admitted it")
 

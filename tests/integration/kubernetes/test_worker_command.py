@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_server import kubeconfig
 from cluster_fake import Cluster
 from cluster_script import ends, prints, runs, script
-from cluster_server import kubeconfig
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
@@ -85,4 +85,4 @@ def test_the_worker_command_serves_a_kubernetes_host_of_its_hosts_file(
     )  # fmt: skip
     shown = gate.runs.show(run.id)
     assert (shown.run.state, shown.run.reason) == ("passed", ""), done.stderr
-    assert cluster.objects == {}
+    assert cluster.stored == {}

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_objects import Objects, report_problems, serving_objects
-from cluster_server import kubeconfig
+from api_objects import Objects
+from api_server import kubeconfig, serving
+from policy_reports import report_problems
 
 from compatgate.cli.main import main
 
@@ -31,7 +32,7 @@ LABELS = {
 @pytest.fixture
 def objects() -> Iterator[Objects]:
     """A cluster with a node and a pod that may not run there."""
-    with serving_objects() as running:
+    with serving(Objects()) as running:
         node: dict[str, Any] = {"metadata": {"name": "a1", "labels": LABELS}, "spec": {}}
         running.add("nodes", node)
         limits = {"limits": {"nvidia.com/gpu": "1"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from api_objects import report_problems
+from policy_reports import report_problems
 
 from compatgate.gate.cluster.policy_report import (
     LEFT_OUT,
