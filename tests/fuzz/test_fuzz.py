@@ -6,18 +6,16 @@ Real samples are damaged by what a seed decides, so that a failure is one number
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import resource
 import struct
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from targets import targets
 
 from compatgate.errors import CompatgateError
 
@@ -27,20 +25,7 @@ _NUMBERS = (0, 1, 7, 8, 13, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2*
 _WORDS = (b"", b"\0", b"\n", b'"', b"'", b"[", b"{", b"}", b"]", b"<", b"&", b"\xff\xfe", b"${X}",
           b"{{", b"%", b"-1", b"1e999", b"null", b"true", b"==", b"+cu", b"9" * 400, b"[" * 3000,
           "é\u2028".encode(), b"\xed\xa0\x80", b"- ", b": ", b"*a", b"&a ", b"!!x ")  # fmt: skip
-
-
-def _load_targets() -> dict[str, Any]:
-    path = Path(__file__).with_name("targets.py")
-    spec = importlib.util.spec_from_file_location("fuzz_targets", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    targets: dict[str, Any] = module.targets()
-    return targets
-
-
-TARGETS = _load_targets()
+TARGETS = targets()
 
 
 def damaged(samples: list[bytes], seed: int) -> bytes:

@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 from canary_runs import DRIVER, GPU, STACK, evidence, host, suites
 
+from compatgate.canary.queue import Lease
 from compatgate.gate.matrix import By
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 from compatgate.store import clock
+
+
+def take(queue: DatabaseQueue, *hosts: str, worker: str = "w1") -> Lease:
+    """What a worker is given that serves these hosts."""
+    lease = queue.lease(worker, [host(name) for name in hosts or ("a100-1",)])
+    assert lease is not None
+    return lease
 
 
 class Clock:

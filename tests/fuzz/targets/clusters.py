@@ -1,0 +1,118 @@
+"""What clusters say of nodes and pods, and what neighbours say about drivers and GPUs."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from compatgate.catalog import load_facts
+from compatgate.core.request import parse_pool
+from compatgate.discovery.neighbours import read_neighbours
+from compatgate.discovery.nfd import evaluate, read_spec
+from compatgate.discovery.nfd.devices import load_devices
+from compatgate.discovery.printed import probe_labels
+from compatgate.gate.admission.kinds import load_kinds
+from compatgate.gate.admission.loose import mapping
+from compatgate.gate.cluster.nodes import printed_nodes, reports
+from compatgate.gate.cluster.pods import pod_of
+from compatgate.gate.cluster.suggest import Decided, commands, json_patch, plan
+from compatgate.gate.nodes.merge import seen_in
+from compatgate.not_json import NOT_JSON
+from compatgate.wire.node_reports import Report
+from targets.target import TESTS, Target
+
+NEIGHBOURS = TESTS / "fixtures" / "neighbours"
+
+
+def targets() -> dict[str, Target]:
+    """Readers of nodes, pods, operators' settings and specifications."""
+    return {**_live(), **_neighbours()}
+
+
+def _nodes(facts: Any, data: bytes) -> object:
+    """Nodes as they are printed, to what is reported and what is suggested of each."""
+    found = printed_nodes(data, "file")
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    seen = [
+        seen_in(msgspec.convert(report, Report), now, facts)
+        for report in reports({node.name: node for node in found}.values(), "c")
+    ]
+    plans = [plan(node, Decided("not-blessed", "", "550.54.15", ("t",))) for node in found]
+    return seen, [(commands(one), json_patch(one)) for one in plans]
+
+
+def _pods(data: bytes) -> object:
+    with suppress(*NOT_JSON):
+        return pod_of(mapping(msgspec.json.decode(data)), load_kinds())
+    return None
+
+
+def _live() -> dict[str, Target]:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2",
+              "nvidia.com/cuda.driver-version.full": "550.54.15"}  # fmt: skip
+    node = {"kind": "Node", "metadata": {"name": "n1", "labels": labels}}
+    note = {"compatgate.dev/driver-set": "label=blessed taint=1", "compatgate.dev/target": "t"}
+    taint = {"key": "compatgate.dev/driver-not-blessed", "value": "1", "effect": "NoSchedule"}
+    live = {"kind": "List", "items": [{**node, "spec": {"taints": [taint]},
+            "metadata": {**node["metadata"], "annotations": note, "resourceVersion": "7"},
+            "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "64"}}}]}  # fmt: skip
+    pulled = {"name": "a", "imageID": f"docker-pullable://r.example/a@sha256:{'a' * 64}"}
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    pod = {"metadata": {"name": "p", "namespace": "n", "annotations": note},
+           "spec": {"nodeName": "n1", "containers": [
+               {"name": "a", "image": "r.example/a:1", "resources": limits}]},
+           "status": {"phase": "Running", "containerStatuses": [pulled]}}  # fmt: skip
+    nodes = [
+        json.dumps({"kind": "List", "items": [node, node]}).encode(),
+        "".join(f"{key}={value}\n" for key, value in labels.items()).encode(),
+        b"kind: Node\nmetadata:\n  name: n1\n  labels:\n"
+        + "".join(f"    {key}: '{value}'\n" for key, value in labels.items()).encode(),
+    ]
+    facts = load_facts([])
+    return {
+        "node labels": Target(
+            lambda data: probe_labels(data.decode("utf-8", "replace"), facts), nodes
+        ),
+        "nodes of a cluster": Target(partial(_nodes, facts), [json.dumps(live).encode()]),
+        "pods of a cluster": Target(_pods, [json.dumps(pod).encode()]),
+    }
+
+
+def _neighbours() -> dict[str, Target]:
+    def read(data: bytes) -> object:
+        draft = read_neighbours([("file", data.decode("utf-8", "replace"))], load_facts())
+        assert draft.pools
+        return draft
+
+    def check(data: bytes) -> object:
+        facts = load_facts()
+        pool = parse_pool({"driver": "580.82.07", "gpu": "L4"}, facts.gpus)
+        spec = read_spec(data.decode("utf-8", "replace"))
+        sets = spec.compatibilities
+        return [evaluate(one, [pool], facts.gpus, load_devices()) for one in sets]
+
+    samples = [path.read_bytes() for path in sorted(NEIGHBOURS.glob("*.yaml"))]
+    specs = [(NEIGHBOURS / "image-compatibility.yaml").read_bytes(), _SPEC]
+    return {"neighbours": Target(read, samples), "nfd": Target(check, specs)}
+
+
+_SPEC = b"""\
+version: v1alpha1
+compatibilities:
+- rules:
+  - name: gpu
+    matchFeatures:
+    - feature: pci.device
+      matchExpressions: {vendor: {op: In, value: ["10de"]}, device: {op: NotIn, value: ["20b0"]}}
+    - feature: local.label
+      matchExpressions:
+        nvidia.com/cuda.driver-version.full: {op: GeLe, value: ["535.1", "600"], type: version}
+        nvidia.com/gpu.product: {op: In, value: [NVIDIA-L4]}
+  tag: gpu
+  weight: 3
+"""

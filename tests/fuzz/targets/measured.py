@@ -1,0 +1,40 @@
+"""What was measured elsewhere: samples of workloads, and baselines."""
+
+from __future__ import annotations
+
+import json
+
+from sample_runs import GEMM, sample_source
+
+from compatgate.canary.judge.baseline import learn
+from compatgate.canary.samples.exchange import baseline_line, head_line
+from compatgate.canary.samples.offered import ground_of_sample, read_offered
+from compatgate.catalog import load_facts
+from compatgate.documents.sources import Source
+from targets.target import Target
+
+
+def targets() -> dict[str, Target]:
+    """Readers of samples and of baselines."""
+    facts = load_facts([])
+    sample = sample_source(facts)
+    offered = read_offered([sample], {"gemm": GEMM}, facts)
+    ((found, _),) = offered.samples
+    ground, spec = ground_of_sample(found), GEMM.metrics["time"]
+    accepted = [(found.head.key, found.values()[0])]
+    sources = {found.head.key: found.source}
+    learnt = learn(
+        ground.workload, ground.sku, ground.family, "time", spec, accepted, sources=sources
+    )
+    when = found.head.measured_at
+    line = baseline_line(learnt, approved_by="mara", approved_at=when)
+    lines = "".join(f"{json.dumps(each)}\n" for each in (head_line(when), line))
+
+    def read(data: bytes) -> object:
+        text = Source("x.jsonl", data.decode("utf-8", "replace"))
+        return read_offered([text], {"gemm": GEMM}, facts)
+
+    return {
+        "sample": Target(read, [sample.text.encode()]),
+        "baselines": Target(read, [lines.encode()]),
+    }
