@@ -5,7 +5,8 @@ from __future__ import annotations
 from compatgate.core.rules import (
     canary,
     cudnn,
-    driver,
+    driver_branch,
+    driver_cuda,
     forward,
     framework_arch,
     framework_cuda,
@@ -24,11 +25,11 @@ from compatgate.core.rules import (
 from compatgate.core.rules.base import Rule
 
 RULES: tuple[Rule, ...] = (
-    driver.driver_too_old,
-    driver.minor_compat_limits,
+    driver_cuda.driver_too_old,
+    driver_cuda.minor_compat_limits,
     forward.forward_compat,
-    driver.driver_branch_eol,
-    driver.driver_gpu,
+    driver_branch.driver_branch_eol,
+    driver_branch.driver_gpu,
     mig.mig_driver,
     gpu_code.no_kernel_image,
     gpu_code.ptx_toolchain,
