@@ -17,7 +17,7 @@ from compatgate.catalog.digest import combined
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _KEPT = 7
 """Earlier forms of a table that are kept: other overlays, other versions of compatgate."""
-_CODE = ("catalog/build", "core/facts", "core/versions", "core/components.py", "core/gpus.py")
+_CODE = ("catalog/build", "core/facts", "core/versions", "core/components.py", "core/gpus")
 
 
 @lru_cache(maxsize=1)

@@ -118,4 +118,4 @@ def same_release(component: str, one: Version, other: Version) -> bool:
 
 def show(parts: tuple[int, ...]) -> str:
     """Parts as dotted text."""
-    return ".".join(str(p) for p in parts)
+    return ".".join(map(str, parts))

@@ -1,10 +1,4 @@
-"""From any spelling of a GPU to one SKU, or to a family whose SKUs agree; never a guess.
-
-Spellings come from nvidia-smi and NVML (``NVIDIA H100 80GB HBM3``), from the node labels of GPU
-Feature Discovery (``NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED``), from people (``a100 80 GB``) and
-from builders that know only a compute capability (``sm_87``). The names themselves are data, in
-``matrix/facts/gpus.yaml``.
-"""
+"""From any spelling of a GPU to one SKU, or to a family whose SKUs agree; never a guess."""
 
 from __future__ import annotations
 
@@ -13,107 +7,16 @@ import re
 from msgspec.structs import replace
 
 from compatgate.core.facts import Gpu, Gpus
+from compatgate.core.gpus.index import Index, index_of
+from compatgate.core.gpus.names import normalise
 from compatgate.core.mig import MigProfile, cut_profile, fits, mig_profiles
 from compatgate.errors import BadInput
 
-_NOISE = frozenset({"nvidia", "tesla", "generation", "gpu", "nvgpu", "tm", "r"})
-_SEPARATORS = re.compile(r"[^a-z0-9]+")
-_PREFIX = re.compile(r"(nvidia|tesla|geforce|quadro|titan|jetson|rtx|gtx|gt(?=\d))(.+)")
-_SUFFIX = re.compile(r"(\d{3,4})((?:ti|super)+)")
-_MEMORY = re.compile(r"(\d{1,3})g(?:i?b)?")
-_FORM = re.compile(r"sxm\d?|pcie|nvl|hbm\d?e?")
 _LABEL = re.compile(r"nvidia\.com/(?:gpu\.product\s*[=:]?)?")
 _CAPABILITY = re.compile(
     r"(?:(?:sm|compute|cc|(?:compute )?capability)[ _-]?([1-9]\d?)\.?(\d)|([1-9]\d?)\.(\d))([af]?)",
     re.ASCII,
 )
-
-
-def normalise(text: str) -> str:
-    """A spelling without vendor, case, separators and unit variants; idempotent.
-
-    ``NVIDIA A100-SXM4-80GB``, ``a100 sxm4 80 GB`` and ``A100_SXM4_80GiB`` all give
-    ``a100-sxm4-80gb``; ``RTX4070Ti`` gives ``rtx-4070-ti``.
-    """
-    words: list[str] = []
-    for part in _SEPARATORS.split(text.lower()):
-        for word in _parts(part):
-            if words and words[-1].isdigit() and word in ("g", "gb", "gib"):
-                words[-1] += "gb"
-            else:
-                words.append(word)
-    return "-".join(words)
-
-
-def _parts(word: str) -> list[str]:
-    if match := _PREFIX.fullmatch(word):
-        return [*_parts(match[1]), *_parts(match[2])]
-    if match := _SUFFIX.fullmatch(word):
-        return [match[1], *re.findall("ti|super", match[2])]
-    if match := _MEMORY.fullmatch(word):
-        return [f"{match[1]}gb"]
-    return [] if not word or word in _NOISE else [word]
-
-
-class _Index:
-    """What lookups need of a table, derived once; holds the table, so that its id stays its own."""
-
-    def __init__(self, table: Gpus) -> None:
-        self.table = table
-        self.names = {normalise(name): name for name in table.gpus}
-        self.words = {name: frozenset(normalise(name).split("-")) for name in table.gpus}
-        split = (norm.rpartition("-") for norm in self.names)
-        self.variants = {last for base, _, last in split if base in self.names}
-        self.found: dict[str, Gpu] = {}
-
-    def exact(self, words: list[str]) -> Gpu | None:
-        """The SKU that is spelled in full; its memory size may be stated in addition."""
-        name = self._lookup(words)
-        rest = [word for word in words if not _MEMORY.fullmatch(word)]
-        if not name and rest and (name := self._lookup(rest)):
-            name = name if self._has(name, words, rest) else None
-        return self.table.gpus[name] if name else None
-
-    def _lookup(self, words: list[str]) -> str | None:
-        norm = "-".join(words)
-        return self.names.get(norm) or self.table.aliases.get(norm)
-
-    def matching(self, words: list[str]) -> list[Gpu]:
-        """The SKUs whose name has every word, and no variant (``ti``, ``laptop``) beyond them."""
-        if all(_MEMORY.fullmatch(word) or _FORM.fullmatch(word) for word in words):
-            return []
-        other = {word for word in self.variants if not _MEMORY.fullmatch(word)} - {*words}
-        names = (name for name in self.table.gpus if not self.words[name] & other)
-        return [self.table.gpus[name] for name in names if self._has(name, words)]
-
-    def _has(self, name: str, words: list[str], spelled: list[str] | None = None) -> bool:
-        memory = self.table.gpus[name].memory_gb
-        mine = self.words[name] | frozenset(spelled or ())
-        for word in words:
-            if _MEMORY.fullmatch(word) and word not in mine and memory in (None, int(word[:-2])):
-                continue
-            if word not in mine and not (word == "sxm" and any(w[:3] == "sxm" for w in mine)):
-                return False
-        return True
-
-    def model(self, gpu: Gpu) -> frozenset[str]:
-        """The words of a name that tell products apart: ``a100``, ``6000``."""
-        return frozenset(
-            word
-            for word in self.words[gpu.name]
-            if not word.isalpha() and not _MEMORY.fullmatch(word) and not _FORM.fullmatch(word)
-        )
-
-
-_INDEXES: dict[int, _Index] = {}
-
-
-def _index(table: Gpus) -> _Index:
-    if (index := _INDEXES.get(id(table))) is None:
-        if len(_INDEXES) >= 8:
-            _INDEXES.clear()
-        index = _INDEXES[id(table)] = _Index(table)
-    return index
 
 
 def resolve_gpu(text: str, table: Gpus) -> Gpu:
@@ -131,7 +34,7 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
     Raises:
         BadInput: nothing is spelled so, or products that differ are; names the candidates.
     """
-    index = _index(table)
+    index = index_of(table)
     if (found := index.found.get(text)) is None:
         found = _resolve(text, index)
         if len(index.found) >= 4096:
@@ -148,11 +51,11 @@ def includes(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
         return declared.capability == seen.capability
     if declared.name in table.gpus or not seen.product:
         return declared.name == seen.name
-    family = _index(table).matching(normalise(declared.name).split("-"))
+    family = index_of(table).matching(normalise(declared.name).split("-"))
     return seen.name == declared.name or any(gpu.name == seen.name for gpu in family)
 
 
-def _resolve(text: str, index: _Index) -> Gpu:
+def _resolve(text: str, index: Index) -> Gpu:
     clean = " ".join(_LABEL.sub(" ", text.lower()).split())
     if not clean or len(clean) > 120:
         raise _bad(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
@@ -194,7 +97,7 @@ def _bare(text: str, match: re.Match[str], table: Gpus) -> Gpu:
     )
 
 
-def _one(text: str, words: list[str], candidates: list[Gpu], index: _Index) -> Gpu:
+def _one(text: str, words: list[str], candidates: list[Gpu], index: Index) -> Gpu:
     """The only candidate, the one that the others are variants of, or the family that they are."""
     if len(candidates) == 1:
         return candidates[0]
@@ -232,9 +135,7 @@ def _family(words: list[str], members: list[Gpu]) -> Gpu:
     )
 
 
-def _with_profile(
-    text: str, profile: MigProfile, candidates: list[Gpu], index: _Index
-) -> list[Gpu]:
+def _with_profile(text: str, profile: MigProfile, candidates: list[Gpu], index: Index) -> list[Gpu]:
     """The candidates that can be cut so: A100 1g.5gb is one of the 40 GB products."""
     if fitting := [gpu for gpu in candidates if fits(profile, gpu)]:
         return fitting
@@ -255,7 +156,7 @@ def _bad(text: str, problem: str, hint: str) -> BadInput:
     return BadInput(f"{shown!r} {problem}", field="gpu", value=text, hint=hint)
 
 
-def _unknown(text: str, words: list[str], index: _Index) -> BadInput:
+def _unknown(text: str, words: list[str], index: Index) -> BadInput:
     from difflib import get_close_matches
 
     models = {gpu.name: index.model(gpu) for gpu in index.table.gpus.values()}
