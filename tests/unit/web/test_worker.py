@@ -7,7 +7,7 @@ import signal
 
 from gunicorn.config import Config
 
-from compatgate.web.server import Worker
+from compatgate.web.worker import Worker
 
 
 def test_a_worker_that_is_told_to_stop_while_it_starts_does_so():
