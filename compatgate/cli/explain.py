@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
-from compatgate.core.rules import RULES
+from compatgate.core.rules import BY_ID, BY_NAME, RULES
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ def find_rule(text: str) -> Rule:
         BadInput: there is none; names the nearest.
     """
     wanted = text.strip().lower().replace("_", "-")
-    for rule in RULES:
-        if wanted in (rule.id.lower(), rule.name):
-            return rule
+    if rule := BY_ID.get(wanted.upper()) or BY_NAME.get(wanted):
+        return rule
     from difflib import get_close_matches
 
     names = {rule.id.lower(): rule.id for rule in RULES} | {rule.name: rule.name for rule in RULES}

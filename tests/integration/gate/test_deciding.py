@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,6 @@ import msgspec
 import pytest
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.gate.local import decide_local
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.store import clock, schema
@@ -222,7 +222,8 @@ def test_odd_text_in_a_question_neither_breaks_the_log_nor_the_chain(
 def test_deciding_from_a_database_without_a_server_is_logged_there(
     stocked: Gate, database_url: str
 ) -> None:
-    verdict = decide_local(QUESTION, database_url, asked_by="me")
+    with closing(Gate.open(database_url)) as gate:
+        verdict = gate.decide(QUESTION, asked_by="me", source="cli")
     assert verdict.id == _ask(stocked).id
     assert [row.asked_by for row in stocked.history.list_decisions().items] == ["ci", "me"]
 

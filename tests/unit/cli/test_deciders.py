@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from compatgate.catalog import load_facts
 from compatgate.cli.main import main
 from compatgate.gate.bundle import FORMAT, Overlay, Payload, seal
 
+HEAVY = ("sqlalchemy", "jsonschema", "alembic", "flask", "rich", "platformdirs", "httpx", "docker")
 OVERLAY = """\
 schema: facts/driver_branches/v1
 branches:
@@ -41,3 +44,15 @@ def test_a_described_pool_is_decided_with_the_facts_of_the_bundle(
     assert [finding["rule"] for finding in ours["findings"]] == ["CG104"]
     assert theirs["findings"] == []
     assert theirs["overlays"]
+
+
+def test_nothing_heavy_is_imported_to_decide_on_a_pool() -> None:
+    program = f"""
+import sys
+from compatgate.cli.main import main
+status = main(["check", "--pool", "driver=580.65.06,gpu=L4", "--stack", "cuda=12.4,arch=sm_89"])
+assert status == 0, status
+imported = [name for name in {HEAVY!r} if name in sys.modules]
+assert not imported, imported
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

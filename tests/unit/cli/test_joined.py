@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.catalog import load_facts
+from compatgate.cli.check.deciders import Decider, FactsDecider
 from compatgate.cli.check.joined import joined
-from compatgate.gate.local import decide_pool
 
 
 def verdict(gpu: str, arch: str = "sm_80") -> dict[str, Any]:
     pool = {"name": gpu.lower(), "gpu": gpu, "driver": "535.104.05"}
     body = {"pool": pool, "stack": {"cuda": "12.1", "arch": arch}}
-    return decide_pool(body, load_facts([])).to_json()
+    return FactsDecider([], Decider()).decide([body])
 
 
 def test_one_verdict_stays_as_it_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from compatgate.gate.bundle import (
     open_bundle,
     seal,
 )
-from compatgate.gate.local import decide_bundle
+from compatgate.gate.deciding import decide
 from compatgate.resources import matrix_dir
 
 QUESTION: dict[str, Any] = {
@@ -57,14 +58,17 @@ def test_equal_contents_make_equal_bytes(payload: Payload) -> None:
     assert open_bundle(seal(payload), "b").payload == payload
 
 
-def test_a_bundle_decides_without_a_database(payload: Payload, tmp_path: Path) -> None:
+def test_a_bundle_decides_without_a_database(
+    payload: Payload, tmp_path: Path, now: datetime
+) -> None:
     path = tmp_path / "gate.bundle"
     path.write_bytes(seal(payload))
-    verdict = decide_bundle(QUESTION, path)
+    snapshot = load_bundle(path).snapshot()
+    verdict = decide(QUESTION, snapshot, now)
     assert (verdict.target, verdict.matrix_revision) == ("prod-a100", 3)
     assert verdict.entries == {"a100-80": "torch24-cu121"}
     with pytest.raises(NotFound, match="no target 'prod-a10'"):
-        decide_bundle({**QUESTION, "target": "prod-a10"}, path)
+        decide({**QUESTION, "target": "prod-a10"}, snapshot, now)
 
 
 def test_a_bundle_knows_whether_this_program_has_the_same_facts(payload: Payload) -> None:

@@ -22,7 +22,6 @@ from compatgate.gate.attest.verify import Expected, Verified, verify
 from .conftest import DIGEST, IMAGE, NOW
 
 READ = {"image": IMAGE, "basis": "image"}
-Sealed = Callable[..., bytes]
 
 
 @pytest.fixture
