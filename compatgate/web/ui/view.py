@@ -16,7 +16,8 @@ from compatgate.web.headers import CSP
 from compatgate.web.query import parse_query
 from compatgate.web.ui import session
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, Page, Shown, is_export
+from compatgate.web.ui.listing import is_export
+from compatgate.web.ui.page import Ask, Goto, Page, Shown
 from compatgate.web.ui.render import render
 from compatgate.web.ui.tables import to_csv
 

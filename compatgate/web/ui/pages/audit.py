@@ -10,8 +10,9 @@ from compatgate.store.rows import AuditRow
 from compatgate.web.query import Since, Until
 from compatgate.web.ui.filters import compact
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, found_by, page
-from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.web.ui.listing import LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Shown, page
+from compatgate.web.ui.tables import Cell, Column, Empty
 
 _COLUMNS = (
     Column("seq", "Link", "number"),
@@ -39,15 +40,8 @@ def show(ask: Ask[AuditQuery]) -> Shown:
     """Changes and batches of decisions, newest first."""
     query = ask.query
     found = found_by(ask.gate.history.list_audit, query)
-    table = make(
-        "audit",
-        _COLUMNS,
-        [_row(one) for one in found.items],
-        _EMPTY,
-        sort=query.sort,
-        following=found.next,
-        label="links of the chain",
-    )
+    rows = [_row(one) for one in found.items]
+    table = table_of("audit", _COLUMNS, rows, found, query, _EMPTY, label="links of the chain")
     return Shown("audit.html", "Audit", {"query": query}, table)
 
 

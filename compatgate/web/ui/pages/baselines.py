@@ -12,7 +12,8 @@ from compatgate.store.run_rows import BaselineRow
 from compatgate.web.paging import Filter
 from compatgate.web.route import LARGEST
 from compatgate.web.ui.links import api, link
-from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, page, rows_of
+from compatgate.web.ui.listing import Listing, LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Goto, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, make
 from compatgate.wire.evidence import BaselineState
 
@@ -56,19 +57,9 @@ class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_on
 def show_all(ask: Ask[BaselinesQuery]) -> Shown:
     """Every version, newest first; above, what waits for approval."""
     query = ask.query
-    names = ("workload", "sku", "family", "metric", "state")
-    filters = {name: getattr(query, name) for name in names}
-    found = rows_of(ask.gate.baselines.list, query.cursor, **filters)
-    is_narrowed = bool(any(filters.values()) or query.cursor)
-    table = make(
-        "baselines",
-        _COLUMNS,
-        [_row(row) for row in found.items],
-        _NONE if is_narrowed else _EMPTY,
-        sort=query.sort,
-        following=found.next,
-        label="baselines",
-    )
+    found = found_by(ask.gate.baselines.list, query)
+    rows = [_row(row) for row in found.items]
+    table = table_of("baselines", _COLUMNS, rows, found, query, _EMPTY, unfit=_NONE)
     context = {"filters": _filters(ask), **_proposed(ask)}
     return Shown("baselines.html", "Baselines", context, table)
 

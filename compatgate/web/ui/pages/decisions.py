@@ -11,7 +11,8 @@ from compatgate.store.rows import DecisionRow
 from compatgate.web.paging import Filter
 from compatgate.web.query import Since, Until
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, found_by, is_narrowed, page
+from compatgate.web.ui.listing import LongListing, found_by, is_narrowed
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 DAYS = 14

@@ -14,19 +14,20 @@ from compatgate.gate.whatif import what_if
 from compatgate.store import clock
 from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter
+from compatgate.web.ui.forms import choices
 from compatgate.web.ui.links import here, link
-from compatgate.web.ui.page import Ask, LongListing, Shown, page, rows_of
+from compatgate.web.ui.listing import LongListing, rows_of, table_of
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.pages.nodes import (
     STATES,
     Answer,
-    choices,
     chosen,
     gpus_of,
     node_cell,
     node_link,
     tried,
 )
-from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.web.ui.tables import Cell, Column, Empty
 
 MOST_GROUPS = 20
 _TRIED = 5
@@ -74,15 +75,8 @@ def show(ask: Ask[DriftQuery]) -> Shown:
     each = () if query.cursor or query.format else nodes.each(**stored)
     groups = drifted(each, snapshot, target=query.target, what=query.what)
     found = rows_of(nodes.drift, query.cursor, target=query.target, what=query.what, **stored)
-    table = make(
-        "drift",
-        _COLUMNS,
-        [line for view in found.items for line in _lines(view, query)],
-        _NONE,
-        sort=query.sort,
-        following=found.next,
-        label="differences",
-    )
+    lines = [line for view in found.items for line in _lines(view, query)]
+    table = table_of("drift", _COLUMNS, lines, found, query, _NONE, label="differences")
     shown = groups[:MOST_GROUPS]
     context = {
         "query": query,

@@ -18,16 +18,8 @@ from compatgate.web.ui.about import judged
 from compatgate.web.ui.filters import label
 from compatgate.web.ui.forms import MOST_CHOICES, choices, expected_revision
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import (
-    Ask,
-    Goto,
-    Listing,
-    LongListing,
-    Shown,
-    found_by,
-    is_narrowed,
-    page,
-)
+from compatgate.web.ui.listing import Listing, LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Goto, Shown, page
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 TARGETS = 40
@@ -65,15 +57,8 @@ def listing(ask: Ask[EntryQuery]) -> Shown:
     query, names = ask.query, ask.gate.snapshot().documents
     found = found_by(ask.gate.matrix.list_entries, query)
     said = ask.gate.runs.remarks(row.name for row in found.items)
-    table = make(
-        "entries",
-        _COLUMNS,
-        [_line(row, said[row.name]) for row in found.items],
-        NOTHING_FITS if is_narrowed() else _EMPTY,
-        sort=query.sort,
-        following=found.next,
-        label="entries",
-    )
+    lines = [_line(row, said[row.name]) for row in found.items]
+    table = table_of("entries", _COLUMNS, lines, found, query, _EMPTY, unfit=NOTHING_FITS)
     context = {
         "query": query,
         "statuses": _STATUSES,

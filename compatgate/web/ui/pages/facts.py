@@ -11,7 +11,8 @@ from compatgate.errors import NotFound
 from compatgate.web.api.facts import records, tables
 from compatgate.web.ui.filters import compact
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Listing, Shown, page
+from compatgate.web.ui.listing import Listing
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, make
 from compatgate.wire.facts import FactRecord
 

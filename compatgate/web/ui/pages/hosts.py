@@ -10,8 +10,9 @@ from compatgate.store import clock
 from compatgate.store.run_rows import HostRow
 from compatgate.web.paging import Filter
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, page, rows_of
-from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.web.ui.listing import LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Shown, page
+from compatgate.web.ui.tables import Cell, Column, Empty
 
 _COLUMNS = (
     Column("name", "Host", "name"),
@@ -46,17 +47,10 @@ class HostsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 def show(ask: Ask[HostsQuery]) -> Shown:
     """The hosts, with what they do now."""
     query, now = ask.query, clock.now()
-    found = rows_of(ask.gate.runs.hosts, query.cursor, gpu=query.gpu)
+    found = found_by(ask.gate.runs.hosts, query)
     skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
-    table = make(
-        "hosts",
-        _COLUMNS,
-        [_row(host, now) for host in found.items],
-        _NONE if query.gpu or query.cursor else _EMPTY,
-        sort=query.sort,
-        following=found.next,
-        label="hosts",
-    )
+    rows = [_row(host, now) for host in found.items]
+    table = table_of("hosts", _COLUMNS, rows, found, query, _EMPTY, unfit=_NONE)
     return Shown(
         "hosts.html", "Staging hosts", {"filters": [("gpu", "GPU", query.gpu, skus)]}, table
     )

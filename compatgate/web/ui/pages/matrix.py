@@ -12,7 +12,8 @@ from compatgate.gate.heatmap.axes import ColumnsBy, RowsBy, columns, rows
 from compatgate.store import clock
 from compatgate.web.ui.about import about
 from compatgate.web.ui.links import here
-from compatgate.web.ui.page import Ask, Listing, Shown, page
+from compatgate.web.ui.listing import Listing
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import Column, Empty, Table, make
 
 HEIGHT, WIDTH = 60, 30

@@ -19,14 +19,15 @@ from compatgate.gate.nodes.declared import (
 from compatgate.gate.nodes.view import NodeView
 from compatgate.gate.nodes.witnesses import Gpus
 from compatgate.web.paging import Filter, Search
+from compatgate.web.ui.forms import choices
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, Listing, LongListing, Shown, page, rows_of
+from compatgate.web.ui.listing import Listing, LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Goto, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
 
 Answer = Literal["yes", "no"]
 STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}
 """Tones of what the matrix says of a driver."""
-_MOST_CHOICES = 200
 _COLUMNS = (
     Column("name", "Node"),
     Column("state", "Driver is", "badge"),
@@ -70,37 +71,14 @@ def chosen(answer: Answer | None) -> bool | None:
     return None if answer is None else answer == "yes"
 
 
-def choices(values: Any) -> list[str] | None:
-    """To choose from; too many are typed."""
-    found = sorted(set(values))
-    return found if len(found) <= _MOST_CHOICES else None
-
-
 @page("/nodes", nav="nodes", query=NodeQuery)
 def listing(ask: Ask[NodeQuery]) -> Shown:
     """Nodes by cluster and name."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    found = rows_of(
-        ask.gate.nodes.list,
-        query.cursor,
-        search=query.search,
-        cluster=query.cluster,
-        target=query.target,
-        gpu=query.gpu,
-        driver=query.driver,
-        driver_state=query.driver_state,
-        disagrees=chosen(query.disagrees),
-        stale=chosen(query.stale),
-    )
-    table = make(
-        "nodes",
-        _COLUMNS,
-        [_line(view) for view in found.items],
-        _NONE,
-        sort=query.sort,
-        following=found.next,
-        label="nodes",
-    )
+    answers = {"disagrees": chosen(query.disagrees), "stale": chosen(query.stale)}
+    found = found_by(ask.gate.nodes.list, query, **answers)
+    lines = [_line(view) for view in found.items]
+    table = table_of("nodes", _COLUMNS, lines, found, query, _NONE)
     context = {
         "query": query,
         "targets": choices(snapshot.documents),

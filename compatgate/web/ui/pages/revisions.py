@@ -12,16 +12,9 @@ from compatgate.web.paging import Filter
 from compatgate.web.query import Since, Until
 from compatgate.web.route import LARGEST
 from compatgate.web.ui.links import here, link
-from compatgate.web.ui.page import (
-    Ask,
-    Listing,
-    LongListing,
-    Shown,
-    found_by,
-    is_narrowed,
-    page,
-)
-from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, make
+from compatgate.web.ui.listing import Listing, LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Shown, page
+from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty
 
 AT_ONCE = 50
 """Documents that are shown with their differences on one page."""
@@ -56,15 +49,8 @@ def listing(ask: Ask[RevisionQuery]) -> Shown:
     """Revisions, newest first, and a form that compares two."""
     query = ask.query
     found = found_by(ask.gate.matrix.list_revisions, query)
-    table = make(
-        "revisions",
-        _COLUMNS,
-        [_line(row) for row in found.items],
-        NOTHING_FITS if is_narrowed() else _EMPTY,
-        sort=query.sort,
-        following=found.next,
-        label="revisions",
-    )
+    lines = [_line(row) for row in found.items]
+    table = table_of("revisions", _COLUMNS, lines, found, query, _EMPTY, unfit=NOTHING_FITS)
     last = ask.gate.snapshot().revision
     context = {"query": query, "kinds": KINDS, "last": last}
     return Shown("revisions.html", "Revisions", context, table=table)

@@ -12,7 +12,8 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.names import did_you_mean
 from compatgate.errors import NotFound
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Listing, Shown, page
+from compatgate.web.ui.listing import Listing
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, make
 
 

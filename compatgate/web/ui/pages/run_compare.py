@@ -9,7 +9,8 @@ from compatgate.gate.runs.comparison import Changed, Comparison, compare_runs
 from compatgate.gate.runs.explained import signed
 from compatgate.web.paging import Filter
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Listing, Shown, page
+from compatgate.web.ui.listing import Listing
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
 
 _COLUMNS = (

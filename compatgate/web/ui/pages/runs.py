@@ -15,8 +15,9 @@ from compatgate.store.run_rows import ACTIVE, RunRow
 from compatgate.web.paging import Filter
 from compatgate.web.query import Since, Until
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, LongListing, Shown, page, rows_of
-from compatgate.web.ui.tables import Cell, Column, Empty, make
+from compatgate.web.ui.listing import LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Goto, Shown, page
+from compatgate.web.ui.tables import Cell, Column, Empty
 from compatgate.wire.runs import StateFilter
 
 STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
@@ -57,12 +58,9 @@ class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 def show(ask: Ask[RunsQuery]) -> Shown:
     """Every run, newest first; what is under way is refreshed."""
     query = ask.query
-    names = ("state", "suite", "target", "entry", "host", "asked_by", "purpose", "since", "until")
-    filters = {name: getattr(query, name) for name in names}
-    found = rows_of(ask.gate.runs.list, query.cursor, **filters)
+    found = found_by(ask.gate.runs.list, query)
     rows = [_row(run) for run in found.items]
-    empty = _NONE if any(filters.values()) or query.cursor else _EMPTY
-    table = make("runs", _COLUMNS, rows, empty, sort=query.sort, following=found.next, label="runs")
+    table = table_of("runs", _COLUMNS, rows, found, query, _EMPTY, unfit=_NONE)
     context = {
         "filters": _filters(ask),
         "active": not all(run.has_ended for run in found.items),

@@ -13,7 +13,8 @@ from compatgate.gate.waiving import countdowns
 from compatgate.store import clock
 from compatgate.store.paging import Page
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Listing, Shown, page
+from compatgate.web.ui.listing import Listing
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.pages.targets import document_of
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
 

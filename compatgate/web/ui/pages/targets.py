@@ -12,8 +12,9 @@ from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.forms import choices
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, LongListing, Shown, found_by, is_narrowed, page
-from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, make
+from compatgate.web.ui.listing import LongListing, found_by, table_of
+from compatgate.web.ui.page import Ask, Shown, page
+from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty
 
 LATELY = 7
 """Days whose decisions the list counts."""
@@ -50,15 +51,8 @@ def listing(ask: Ask[TargetQuery]) -> Shown:
     query, snapshot = ask.query, ask.gate.snapshot()
     found = found_by(ask.gate.matrix.list_targets, query)
     stopped = ask.gate.history.stopped_per_target(LATELY)
-    table = make(
-        "targets",
-        _COLUMNS,
-        [_line(row, snapshot, stopped.get(row.name, 0)) for row in found.items],
-        NOTHING_FITS if is_narrowed() else _EMPTY,
-        sort=query.sort,
-        following=found.next,
-        label="targets",
-    )
+    lines = [_line(row, snapshot, stopped.get(row.name, 0)) for row in found.items]
+    table = table_of("targets", _COLUMNS, lines, found, query, _EMPTY, unfit=NOTHING_FITS)
     pools = [pool for one in snapshot.documents.values() for pool in one.spec.pools]
     context = {
         "query": query,

@@ -9,8 +9,9 @@ from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.gate.auth import SCOPES, NewToken
 from compatgate.store.clock import now
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, LongListing, Shown, page, rows_of
-from compatgate.web.ui.tables import Column, Empty, make
+from compatgate.web.ui.listing import LongListing, rows_of, table_of
+from compatgate.web.ui.page import Ask, Goto, Shown, page
+from compatgate.web.ui.tables import Column, Empty
 
 _COLUMNS = (
     Column("name", "Name"),
@@ -76,9 +77,7 @@ def _shown(
         )
         for one in found.items
     ]
-    table = make(
-        "tokens", _COLUMNS, rows, _EMPTY, sort=query.sort, following=found.next, label="tokens"
-    )
+    table = table_of("tokens", _COLUMNS, rows, found, query, _EMPTY)
     context = {
         "problem": problem,
         "made": made,

@@ -19,7 +19,8 @@ from compatgate.store.rows import Stored
 from compatgate.web.paging import Filter, Search
 from compatgate.web.ui.forms import MOST_CHOICES, choices, expected_revision
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Goto, Listing, Shown, is_narrowed, page
+from compatgate.web.ui.listing import Listing, is_narrowed
+from compatgate.web.ui.page import Ask, Goto, Shown, page
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 REVISIONS = 20

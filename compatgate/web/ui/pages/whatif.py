@@ -15,7 +15,8 @@ from compatgate.errors import CompatgateError
 from compatgate.gate.whatif import what_if
 from compatgate.store import clock
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Listing, Shown, page
+from compatgate.web.ui.listing import Listing
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, Table, make
 
 _Text = Annotated[str, Meta(max_length=200)]

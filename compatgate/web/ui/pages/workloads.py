@@ -8,7 +8,8 @@ from compatgate.canary.samples.folder import kept
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import Library
 from compatgate.web.ui.links import link
-from compatgate.web.ui.page import Ask, Listing, Shown, page
+from compatgate.web.ui.listing import Listing
+from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty, make
 
 _WORKLOADS = (
