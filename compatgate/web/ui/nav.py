@@ -9,16 +9,20 @@ class Item(Struct, frozen=True):
     """A place.
 
     Attributes:
-        path: below ``/ui``; empty: home.
+        name: its path below ``/ui``, but for home.
         key: pressed after ``g``.
         scope: that one needs to see it.
     """
 
     name: str
     label: str
-    path: str
     key: str
     scope: str = "read"
+
+    @property
+    def path(self) -> str:
+        """Below ``/ui``; empty: home."""
+        return "" if self.name == "home" else self.name
 
 
 class Group(Struct, frozen=True):
@@ -32,53 +36,53 @@ NAVIGATION: tuple[Group, ...] = (
     Group(
         "Gate",
         (
-            Item("home", "Home", "", "h"),
-            Item("matrix", "Matrix", "matrix", "m"),
-            Item("ask", "Ask", "ask", "a", "gate"),
-            Item("what-if", "What if", "what-if", "w", "gate"),
+            Item("home", "Home", "h"),
+            Item("matrix", "Matrix", "m"),
+            Item("ask", "Ask", "a", "gate"),
+            Item("what-if", "What if", "w", "gate"),
         ),
     ),
     Group(
         "Blessed",
         (
-            Item("targets", "Targets", "targets", "t"),
-            Item("entries", "Entries", "entries", "e"),
-            Item("waivers", "Waivers", "waivers", "x"),
-            Item("revisions", "Revisions", "revisions", "v"),
+            Item("targets", "Targets", "t"),
+            Item("entries", "Entries", "e"),
+            Item("waivers", "Waivers", "x"),
+            Item("revisions", "Revisions", "v"),
         ),
     ),
     Group(
         "Fleet",
         (
-            Item("nodes", "Nodes", "nodes", "n"),
-            Item("drift", "Drift", "drift", "y"),
+            Item("nodes", "Nodes", "n"),
+            Item("drift", "Drift", "y"),
         ),
     ),
     Group(
         "Canaries",
         (
-            Item("runs", "Runs", "runs", "r"),
-            Item("baselines", "Baselines", "baselines", "b"),
-            Item("hosts", "Staging hosts", "hosts", "s"),
-            Item("suites", "Suites", "suites", "i"),
-            Item("workloads", "Workloads", "workloads", "o"),
+            Item("runs", "Runs", "r"),
+            Item("baselines", "Baselines", "b"),
+            Item("hosts", "Staging hosts", "s"),
+            Item("suites", "Suites", "i"),
+            Item("workloads", "Workloads", "o"),
         ),
     ),
     Group(
         "Records",
         (
-            Item("decisions", "Decisions", "decisions", "d"),
-            Item("audit", "Audit", "audit", "l"),
+            Item("decisions", "Decisions", "d"),
+            Item("audit", "Audit", "l"),
         ),
     ),
     Group(
         "Reference",
         (
-            Item("facts", "Facts", "facts", "f"),
-            Item("rules", "Rules", "rules", "u"),
+            Item("facts", "Facts", "f"),
+            Item("rules", "Rules", "u"),
         ),
     ),
-    Group("Administration", (Item("tokens", "Tokens", "tokens", "k", "admin"),)),
+    Group("Administration", (Item("tokens", "Tokens", "k", "admin"),)),
 )
 
 
