@@ -12,7 +12,7 @@ from compatgate import __version__
 from compatgate.catalog import open_library
 from compatgate.gate.attest.service import Attestations
 from compatgate.gate.auth import anonymous
-from compatgate.web import health, links, problems, streams
+from compatgate.web import health, lasting, problems, streams
 from compatgate.web.api import ROUTES, TAGS
 from compatgate.web.call import Reply, Service
 from compatgate.web.express import Express
@@ -38,7 +38,7 @@ _INDEX = {
     "ui": "/ui/",
     "openapi": f"{PREFIX}/openapi.json",
     "health": ["/healthz", "/readyz", "/metrics"],
-    "keys": links.JWKS,
+    "keys": lasting.JWKS,
 }
 
 
@@ -64,7 +64,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     )
     problems.install(app)
     health.install(app, service)
-    links.install(app, service)
+    lasting.install(app, service)
     for route in ROUTES:
         _add(app, route.method, PREFIX + route.flask_rule, route.name, make_view(route, service))
     for hook, view in views(service):
