@@ -168,7 +168,9 @@ class Case:
     @derived
     def forward(self) -> Forward | None:
         """The forward-compatibility package, None when the stack has none."""
-        return judge_forward(self) if self.stack.cuda_compat else None
+        if self.stack.cuda_compat is None:
+            return None
+        return judge_forward(self.stack, self.pool, self.facts.forward_compat)
 
     @derived
     def usable_cuda(self) -> Pair | None:

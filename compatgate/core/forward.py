@@ -6,16 +6,13 @@ accepts are a list, not a floor (13.0 names 565 and 575 but not 560).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts import CompatPackage, Source
+from compatgate.core.facts import CompatPackage, ForwardCompat, Source
+from compatgate.core.stack import Stack
+from compatgate.core.target import Pool
 from compatgate.core.versions import Version, make, show
-
-if TYPE_CHECKING:
-    from compatgate.core.case import Case
 
 
 class Forward(Struct, frozen=True):
@@ -46,30 +43,34 @@ def driver_of(package: CompatPackage) -> Version:
     return package.driver or make(f"{branch}.x", (branch, 9999))
 
 
-def judge_forward(case: Case) -> Forward:
-    """Whether the stack's forward-compatibility package is usable, and why not."""
-    assert case.stack.cuda_compat is not None  # noqa: S101 - the caller checked
-    series = show(case.stack.cuda_compat.major_minor)
-    table = case.facts.forward_compat
+def judge_forward(stack: Stack, pool: Pool, table: ForwardCompat) -> Forward:
+    """Whether the stack's forward-compatibility package is usable on a pool, and why not."""
+    assert stack.cuda_compat is not None  # noqa: S101 - the caller checked
+    series = show(stack.cuda_compat.major_minor)
     package = table.packages.get(series)
     if package is None:
         known = ", ".join(table.packages)
         return Forward(
             None, f"no cuda-compat package for CUDA {series} is known", f"one of {known}"
         )
-    for judge in (_left_aside, _system, _hardware, _host):
-        if verdict := judge(case, package):
-            return replace(verdict, aside=verdict.aside or case.stack.compat_use == "tried")
-    return Forward(True, source=package.source, package=package)
+    verdict = (
+        _left_aside(stack, pool, package)
+        or _system(pool, table, package)
+        or _hardware(pool, table, package)
+        or _host(pool, package)
+    )
+    if verdict is None:
+        return Forward(True, source=package.source, package=package)
+    return replace(verdict, aside=verdict.aside or stack.compat_use == "tried")
 
 
-def _left_aside(case: Case, package: CompatPackage) -> Forward | None:
+def _left_aside(stack: Stack, pool: Pool, package: CompatPackage) -> Forward | None:
     """The container runtime compares branches alone: 580.95 does not take the place of 580.65.
 
     Source: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-cdi-hook/cudacompat/cudacompat.go``.
     """
-    driver = case.driver
-    if case.stack.compat_use != "newer" or driver is None or driver.major < package.driver_branch:
+    driver = pool.driver
+    if stack.compat_use != "newer" or driver is None or driver.major < package.driver_branch:
         return None
     why = (
         f"the container runtime leaves it aside: host driver {driver} is not of an older branch "
@@ -78,15 +79,15 @@ def _left_aside(case: Case, package: CompatPackage) -> Forward | None:
     return Forward(False, why, "", package.source, package, aside=True)
 
 
-def _system(case: Case, package: CompatPackage) -> Forward | None:
-    if case.pool.os != "linux":
+def _system(pool: Pool, table: ForwardCompat, package: CompatPackage) -> Forward | None:
+    if pool.os != "linux":
         why = "forward compatibility exists on Linux only"
-        return Forward(False, why, "os=linux", case.facts.forward_compat.hardware, package)
+        return Forward(False, why, "os=linux", table.hardware, package)
     return None
 
 
-def _hardware(case: Case, package: CompatPackage) -> Forward | None:
-    table, gpu = case.facts.forward_compat, case.pool.gpu
+def _hardware(pool: Pool, table: ForwardCompat, package: CompatPackage) -> Forward | None:
+    gpu = pool.gpu
     need = f"a {' or '.join(table.segments)} GPU"
     if gpu is None or gpu.segment is None:
         why = "forward compatibility depends on the product, which is not known"
@@ -100,8 +101,8 @@ def _hardware(case: Case, package: CompatPackage) -> Forward | None:
     return Forward(False, why, need, table.hardware, package)
 
 
-def _host(case: Case, package: CompatPackage) -> Forward | None:
-    driver = case.driver
+def _host(pool: Pool, package: CompatPackage) -> Forward | None:
+    driver = pool.driver
     if driver is None:
         return Forward(None, "the host driver is not known", "", package.source, package)
     branches = ", ".join(map(str, package.branches))
@@ -122,12 +123,3 @@ def _host(case: Case, package: CompatPackage) -> Forward | None:
         why = f"on branch {driver.major} it needs {minimum}"
         return Forward(False, why, f">={minimum}", package.source, package)
     return None
-
-
-def may_reach_further(case: Case) -> str:
-    """Why the pool may understand a newer CUDA than is known; empty: it does not."""
-    if case.forward and case.forward_may_help:
-        return f"whether cuda-compat is usable here is not known ({case.forward.reason})"
-    if not case.driver_cuda_is_exact:
-        return f"the CUDA version of driver {case.driver} is not published"
-    return ""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import Toolkit
-from compatgate.core.forward import may_reach_further
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -17,6 +16,7 @@ from compatgate.core.rules.base import (
     not_checked,
     rule,
 )
+from compatgate.core.rules.reach import may_reach_further
 from compatgate.core.versions import Version, show
 
 

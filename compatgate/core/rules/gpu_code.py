@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import ToolkitArch
-from compatgate.core.forward import may_reach_further
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
@@ -18,6 +17,7 @@ from compatgate.core.rules.base import (
     not_checked,
     rule,
 )
+from compatgate.core.rules.reach import may_reach_further
 from compatgate.core.versions import show
 
 
