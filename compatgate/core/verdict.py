@@ -107,7 +107,7 @@ class Verdict(Struct, frozen=True):
         facts: digest of the catalog.
         overlays: the operator's fact files that were used.
         evidence: ids of the runs that the answer rests on.
-        entry: the matrix entry that matched best, by pool.
+        entries: the matrix entry that matched best, by pool.
         valid_until: ISO time at which a date that it rests on passes; None: none does.
     """
 
