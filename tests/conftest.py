@@ -59,6 +59,20 @@ def _mapping(described: Described) -> Mapping[str, Any]:
     return parse_stack_text(described) if isinstance(described, str) else described
 
 
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command line in this process: exit status, output, errors."""
+    from compatgate.cli.main import main
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def stack_of() -> Callable[..., Stack]:
     """Read a stack from its JSON or its text form."""

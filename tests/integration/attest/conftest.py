@@ -26,7 +26,7 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command line: exit status, output, errors; the user's own files are out of the way."""
     (tmp_path / "docker").mkdir()
     for name, value in {
@@ -37,14 +37,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         monkeypatch.setenv(name, value)
     for name in ("COMPATGATE_FACTS", "COMPATGATE_SERVER", "COMPATGATE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-
-    def running(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return running
+    return command
 
 
 @pytest.fixture(scope="session")

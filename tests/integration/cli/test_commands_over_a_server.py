@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from serving import Server, start, wait_for_url, with_examples
 
-from compatgate.cli.main import main
-
 Run = Callable[..., tuple[int, str, str]]
 READS = [
     ["target", "list"],
@@ -70,18 +68,11 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command line: exit status, output, errors."""
     for name in ("COMPATGATE_SERVER", "COMPATGATE_TOKEN", "COMPATGATE_DATABASE"):
         monkeypatch.delenv(name, raising=False)
-
-    def running(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return running
+    return command
 
 
 @pytest.fixture

@@ -19,18 +19,11 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command line on a database of its own: exit status, output, errors."""
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "gate.db"))
     monkeypatch.delenv("COMPATGATE_FACTS", raising=False)
-
-    def running(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return running
+    return command
 
 
 @pytest.fixture

@@ -35,16 +35,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], database: Path) -> Run:
+def run(command: Run, database: Path) -> Run:
     """Run the command: exit status, output, errors."""
-
-    def running(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["target", "what-if", *arguments, "--database", str(database)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return running
+    return lambda *arguments: command("target", "what-if", *arguments, "--database", str(database))
 
 
 def test_a_driver_that_breaks_nothing_is_allowed(run: Run) -> None:

@@ -13,7 +13,6 @@ import pytest
 from api_objects import Objects
 from api_server import kubeconfig, serving
 
-from compatgate.cli.main import main
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.gate.cluster import connect
@@ -65,17 +64,10 @@ def gate(
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], gate: Gate, objects: Objects, tmp_path: Path) -> Run:
+def run(command: Run, gate: Gate, objects: Objects, tmp_path: Path) -> Run:
     """``compatgate k8s`` on the cluster."""
     config = kubeconfig(tmp_path, objects.url)
-
-    def running(action: str, *arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["k8s", action, "--kubeconfig", config, *arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return running
+    return lambda action, *arguments: command("k8s", action, "--kubeconfig", config, *arguments)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import pytest
 from attest_keys import new_key, private_pem, public_pem
 from image_blobs import distribution, layer_of
 
-from compatgate.cli.main import main
 from compatgate.errors import Unavailable
 from compatgate.gate.attest.service import Attestations, Signing
 from compatgate.gate.attest.signing import signer_maker
@@ -36,20 +35,13 @@ def write(path: Path, data: bytes) -> str:
 
 @pytest.fixture
 def run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., tuple[int, str, str]]:
     """Run a command line without the user's own settings."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     for name in ("COMPATGATE_SERVER", "COMPATGATE_TOKEN", "COMPATGATE_DATABASE"):
         monkeypatch.delenv(name, raising=False)
-
-    def running(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return running
+    return command
 
 
 def url(server: Any) -> str:

@@ -16,7 +16,6 @@ import pytest
 from canary_runs import GPU, MEASURED, evidence, host
 
 from compatgate.canary.queue import Lease
-from compatgate.cli.main import main
 from compatgate.gate.service import Gate
 
 API = "/api/v1"
@@ -40,15 +39,9 @@ def worker(server: Any, tmp_path: Path) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def cli(server: Any, capsys: pytest.CaptureFixture[str]) -> Cli:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        url = f"http://{server.host}:{server.port}"
-        status = main([*arguments, "--server", url, "--token", server.token])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+def cli(server: Any, command: Cli) -> Cli:
+    place = ("--server", f"http://{server.host}:{server.port}", "--token", server.token)
+    return lambda *arguments: command(*arguments, *place)
 
 
 def target(driver: str) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from api_objects import Objects
 from api_server import kubeconfig, serving
 from policy_reports import report_problems
 
-from compatgate.cli.main import main
-
 from .conftest import Server
 
 Run = Callable[..., tuple[int, str, str]]
@@ -47,18 +45,13 @@ def objects() -> Iterator[Objects]:
 
 
 @pytest.fixture
-def run(
-    shared: Server, objects: Objects, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def run(command: Run, shared: Server, objects: Objects, tmp_path: Path) -> Run:
     """A command that is told of the gate."""
 
     def running(*arguments: str, token: str = "") -> tuple[int, str, str]:
         cluster = ["--kubeconfig", kubeconfig(tmp_path, objects.url)]
         gate = ["--server", f"http://{shared.host}:{shared.port}", "--token", token or shared.token]
-        capsys.readouterr()
-        status = main([*arguments, *gate, *(cluster if arguments[0] == "k8s" else ())])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
+        return command(*arguments, *gate, *(cluster if arguments[0] == "k8s" else ()))
 
     return running
 

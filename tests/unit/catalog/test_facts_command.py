@@ -8,21 +8,13 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli.main import main
-
 Write = Callable[..., str]
 
 
 @pytest.fixture
-def facts(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def facts(command: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
     """Run the command; gives status, output and errors."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(["facts", *arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+    return lambda *arguments: command("facts", *arguments)
 
 
 def parsed(result: tuple[int, str, str]) -> Any:
