@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import queue
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from compatgate.canary.executors.docker.connect import TIMEOUT_S
+from compatgate.canary.executors.pump import Pump
 from compatgate.canary.protocol.lost import LOST
 from compatgate.errors import Infrastructure
 
@@ -39,15 +38,15 @@ def follow(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes
     """
     config = api.inspect_container(container)["HostConfig"]["LogConfig"].get("Config") or {}
     room = int(config.get("max-size", 0))
-    stream = _Stream(api, container)
+    pump = _pump(api, container)
     try:
-        for frame in _whole_lines(stream.frames(stop)):
+        for frame in _whole_lines(_fetched(pump, stop)):
             before, room = room, room - len(frame) - _RECORD * (1 + len(frame) // _PART)
             yield frame
             if room < 0 <= before:
                 yield LOST
     finally:
-        stream.close()
+        pump.close()
     _await_end(api, container, stop)
 
 
@@ -79,58 +78,40 @@ def _whole_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
     yield from (bytes(rest) for rest in buffers.values() if rest)
 
 
-class _Stream:
-    """Reads frames in a thread: a read of a socket cannot ask whether to stop."""
+def _pump(api: Any, container: str) -> Pump[tuple[int, bytes]]:
+    """Frames of the log from its beginning: number of the stream, and bytes."""
+    response = api.get(
+        f"{api.base_url}/v{api.api_version}/containers/{container}/logs",
+        params={"stdout": 1, "stderr": 1, "follow": 1},
+        stream=True,
+        timeout=(TIMEOUT_S, None),
+    )
+    api._raise_for_status(response)
 
-    def __init__(self, api: Any, container: str) -> None:
-        url = f"{api.base_url}/v{api.api_version}/containers/{container}/logs"
-        self._response = api.get(
-            url,
-            params={"stdout": 1, "stderr": 1, "follow": 1},
-            stream=True,
-            timeout=(TIMEOUT_S, None),
-        )
-        api._raise_for_status(self._response)
-        self._queue: queue.Queue[tuple[int, bytes] | BaseException | None] = queue.Queue(256)
-        self._closed = False
-        threading.Thread(target=self._read, name="compatgate-log", daemon=True).start()
-
-    def frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, bytes]]:
-        """Number of the stream, and bytes."""
-        while not stop():
-            try:
-                item = self._queue.get(timeout=_WAIT_S)
-            except queue.Empty:
-                continue
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    def close(self) -> None:
-        """Have the thread end."""
+    def hang_up() -> None:
         from docker.types import CancellableStream
 
-        self._closed = True
-        with suppress(Exception):
-            CancellableStream(iter(()), self._response).close()
-        with suppress(queue.Empty):
-            while True:
-                self._queue.get_nowait()
+        CancellableStream(iter(()), response).close()
 
-    def _read(self) -> None:
-        last: BaseException | None = None
+    return Pump(_frames(response.raw), hang_up)
+
+
+def _frames(raw: Any) -> Generator[tuple[int, bytes]]:
+    while header := raw.read(_HEADER.size):
+        if len(header) < _HEADER.size:
+            raise EOFError("the log was cut off")
+        number, length = _HEADER.unpack(header)
+        yield number, raw.read(length)
+
+
+def _fetched(
+    pump: Pump[tuple[int, bytes]], stop: Callable[[], bool]
+) -> Iterator[tuple[int, bytes]]:
+    while not stop():
         try:
-            while not self._closed and (header := self._response.raw.read(_HEADER.size)):
-                number, length = _HEADER.unpack(header)
-                self._put((number, self._response.raw.read(length)))
-        except Exception as error:
-            last = error if not isinstance(error, struct.error) else EOFError("the log was cut off")
-        self._put(last)
-
-    def _put(self, item: tuple[int, bytes] | BaseException | None) -> None:
-        while not self._closed:
-            with suppress(queue.Full):
-                self._queue.put(item, timeout=_WAIT_S)
-                return
+            frame = pump.get(_WAIT_S)
+        except queue.Empty:
+            continue
+        if frame is None:
+            return
+        yield frame

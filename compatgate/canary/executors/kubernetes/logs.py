@@ -13,7 +13,7 @@ from compatgate.canary.executors.kubernetes.errors import translated
 from compatgate.canary.executors.kubernetes.mark import Mark
 from compatgate.canary.executors.kubernetes.pod import CONTAINER
 from compatgate.canary.executors.kubernetes.standing import first_pod
-from compatgate.canary.executors.kubernetes.stream import Lines
+from compatgate.canary.executors.kubernetes.stream import lines_of
 from compatgate.canary.executors.kubernetes.view import PATIENCE_S, View
 from compatgate.errors import BadInput, Infrastructure
 from compatgate.kubernetes.errors import Missing
@@ -76,7 +76,7 @@ def _once(
 ) -> Generator[bytes, None, bool]:
     """One stream, without what came before; whether it was left as its job had ended."""
     mark.rewind()
-    lines = Lines(response)
+    lines = lines_of(response)
     slow: float | None = None
     try:
         while not stop():

@@ -17,7 +17,8 @@ from compatgate.canary.executors.kubernetes.names import of_job
 from compatgate.canary.executors.kubernetes.obstacles import Obstacle
 from compatgate.canary.executors.kubernetes.pod import PULL_S
 from compatgate.canary.executors.kubernetes.standing import Seen, standing
-from compatgate.canary.executors.kubernetes.stream import Lines
+from compatgate.canary.executors.kubernetes.stream import lines_of
+from compatgate.canary.executors.pump import Pump
 from compatgate.errors import CompatgateError, Infrastructure
 from compatgate.kubernetes.errors import Gone, Missing
 
@@ -53,7 +54,7 @@ class View:
         self._job_read = self._heard = 0.0
         self._begun = False
         self._obstacle: tuple[Obstacle, float] | None = None
-        self._lines: Lines | None = None
+        self._lines: Pump[bytes] | None = None
         self._closed = threading.Event()
         self._read_job()
         self._version = self._list()
@@ -187,7 +188,7 @@ class View:
             allow_watch_bookmarks=True,
             timeout_seconds=_WATCH_S,
         )
-        self._lines = lines = Lines(response)
+        self._lines = lines = lines_of(response)
         try:
             while not self._closed.is_set():
                 try:
