@@ -9,16 +9,15 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from compatgate.client import answers
 from compatgate.client.answers import Answer, Gathered
 from compatgate.client.operation import Awaiting
 from compatgate.client.operations import Operations
 from compatgate.client.paging import AsyncItems
 from compatgate.client.request import Request
-from compatgate.client.retries import Outcome, Retries
+from compatgate.client.retries import Retries
 from compatgate.client.settings import TIMEOUT_S, Verify, make_settings
 from compatgate.client.streams import Event, Following, Lines
-from compatgate.client.transport import Tried, asking, make_http
+from compatgate.client.transport import Attempts, Configured, Tried, asking, make_http
 from compatgate.errors import Unavailable
 from compatgate.wire.matrix import Page
 
@@ -26,7 +25,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class AsyncClient(Awaiting, Operations):
+class AsyncClient(Configured, Awaiting, Operations):
     """A gate's REST interface, to be awaited; arguments, methods and errors as `Client`.
 
     Lists are iterated with ``async for``, and so are logs.
@@ -46,11 +45,6 @@ class AsyncClient(Awaiting, Operations):
         self._settings = make_settings(base_url, token, timeout, retries, user_agent)
         self._http = make_http(httpx.AsyncClient, self._settings, verify, transport)
 
-    @property
-    def base_url(self) -> str:
-        """Of the gate, without ``/api/v1``."""
-        return self._settings.base
-
     async def send(self, request: Request[A]) -> A:
         """The answer to a request, such as ``Client.show_target.request("prod")``.
 
@@ -67,8 +61,7 @@ class AsyncClient(Awaiting, Operations):
             request: as `send`.
             if_none_match: entity tag of what is known already.
         """
-        tried = await self._try(request, if_none_match)
-        return answers.read(request, tried.received(), self.base_url, token=self._has_token)
+        return self._read(request, await self._try(request, if_none_match))
 
     def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
         """A list, such as ``Client.list_targets.request()``."""
@@ -80,7 +73,7 @@ class AsyncClient(Awaiting, Operations):
         response, lines = tried.response, Lines()
         try:
             if not response.is_success:
-                answers.read(request, tried.received(), self.base_url, token=self._has_token)
+                self._read(request, tried)
             with asking(self.base_url):
                 async for part in response.aiter_bytes():
                     for line in lines.feed(part):
@@ -123,28 +116,20 @@ class AsyncClient(Awaiting, Operations):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @property
-    def _has_token(self) -> bool:
-        return self._settings.token is not None
-
     async def _try(
         self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
     ) -> Tried:
         """What came of a request, tried again as often as the settings say."""
-        settings, number = self._settings, 0
-        prepared = settings.prepare(request, if_none_match)
-        with asking(settings.base):
+        prepared = self._settings.prepare(request, if_none_match)
+        attempts = Attempts(self._settings, request)
+        with asking(self.base_url):
             while True:
-                number += 1
                 try:
                     tried = await self._once(prepared, streamed)
-                    outcome: Outcome = tried.response
+                    pause = attempts.pause(tried.response)
                 except httpx.HTTPError as error:
-                    outcome = error
-                pause = settings.retries.pause(number, outcome, repeatable=request.repeatable)
+                    pause = attempts.pause(error)
                 if pause is None:
-                    if isinstance(outcome, Exception):
-                        raise outcome
                     return tried
                 await asyncio.sleep(pause)
 

@@ -8,16 +8,15 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from compatgate.client import answers
 from compatgate.client.answers import Answer, Gathered
 from compatgate.client.operation import Blocking
 from compatgate.client.operations import Operations
 from compatgate.client.paging import Items
 from compatgate.client.request import Request
-from compatgate.client.retries import Outcome, Retries
+from compatgate.client.retries import Retries
 from compatgate.client.settings import TIMEOUT_S, Verify, make_settings
 from compatgate.client.streams import Event, Following, Lines
-from compatgate.client.transport import Tried, asking, make_http
+from compatgate.client.transport import Attempts, Configured, Tried, asking, make_http
 from compatgate.errors import Unavailable
 from compatgate.wire.matrix import Page
 
@@ -25,7 +24,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Client(Blocking, Operations):
+class Client(Configured, Blocking, Operations):
     """A gate's REST interface; may be shared by threads.
 
     Every operation of the API is a method, named by its ``operationId``. Methods raise
@@ -58,11 +57,6 @@ class Client(Blocking, Operations):
         self._settings = make_settings(base_url, token, timeout, retries, user_agent)
         self._http = make_http(httpx.Client, self._settings, verify, transport)
 
-    @property
-    def base_url(self) -> str:
-        """Of the gate, without ``/api/v1``."""
-        return self._settings.base
-
     def send(self, request: Request[A]) -> A:
         """The answer to a request, such as ``Client.show_target.request("prod")``.
 
@@ -79,8 +73,7 @@ class Client(Blocking, Operations):
             request: as `send`.
             if_none_match: entity tag of what is known already.
         """
-        tried = self._try(request, if_none_match)
-        return answers.read(request, tried.received(), self.base_url, token=self._has_token)
+        return self._read(request, self._try(request, if_none_match))
 
     def items(self, request: Request[Page[T]]) -> Items[T]:
         """A list, such as ``Client.list_targets.request()``."""
@@ -92,7 +85,7 @@ class Client(Blocking, Operations):
         response, lines = tried.response, Lines()
         try:
             if not response.is_success:
-                answers.read(request, tried.received(), self.base_url, token=self._has_token)
+                self._read(request, tried)
             with asking(self.base_url):
                 for part in response.iter_bytes():
                     yield from lines.feed(part)
@@ -132,28 +125,20 @@ class Client(Blocking, Operations):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def _has_token(self) -> bool:
-        return self._settings.token is not None
-
     def _try(
         self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
     ) -> Tried:
         """What came of a request, tried again as often as the settings say."""
-        settings, number = self._settings, 0
-        prepared = settings.prepare(request, if_none_match)
-        with asking(settings.base):
+        prepared = self._settings.prepare(request, if_none_match)
+        attempts = Attempts(self._settings, request)
+        with asking(self.base_url):
             while True:
-                number += 1
                 try:
                     tried = self._once(prepared, streamed)
-                    outcome: Outcome = tried.response
+                    pause = attempts.pause(tried.response)
                 except httpx.HTTPError as error:
-                    outcome = error
-                pause = settings.retries.pause(number, outcome, repeatable=request.repeatable)
+                    pause = attempts.pause(error)
                 if pause is None:
-                    if isinstance(outcome, Exception):
-                        raise outcome
                     return tried
                 time.sleep(pause)
 

@@ -1,4 +1,4 @@
-"""What both clients do with httpx alike: making it, sending to it, and its errors as ours."""
+"""What both clients do alike: settings, when to try again, answers read, httpx's errors as ours."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any, TypeVar
 import httpx
 from msgspec import Struct
 
-from compatgate.client.answers import Received
+from compatgate.client import answers
+from compatgate.client.answers import Answer, Received
+from compatgate.client.request import Request
+from compatgate.client.retries import Outcome
 from compatgate.client.settings import Settings, Verify, tls
 from compatgate.errors import BadInput, TimedOut, Unavailable
 
+A = TypeVar("A")
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 _HINT = "check that it runs and is reachable"
 
@@ -26,6 +30,48 @@ class Tried(Struct, frozen=True):
     def received(self) -> Received:
         """The answer as it came."""
         return Received(self.response.status_code, self.response.headers, self.body)
+
+
+class Attempts:
+    """How often a request was tried.
+
+    Args:
+        settings: say how often it may be.
+        request: that is tried.
+    """
+
+    def __init__(self, settings: Settings, request: Request[Any]) -> None:
+        self._retries = settings.retries
+        self._repeatable = request.repeatable
+        self._number = 0
+
+    def pause(self, outcome: Outcome) -> float | None:
+        """Seconds until it is tried again; None: it is not, the answer stands.
+
+        Raises:
+            httpx.HTTPError: it is not, and there was no answer.
+        """
+        self._number += 1
+        pause = self._retries.pause(self._number, outcome, repeatable=self._repeatable)
+        if pause is None and isinstance(outcome, Exception):
+            raise outcome
+        return pause
+
+
+class Configured:
+    """A client, as far as it goes without sending."""
+
+    _settings: Settings
+
+    @property
+    def base_url(self) -> str:
+        """Of the gate, without ``/api/v1``."""
+        return self._settings.base
+
+    def _read(self, request: Request[A], tried: Tried) -> Answer[A]:
+        settings = self._settings
+        token = settings.token is not None
+        return answers.read(request, tried.received(), settings.base, token=token)
 
 
 def make_http(kind: Callable[..., H], settings: Settings, verify: Verify, transport: Any) -> H:
