@@ -1,24 +1,21 @@
-"""An API server that is busy, breaks off, forgets or refuses: nothing is lost, nothing is twice."""
+"""An API server that is busy, breaks off or forgets: nothing is lost, nothing is twice."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from api_objects import Fault, Object
-from api_server import kubeconfig
 from cluster_fake import Cluster
 
 from compatgate.canary.executors.interface import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.executors.kubernetes.files import config_map, packed
 from compatgate.canary.executors.kubernetes.objects import job_object, service_object
-from compatgate.canary.hosts import Host, Kubernetes, Toleration
+from compatgate.canary.hosts import Toleration
 from compatgate.canary.protocol.lost import LOST
-from compatgate.errors import BadInput, Conflict, Forbidden, Infrastructure, NotFound
+from compatgate.errors import Conflict, Infrastructure
 
 from .conftest import go
 
@@ -215,89 +212,3 @@ def test_a_long_line_and_bytes_that_are_no_text_come_as_they_are(
 
     cluster.on_job = play
     assert go(executor, job()).output == b"x" * 300_000 + b"\n\xff\xfe no end"
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "error", "said"),
-    [
-        (403, 'jobs.batch is forbidden: User "w" cannot create', Forbidden, "k8s manifests"),
-        (403, 'admission webhook "x" denied the request: no', Forbidden, "does not admit the job"),
-        (403, "exceeded quota: gpus, requested: 1, used: 8", Infrastructure, "has no room"),
-        (422, "spec.template: Invalid value", BadInput, "Invalid value"),
-    ],
-)
-def test_a_server_that_refuses_says_why(
-    executor: KubernetesExecutor,
-    cluster: Cluster,
-    job: Make,
-    status: int,
-    message: str,
-    error: type[Exception],
-    said: str,
-) -> None:
-    cluster.faults = [Fault("POST", "/jobs", status, message)]
-    with pytest.raises(error) as caught:
-        executor.start(executor.prepare(job(), lambda doing, share: None))
-    assert said in str(caught.value)
-    assert len([r for r in cluster.requests if r.startswith("POST") and "jobs" in r]) == 1
-
-
-def test_credentials_that_expired_are_read_anew(
-    executor: KubernetesExecutor, cluster: Cluster, job: Make
-) -> None:
-    cluster.faults = [Fault("POST", "/jobs", 401, "Unauthorized")]
-    executor.start(executor.prepare(job(), lambda doing, share: None))
-    cluster.faults = [Fault("GET", "/jobs", 401, "Unauthorized")] * 9
-    with pytest.raises(Infrastructure, match="does not know the worker"):
-        executor.left()
-
-
-def test_a_namespace_that_is_not_there_is_named(
-    on: Callable[..., KubernetesExecutor], job: Make
-) -> None:
-    executor = on(namespace="elsewhere")
-    with pytest.raises(NotFound, match="has not the namespace"):
-        executor.start(executor.prepare(job(), lambda doing, share: None))
-
-
-def test_a_cluster_that_nobody_answers_for_is_worth_another_attempt(
-    on: Callable[..., KubernetesExecutor], tmp_path: Path, job: Make
-) -> None:
-    (tmp_path / "other").mkdir()
-    executor = on(kubeconfig=kubeconfig(tmp_path / "other", "http://127.0.0.1:9"))
-    with pytest.raises(Infrastructure, match="does not answer"):
-        executor.start(executor.prepare(job(), lambda doing, share: None))
-    with pytest.raises(Infrastructure):
-        executor.clean("run_1")
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        Kubernetes(kubeconfig="/nowhere/kubeconfig"),
-        Kubernetes(in_cluster=True),
-    ],
-)
-def test_a_way_to_the_cluster_that_is_none_is_a_mistake_of_the_file(
-    settings: Kubernetes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    executor = KubernetesExecutor(Host("stage", executor="kubernetes", kubernetes=settings))
-    with pytest.raises(BadInput, match="no way to the cluster of stage"):
-        executor.left()
-
-
-def test_a_context_that_the_file_has_not_is_a_mistake(
-    on: Callable[..., KubernetesExecutor],
-) -> None:
-    with pytest.raises(BadInput, match="no way to the cluster of stage"):
-        on(context="production").left()
-
-
-def test_a_worker_without_the_client_says_what_to_install(
-    executor: KubernetesExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "kubernetes", None)
-    with pytest.raises(BadInput, match="not installed") as caught:
-        executor.left()
-    assert caught.value.hint == "pip install 'compatgate[kubernetes]'"
