@@ -97,11 +97,11 @@ def read(request: Request[A], received: Received, base: str, *, token: bool) -> 
     except NOT_JSON as error:
         if received.status >= 400:
             raise refused(received.status, headers, received.body, base, token=token) from None
-        raise not_understood(error, received, base) from None
+        raise _not_understood(error, base) from None
     return Answer(value, etag, number)
 
 
-def not_understood(error: Exception, received: Received, base: str) -> Unavailable:
+def _not_understood(error: Exception, base: str) -> Unavailable:
     """The error for an answer that is none."""
     if isinstance(error, msgspec.ValidationError):
         problem = f"the gate answered what this client does not understand: {error}"

@@ -67,7 +67,7 @@ def judge_centre(side: Side, shift: Shift) -> Aspect:
     if may_be_worse and shift.surely_above > EXACT:
         return Aspect("centre", "regression", f"{words}; the tolerance is {_tolerance(side)}")
     if may_be_worse:
-        return _unsure(side, shift, words)
+        return _unsure(side, words)
     if -shift.estimate > log1p(_IMPLAUSIBLE - 1):
         return Aspect(
             "centre",
@@ -141,7 +141,7 @@ def more(wanted: int, have: int) -> str:
     return f"{wanted - have} more repetitions of the candidate ({wanted} in all)"
 
 
-def _unsure(side: Side, shift: Shift, words: str) -> Aspect:
+def _unsure(side: Side, words: str) -> Aspect:
     reason = f"{words}: a change of {_tolerance(side)} can be neither shown nor excluded"
     n, m = len(side.baseline), len(side.candidate)
     error = (side.limit / (Z_ALARM + Z_CLEAR)) ** 2 - side.wander**2

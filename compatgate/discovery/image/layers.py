@@ -112,7 +112,7 @@ class Scan:
         if named is None or is_cached(member.path):
             return
         found = files.of_distribution(*named, origin)
-        self.seen.add_distribution(*named, member.path)
+        self.seen.add_distribution(named[0], member.path)
         self.seen.add(Witness.WHEEL, found)
         self.seen.add(Witness.LABEL, files.cuda_label(found))
 

@@ -54,7 +54,7 @@ class Seen(Struct):
         """Take observations of one kind; None is passed over."""
         self.observations += ((witness, o) for o in observations if o is not None)
 
-    def add_distribution(self, name: str, version: str, path: str) -> None:
+    def add_distribution(self, name: str, path: str) -> None:
         """Take a Python distribution that says something of another one."""
         if match := _JAX_PLUGIN.fullmatch(name):
             self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]

@@ -143,10 +143,10 @@ def paste(ask: Ask[Any]) -> Shown | Goto:
         found = recognise(text, ask.gate.facts)
     except CompatgateError as error:
         return _shown(ask, question, error=error, pasted=text)
-    return Goto(_filled(question, ask.form, found), _said(found))
+    return Goto(_filled(ask.form, found), _said(found))
 
 
-def _filled(question: Question, form: dict[str, str], found: Pasted) -> str:
+def _filled(form: dict[str, str], found: Pasted) -> str:
     fields = {name: form.get(name, "") for name in ("target", "driver", "gpu", "stack", "image")}
     if found.pools:
         pool = found.pools[0]

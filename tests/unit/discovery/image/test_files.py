@@ -133,7 +133,7 @@ def test_jax_is_of_its_plugin_s_cuda() -> None:
     seen = Seen()
     origin = f"layer 1: {SITE}/jax-0.4.30.dist-info/METADATA"
     seen.add(Witness.WHEEL, files.of_distribution("jax", "0.4.30", origin))
-    seen.add_distribution("jax-cuda12-plugin", "0.4.30", f"{SITE}/jax_cuda12.dist-info/METADATA")
+    seen.add_distribution("jax-cuda12-plugin", f"{SITE}/jax_cuda12.dist-info/METADATA")
     assert seen.findings().observations[0].version == "0.4.30+cuda12"
 
 
