@@ -5,24 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from api_server import kubeconfig
 from cluster_fake import Cluster
 from cluster_script import ends, prints, runs, script
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.gate.matrix import By
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 
-from .conftest import DIGEST
+from .conftest import DIGEST, GPU
 
-GPU = "A100-SXM4-80GB"
 MANIFEST = """
 name = "look"
 description = "Looks"
@@ -45,23 +40,13 @@ namespace = "canary"
 ENV = {"driver": "535.104.05", "gpus": [{"name": f"NVIDIA {GPU}"}], "versions": {"cuda": "12.4"}}
 
 
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """The queue is tried on PostgreSQL elsewhere."""
-    return f"sqlite:///{tmp_path}/gate.db"
-
-
 def test_the_worker_command_serves_a_kubernetes_host_of_its_hosts_file(
     gate: Gate,
     cluster: Cluster,
     tmp_path: Path,
-    by: By,
-    target_body: Callable[..., dict[str, Any]],
 ) -> None:
     lines = ({"type": "env", **ENV}, {"type": "check", "name": "right", "ok": True})
     cluster.on_job = script(runs, prints(*map(json.dumps, lines)), ends())
-    pool = {"name": "a100", "gpu": GPU, "driver": "535.104.05"}
-    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
     folder = tmp_path / "ours/look"
     folder.mkdir(parents=True)
     (folder / "workload.toml").write_text(MANIFEST)

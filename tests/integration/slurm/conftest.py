@@ -16,9 +16,27 @@ from compatgate.canary.executors.interface import Handle, Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
+from compatgate.gate.matrix import By
+from compatgate.gate.service import Gate
 
 _numbers = count(1)
+GPU = "A100-SXM4-80GB"
+DRIVER = "535.104.05"
 LIMITS = Limits(memory=100 << 20, output=1 << 20)
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """The queue is tried on PostgreSQL elsewhere."""
+    return f"sqlite:///{tmp_path}/gate.db"
+
+
+@pytest.fixture
+def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate:
+    """A gate with a target of one A100 pool."""
+    pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
+    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
+    return gate
 
 
 @pytest.fixture(scope="session")

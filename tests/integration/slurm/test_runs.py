@@ -21,14 +21,13 @@ from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.worker.bench import open_bench
 from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.library import Library
-from compatgate.gate.matrix import By
 from compatgate.gate.runs.service import RunDetail
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 from compatgate.store import clock
 
-GPU = "A100-SXM4-80GB"
-DRIVER = "535.104.05"
+from .conftest import GPU
+
 SETTINGS = Settings(heartbeat=0.3, poll=0.1, repeats=0)
 GOOD = """
 import os, sys, time
@@ -38,20 +37,6 @@ say.env(driver="535.104.05", gpus=[{"name": "NVIDIA A100-SXM4-80GB"}], versions=
 say.check("right", True)
 """
 LONG = GOOD + "time.sleep(600)"
-
-
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """The queue is tried on PostgreSQL elsewhere."""
-    return f"sqlite:///{tmp_path}/gate.db"
-
-
-@pytest.fixture
-def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate:
-    """A gate with a target of one A100 pool."""
-    pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
-    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
-    return gate
 
 
 class Bed:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from slurm_cluster import Cluster
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.gate.matrix import By
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 
@@ -48,21 +44,11 @@ say.check("right", True)
 """
 
 
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """The queue is tried on PostgreSQL elsewhere."""
-    return f"sqlite:///{tmp_path}/gate.db"
-
-
 def test_the_worker_command_serves_a_slurm_host_of_its_hosts_file(
     gate: Gate,
     slurm: Cluster,
     tmp_path: Path,
-    by: By,
-    target_body: Callable[..., dict[str, Any]],
 ) -> None:
-    pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": "535.104.05"}
-    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
     folder = tmp_path / "ours/look"
     folder.mkdir(parents=True)
     (folder / "workload.toml").write_text(MANIFEST)
