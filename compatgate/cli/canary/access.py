@@ -31,7 +31,7 @@ class Access(Protocol):
         """One of ``runs`` or ``baselines``."""
         ...
 
-    def act(self, what: str, name: str, action: str) -> dict[str, Any]:
+    def act(self, action: str, name: str) -> dict[str, Any]:
         """``cancel`` or ``rerun`` a run, ``approve`` or ``refuse`` a baseline."""
         ...
 
@@ -96,14 +96,16 @@ class _Local:
             return self._gate.baselines.show(int(name)).to_json()
         return self._gate.runs.show(name).to_json()
 
-    def act(self, what: str, name: str, action: str) -> dict[str, Any]:
-        if action == "approve":
-            return self._gate.baselines.approve(int(name), by=_user()).to_json()
-        if action == "refuse":
-            return self._gate.baselines.refuse(int(name), by=_user()).to_json()
-        if action == "cancel":
-            return self._gate.runs.cancel(name, by=_user()).to_json()
-        return {"runs": [run.to_json() for run in self._gate.runs.rerun(name, by=_user())]}
+    def act(self, action: str, name: str) -> dict[str, Any]:
+        runs, baselines, by = self._gate.runs, self._gate.baselines, _user()
+        match action:
+            case "approve":
+                return baselines.approve(int(name), by=by).to_json()
+            case "refuse":
+                return baselines.refuse(int(name), by=by).to_json()
+            case "cancel":
+                return runs.cancel(name, by=by).to_json()
+        return {"runs": [run.to_json() for run in runs.rerun(name, by=by)]}
 
     def log(self, run: str, step: str | None) -> Iterator[str]:
         from compatgate.gate.runs.following import plain

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         if args.baseline_action == "show":
             found = gate.show("baselines", str(args.id))
         else:
-            found = gate.act("baselines", str(args.id), args.baseline_action)
+            found = gate.act(args.baseline_action, str(args.id))
     if args.format == "json":
         print_json(found)
     else:

@@ -28,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.cli.canary.words import print_runs
 
     with accessed(args) as gate:
-        print_runs([gate.act("runs", name, "cancel") for name in args.runs], args.format)
+        print_runs([gate.act("cancel", name) for name in args.runs], args.format)
     return 0

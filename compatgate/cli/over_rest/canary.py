@@ -33,7 +33,7 @@ class RemoteCanary(Plain):
         """One of ``runs`` or ``baselines``."""
         return self._ask(f"show_{what.removesuffix('s')}", name)
 
-    def act(self, what: str, name: str, action: str) -> dict[str, Any]:
+    def act(self, action: str, name: str) -> dict[str, Any]:
         """``cancel`` or ``rerun`` a run, ``approve`` or ``refuse`` a baseline."""
         return self._ask(_ACTIONS[action], name)
 

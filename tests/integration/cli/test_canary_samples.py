@@ -15,7 +15,6 @@ from compatgate.canary.engine.settings import Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.worker.bench import open_bench
 from compatgate.canary.worker.loop import Worker
-from compatgate.cli.main import main
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 from compatgate.store.urls import ENVIRONMENT
@@ -42,18 +41,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture
-def cli(
-    made: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Cli:
+def cli(made: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, command: Cli) -> Cli:
     """The commands on that database, or on another one."""
     monkeypatch.delenv("COMPATGATE_SERVER", raising=False)
 
     def run(*arguments: str, database: Path = made[0]) -> tuple[int, str, str]:
         monkeypatch.setenv(ENVIRONMENT, str(database))
-        capsys.readouterr()
-        status = main(["canary", *arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
+        return command("canary", *arguments)
 
     return run
 
