@@ -19,7 +19,7 @@ from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.versions import Version, show
 
 WITHOUT_DRIVER = frozenset(
-    ("cuda", "toolkit", "floor", "frameworks", "code", "runs", "cudnn_release", "issues")
+    ("cuda", "toolkit", "floor", "frameworks", "code", "runs", "ptx_cuda", "cudnn_release", "issues")
 )
 """What `Case` derives without looking at the driver."""
 
@@ -275,6 +275,27 @@ class Case:
             return None
         return "ptx" if "ptx" in ways else "sass"
 
+    @derived
+    def ptx_cuda(self) -> Pair | None:
+        """The toolkit that made the PTX which must be compiled; None where none must be.
+
+        A published build brings the PTX that its own toolkit made, whatever runtime lies beside
+        it: a TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Code that
+        is stated is taken for that of the stack's CUDA.
+        """
+        if self.runs != "ptx" or self.cuda is None or self.capability is None:
+            return None
+        stack = self.cuda.major_minor
+        if self.stack.arch is not None:
+            return stack
+        builds = [found.build for found in self.built if found.build and found.build.sass]
+        compiled = [
+            build.ptx_cuda or build.cuda or stack
+            for build in builds
+            if how_it_runs(build.code, self.capability, self.facts.arch) == "ptx"
+        ]
+        return max(compiled, default=stack)
+
     # --- libraries and matrix --------------------------------------------------------------
 
     @derived
@@ -287,8 +308,8 @@ class Case:
 
     @derived
     def issues(self) -> list[KnownIssue]:
-        """Known issues of the stack on this GPU, if their driver is the pool's."""
-        return issues_about(self.stack, self.capability, self.facts.known_issues)
+        """Known issues of the stack on this GPU and processor, if their driver is the pool's."""
+        return issues_about(self.stack, self.pool, self.facts.known_issues)
 
     @derived
     def entries(self) -> list[Entry]:

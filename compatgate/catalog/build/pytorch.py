@@ -23,6 +23,7 @@ def _release(record: Record) -> Release:
         source=told,
         python=(*python["wheels_linux_x86_64"], *python["wheels_free_threaded"]),
         python_aarch64=tuple(record["linux_aarch64_wheels_on_index"] or ()),
+        cpu_only=tuple(record.get("cpu_only_on_index") or ()),
         python_source=source(python["source"], confidence=python["confidence"]),
         note=record.get("notes") or "",
     )

@@ -125,7 +125,8 @@ def minor_compat_limits(case: Case) -> Answer:
     ):
         return PASS
     older = case.driver_cuda is None or case.driver_cuda < cuda.major_minor
-    needs_jit = case.runs == "ptx" and older
+    made_by = case.ptx_cuda
+    needs_jit = older and made_by is not None and made_by > (case.driver_cuda or (0, 0))
     reports = f"CUDA {show(case.driver_cuda)}" if case.driver_cuda else "an older CUDA"
     message = (
         f"driver {driver} ({reports}) is older than CUDA {cuda}'s own driver {own}: it works by "
@@ -239,6 +240,12 @@ def driver_gpu(case: Case) -> Answer:
         )
     if case.branch is None:
         newest = max(case.facts.driver_branches.branches)
+        if gpu.capability in case.facts.arch.tegra and driver.major <= newest:
+            return not_checked(
+                "driver",
+                f"drivers of Jetson boards come with JetPack and have branches of their own: "
+                f"{driver.major} is not in the facts",
+            )
         hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
         message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
         return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)

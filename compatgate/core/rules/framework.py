@@ -69,6 +69,8 @@ def _cuda_of(case: Case, found: Found) -> Answer:
                 source=found.release.source,
             ),
         )
+    if not found.version.local and case.pool.os == "linux" and case.pool.cpu in found.release.cpu_only:
+        return _cpu_only(case, found)
     if found.build is None:
         return _no_build(case, found)
     if not found.build.listed:
@@ -89,6 +91,26 @@ def _cuda_of(case: Case, found: Found) -> Answer:
             Problem("warn", found.name, message, found.version.text, source=found.build.source),
         )
     return PASS
+
+
+def _cpu_only(case: Case, found: Found) -> Answer:
+    """A version without a label is the package index's wheel, unless it was meant loosely."""
+    assert found.release is not None  # noqa: S101 - the caller checked
+    builds = [f"{found.name}={found.version.public}+{b.label}" for b in found.release.builds if b.label]
+    message = (
+        f"the wheel of {found.title} on the package index has no CUDA for {case.pool.cpu}: whether "
+        "another build is meant is not known"
+    )
+    return (
+        Problem(
+            "unknown",
+            found.name,
+            message,
+            have=found.version.text,
+            need=f"the build: {', '.join(builds)}" if builds else "a CUDA build, with its label",
+            source=found.release.python_source or found.release.source,
+        ),
+    )
 
 
 def _not_published(found: Found) -> str:
