@@ -19,7 +19,17 @@ from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.versions import Version, show
 
 WITHOUT_DRIVER = frozenset(
-    ("cuda", "toolkit", "floor", "frameworks", "code", "runs", "ptx_cuda", "cudnn_release", "issues")
+    (
+        "cuda",
+        "toolkit",
+        "floor",
+        "frameworks",
+        "code",
+        "runs",
+        "ptx_cuda",
+        "cudnn_release",
+        "issues",
+    )
 )
 """What `Case` derives without looking at the driver."""
 

@@ -13,6 +13,7 @@ from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
     Answer,
+    Candidate,
     Problem,
     not_checked,
     rule,
@@ -27,8 +28,9 @@ def framework_cuda(case: Case) -> Answer:
 
     The build is the one that the version names (``torch=2.4.1+cu121``), else the one for the
     stack's CUDA. Wheels that exist on the index and not on the install page (cu129 for torch 2.9 to
-    2.13) are a warning. A build by a channel of conda (``torch=2.5.1+conda.cu126``) is none of the
-    wheels: it is not checked here.
+    2.13) are a warning. A version without a label is unknown on a processor for which the package
+    index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm). A build by a channel of
+    conda (``torch=2.5.1+conda.cu126``) is none of the wheels: it is not checked here.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 
@@ -69,7 +71,8 @@ def _cuda_of(case: Case, found: Found) -> Answer:
                 source=found.release.source,
             ),
         )
-    if not found.version.local and case.pool.os == "linux" and case.pool.cpu in found.release.cpu_only:
+    on_linux = case.pool.os != "windows"
+    if on_linux and not found.version.local and case.pool.cpu in found.release.cpu_only:
         return _cpu_only(case, found)
     if found.build is None:
         return _no_build(case, found)
@@ -96,19 +99,22 @@ def _cuda_of(case: Case, found: Found) -> Answer:
 def _cpu_only(case: Case, found: Found) -> Answer:
     """A version without a label is the package index's wheel, unless it was meant loosely."""
     assert found.release is not None  # noqa: S101 - the caller checked
-    builds = [f"{found.name}={found.version.public}+{b.label}" for b in found.release.builds if b.label]
+    label = found.build.label if found.build else None
+    labelled = f"{found.version.public}+{label}" if label else ""
     message = (
-        f"the wheel of {found.title} on the package index has no CUDA for {case.pool.cpu}: whether "
+        f"the wheel of {found.title} on the package index has no CUDA on {case.pool.cpu}: whether "
         "another build is meant is not known"
     )
+    change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
     return (
         Problem(
             "unknown",
             found.name,
             message,
             have=found.version.text,
-            need=f"the build: {', '.join(builds)}" if builds else "a CUDA build, with its label",
+            need="a build with CUDA, stated with its label",
             source=found.release.python_source or found.release.source,
+            candidates=lambda: (change,) if labelled else (),
         ),
     )
 
