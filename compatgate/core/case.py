@@ -257,7 +257,8 @@ class Case:
         """GPU code as stated, else of the published builds; None when neither is known."""
         if self.stack.arch is not None:
             return self.stack.arch
-        known = [found.build.code for found in self.built if found.build and found.build.sass]
+        cpu = self.pool.cpu
+        known = [f.build.code_on(cpu) for f in self.built if f.build and f.build.sass]
         return tuple(code for codes in known for code in codes) if known else None
 
     @property
@@ -277,7 +278,7 @@ class Case:
         if self.stack.arch is not None:
             return how_it_runs(self.stack.arch, device, self.facts.arch)
         ways = [
-            how_it_runs(found.build.code, device, self.facts.arch)
+            how_it_runs(found.build.code_on(self.pool.cpu), device, self.facts.arch)
             for found in self.built
             if found.build and found.build.sass
         ]
@@ -302,7 +303,7 @@ class Case:
         compiled = [
             build.ptx_cuda or build.cuda or stack
             for build in builds
-            if how_it_runs(build.code, self.capability, self.facts.arch) == "ptx"
+            if how_it_runs(build.code_on(self.pool.cpu), self.capability, self.facts.arch) == "ptx"
         ]
         return max(compiled, default=stack)
 

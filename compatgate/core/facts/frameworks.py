@@ -45,6 +45,8 @@ class Build(Struct, frozen=True):
         ptx: architectures of its PTX; None when not known.
         specific: its architecture- and family-specific code (``sm_120a``), beside ``sass`` and
             ``ptx``.
+        aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
+            of Linux x86_64.
         ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
@@ -61,6 +63,7 @@ class Build(Struct, frozen=True):
     sass: tuple[Pair, ...] | None = None
     ptx: tuple[Pair, ...] | None = None
     specific: tuple[Arch, ...] = ()
+    aarch64: tuple[Arch, ...] | None = None
     ptx_cuda: Pair | None = None
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
@@ -73,6 +76,12 @@ class Build(Struct, frozen=True):
         """Its GPU code, where the list is published."""
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
         return (*sass, *self.specific, *(Arch("ptx", pair) for pair in self.ptx or ()))
+
+    def code_on(self, cpu: str) -> tuple[Arch, ...]:
+        """Its GPU code on a processor; where that is not known, that of Linux x86_64."""
+        if cpu == "aarch64" and self.aarch64 is not None:
+            return self.aarch64
+        return self.code
 
     @property
     def title(self) -> str:

@@ -113,24 +113,25 @@ def minor_compat_limits(case: Case) -> Answer:
     if cuda.major < case.facts.cuda_driver.first_compatible_major or driver < case.floor[0]:
         return NOT_APPLICABLE
     own = toolkit.driver.get(case.os)
-    if own is None:
+    older = case.driver_cuda is None or case.driver_cuda < cuda.major_minor
+    if own is None and not (older and case.driver_cuda_is_exact):
         return not_checked(
             "driver", f"no {case.os} driver of CUDA {cuda} itself is published: limits not checked"
         )
-    if driver >= own or (
+    if (own and driver >= own) or (
         case.usable_cuda
         and case.forward
         and case.forward.usable
         and case.usable_cuda >= cuda.major_minor
     ):
         return PASS
-    older = case.driver_cuda is None or case.driver_cuda < cuda.major_minor
     made_by = case.ptx_cuda
     needs_jit = older and made_by is not None and made_by > (case.driver_cuda or (0, 0))
     reports = f"CUDA {show(case.driver_cuda)}" if case.driver_cuda else "an older CUDA"
+    than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
     message = (
-        f"driver {driver} ({reports}) is older than CUDA {cuda}'s own driver {own}: it works by "
-        "minor-version compatibility for code with SASS for this GPU, "
+        f"driver {driver} ({reports}) is older than {than}: it works by minor-version "
+        "compatibility for code with SASS for this GPU, "
     )
     if needs_jit:
         message += "but this workload needs its PTX compiled, which this driver cannot do"
@@ -146,7 +147,7 @@ def minor_compat_limits(case: Case) -> Answer:
             "driver",
             message,
             have=driver.text,
-            need=f">={own}",
+            need=f">={own}" if own else f"a driver of CUDA {show(cuda.major_minor)} or newer",
             source=toolkit.source,
             candidates=lambda: _own_driver_or_sass(case, needs_jit=needs_jit),
         ),
@@ -155,7 +156,8 @@ def minor_compat_limits(case: Case) -> Answer:
 
 def _own_driver_or_sass(case: Case, *, needs_jit: bool) -> Iterator[Candidate]:
     assert case.toolkit is not None  # noqa: S101 - the caller checked
-    yield changes.raise_driver(case, case.toolkit.driver[case.os])
+    if own := case.toolkit.driver.get(case.os):
+        yield changes.raise_driver(case, own)
     if needs_jit:
         yield from changes.add_sass(case)
 

@@ -226,13 +226,16 @@ def _arch_of(case: Case, found: Found) -> Answer:
     if device is None or build is None:
         return NOT_APPLICABLE
     minimum = build.minimum_capability
-    if build.sass is not None and (case.pool.cpu != "x86_64" or case.pool.os == "windows"):
-        message = f"the GPU code of {found.name}'s wheels is known for Linux x86_64 only"
+    foreign = case.pool.os == "windows" or (case.pool.cpu == "aarch64" and build.aarch64 is None)
+    if build.sass is not None and foreign:
+        where = "Windows" if case.pool.os == "windows" else f"Linux {case.pool.cpu}"
+        message = f"the GPU code of {found.title}'s wheel for {where} is not known"
         return not_checked(found.name, message)
     if build.sass is not None:
-        if how_it_runs(build.code, device, case.facts.arch):
+        code = build.code_on(case.pool.cpu)
+        if how_it_runs(code, device, case.facts.arch):
             return PASS
-        have = ", ".join(code.name for code in build.code)
+        have = ", ".join(one.name for one in code)
         message = f"the {build.title} wheel of {found.title} has no code for {case.gpu_name}"
     elif minimum is not None:
         if device >= minimum:
