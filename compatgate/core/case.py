@@ -7,7 +7,16 @@ from datetime import date, timedelta
 from compatgate.core.arch import Arch
 from compatgate.core.derived import derived
 from compatgate.core.drivers import branch_of, is_published, reported_cuda
-from compatgate.core.facts import Branch, CudnnRelease, Facts, KnownIssue, Pair, Source, Toolkit
+from compatgate.core.facts import (
+    Branch,
+    Build,
+    CudnnRelease,
+    Facts,
+    KnownIssue,
+    Pair,
+    Source,
+    Toolkit,
+)
 from compatgate.core.forward import Forward, driver_of, judge_forward
 from compatgate.core.frameworks import Found, find_framework
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
@@ -19,7 +28,17 @@ from compatgate.core.toolkits import find_floor, find_toolkit
 from compatgate.core.versions import Version, show
 
 WITHOUT_DRIVER = frozenset(
-    ("cuda", "toolkit", "floor", "frameworks", "code", "runs", "cudnn_release", "issues")
+    (
+        "cuda",
+        "toolkit",
+        "floor",
+        "frameworks",
+        "code",
+        "runs",
+        "ptx_cuda",
+        "cudnn_release",
+        "issues",
+    )
 )
 """What `Case` derives without looking at the driver."""
 
@@ -205,12 +224,13 @@ class Case:
         """GPU code as stated, else of the published builds; None when neither is known."""
         if self.stack.arch is not None:
             return self.stack.arch
-        return tuple(code for codes in self._published_code for code in codes) or None
+        known = [build.code_on(self.pool.cpu) for build in self._builds_with_code]
+        return tuple(code for codes in known for code in codes) if known else None
 
     @property
-    def _published_code(self) -> list[tuple[Arch, ...]]:
-        """The GPU code of each framework's build, where it is known."""
-        return [found.build.code for found in self.built if found.build and found.build.sass]
+    def _builds_with_code(self) -> list[Build]:
+        """The frameworks' builds whose GPU code is known."""
+        return [found.build for found in self.built if found.build and found.build.sass]
 
     @derived
     def runs(self) -> HowItRuns | None:
@@ -221,11 +241,36 @@ class Case:
         device, stated = self.capability, self.stack.arch
         if device is None:
             return None
-        parts = self._published_code if stated is None else [stated]
-        ways = [how_it_runs(code, device, self.facts.arch) for code in parts]
+        if stated is not None:
+            return how_it_runs(stated, device, self.facts.arch)
+        ways = [self._runs_here(build, device) for build in self._builds_with_code]
         if not ways or None in ways:
             return None
         return "ptx" if "ptx" in ways else "sass"
+
+    def _runs_here(self, build: Build, device: Pair) -> HowItRuns | None:
+        return how_it_runs(build.code_on(self.pool.cpu), device, self.facts.arch)
+
+    @derived
+    def ptx_cuda(self) -> Pair | None:
+        """The toolkit that made the PTX which must be compiled; None where none must be.
+
+        A published build brings the PTX that its own toolkit made, whatever runtime lies beside
+        it: a TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Code that
+        is stated is taken for that of the stack's CUDA.
+        """
+        device = self.capability
+        if self.runs != "ptx" or self.cuda is None or device is None:
+            return None
+        stack = self.cuda.major_minor
+        if self.stack.arch is not None:
+            return stack
+        compiled = [
+            build.ptx_cuda or build.cuda or stack
+            for build in self._builds_with_code
+            if self._runs_here(build, device) == "ptx"
+        ]
+        return max(compiled, default=stack)
 
     # --- libraries and matrix --------------------------------------------------------------
 
@@ -239,8 +284,8 @@ class Case:
 
     @derived
     def issues(self) -> list[KnownIssue]:
-        """Known issues of the stack on this GPU, if their driver is the pool's."""
-        return issues_about(self.stack, self.capability, self.facts.known_issues)
+        """Known issues of the stack on this GPU and processor, if their driver is the pool's."""
+        return issues_about(self.stack, self.pool, self.facts.known_issues)
 
     @derived
     def entries(self) -> list[Entry]:

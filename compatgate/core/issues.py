@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import KnownIssue, KnownIssues, Pair
+from compatgate.core.facts import KnownIssue, KnownIssues
 from compatgate.core.stack import Stack
+from compatgate.core.target import Pool
 
 
-def issues_about(stack: Stack, capability: Pair | None, table: KnownIssues) -> list[KnownIssue]:
-    """The issues whose components the stack has, on GPUs that they name.
+def issues_about(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue]:
+    """The issues whose components the stack has, on GPUs and processors that they name.
 
     Args:
         stack: to look at.
-        capability: of the pool's GPU, None where it is not known.
+        pool: where it is to run; one whose GPU is not known is on no list of GPUs.
         table: the known issues.
     """
-    return [issue for issue in table.issues if _is_about(issue, stack, capability)]
+    return [issue for issue in table.issues if _is_about(issue, stack, pool)]
 
 
-def _is_about(issue: KnownIssue, stack: Stack, capability: Pair | None) -> bool:
-    if issue.capabilities and capability not in issue.capabilities:
+def _is_about(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
+    if issue.capabilities and (pool.gpu is None or pool.gpu.capability not in issue.capabilities):
+        return False
+    if issue.cpus and pool.cpu not in issue.cpus:
         return False
     have = stack.components
     for name in issue.components:  # most issues are told apart by this alone

@@ -6,6 +6,7 @@ Source: Python packaging user guide, "Binary distribution format" (``*.dist-info
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zipfile
 import zlib
@@ -17,6 +18,7 @@ from lzma import LZMAError
 from packaging.utils import canonicalize_name
 
 from compatgate.discovery.gpucode import read_gpu_code
+from compatgate.discovery.observed import Observation
 from compatgate.discovery.stack import Findings
 from compatgate.errors import BadInput
 
@@ -24,6 +26,10 @@ MOST_MEMBERS = 200_000
 LARGEST_TOTAL = 64 * 1024**3
 """Bytes of shared libraries, decompressed, in the largest wheel that is read."""
 LARGEST_METADATA = 4 * 1024 * 1024
+
+_RUNTIME = re.compile(
+    r"(?P<name>nvidia-cuda-runtime(?:-cu\d\d)?|cuda-toolkit)(?:\[[^]]*\])?\s*\(?==\s*(?P<cuda>\d[\d.]*\d)"
+)
 
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -61,10 +67,12 @@ def find_in_wheel(path: str) -> Findings:
         if len(members) > MOST_MEMBERS or total > LARGEST_TOTAL:
             what = f"holds {len(members)} files and {total} bytes of libraries: more than is read"
             raise BadInput(what, field=path)
-        packages = dict(_distributions(wheel, members))
+        metadata = list(_metadata(wheel, members))
+        packages = dict(named for text in metadata if (named := name_and_version(text)))
         if not packages:
             raise BadInput("has no *.dist-info/METADATA: it is no wheel", field=path)
         found.add_packages(packages, label)
+        found.observations += [o for text in metadata for o in _runtime(text, label)]
         for member in libraries:
             _read_library(wheel, member, f"{label}: {member.filename}", found, next(iter(packages)))
     return found
@@ -85,16 +93,25 @@ def name_and_version(metadata: bytes) -> tuple[str, str] | None:
     return canonicalize_name(str(name)), str(version).strip()
 
 
-def _distributions(
-    wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]
-) -> Iterator[tuple[str, str]]:
+def _metadata(wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> Iterator[bytes]:
     for member in members:
         folder, _, name = member.filename.partition("/")
         if name == "METADATA" and folder.endswith(".dist-info"):
             with wheel.open(member) as file:
-                named = name_and_version(file.read(LARGEST_METADATA))
-            if named:
-                yield named
+                yield file.read(LARGEST_METADATA)
+
+
+def _runtime(metadata: bytes, label: str) -> Iterator[Observation]:
+    """The CUDA runtime that a wheel pins: its code may be of several toolkits, this is what runs.
+
+    PyTorch 2.15 for CUDA 13.2 carries kernels that CUDA 13.4 compiled.
+    """
+    for requirement in BytesHeaderParser().parsebytes(metadata).get_all("Requires-Dist", []):
+        text = str(requirement)
+        if (match := _RUNTIME.match(text)) and "extra" not in text.partition(";")[2]:
+            origin = f"{label}: requires {match['name']} {match['cuda']}"
+            yield Observation("cuda", match["cuda"], origin, "metadata")
+            return
 
 
 def _read_library(

@@ -67,10 +67,15 @@ class TestDriversAndCuda:
     def test_toolkits_ascend_and_12_9_is_older_than_13_0(self, facts: Facts) -> None:
         versions = [toolkit.version for toolkit in facts.cuda_driver.toolkits]
         assert versions == sorted(versions)
-        assert versions[-1].text == "13.4.2"
+        assert versions[-1].text == "13.5.0"
 
     def test_a_release_without_a_row_of_its_own_takes_another(self, facts: Facts) -> None:
-        assert facts.cuda_driver.same_row == {"12.3.2": "12.3.1"}
+        assert facts.cuda_driver.same_row == {
+            "12.3.2": "12.3.1",
+            "12.8.2": "12.8.1",
+            "12.9.2": "12.9.1",
+            "13.4.3": "13.4.2",
+        }
 
     @pytest.mark.parametrize(
         ("cuda", "linux", "windows"),
@@ -179,7 +184,7 @@ class TestArchitectures:
         assert facts.arch.tegra == ((5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0))
 
     def test_families_of_f_code(self, facts: Facts) -> None:
-        families = (((10, 0), (10, 3)), ((10, 1),), ((11, 0),), ((12, 0), (12, 1)))
+        families = (((10, 0), (10, 3), (10, 7)), ((10, 1),), ((11, 0),), ((12, 0), (12, 1)))
         assert facts.arch.families == families
 
     def test_every_published_toolkit_can_target_something(self, facts: Facts) -> None:

@@ -66,12 +66,11 @@ def test_each_tensorflow_release_is_for_its_tested_pythons(walk):
     walk.done(at_least=200)
 
 
-def test_each_tensorflow_release_needs_its_lowest_capability(walk):
+def test_the_code_of_each_tensorflow_wheel_begins_at_its_lowest_capability(walk):
     for release in releases(walk, "tensorflow"):
-        stack = {"tensorflow": release["version"], "cuda": release["cuda"]["tested"]}
-        if (lowest := release["min_compute_capability"]) and not release.get("gpu_code"):
-            floor_of_capability(walk, stack, lowest["value"])
-    walk.done()
+        lowest = release["min_compute_capability"]
+        if lowest:
+            assert min(release["gpu_code"]["sass"], key=walk.numbers) == lowest["value"]
 
 
 def floor_of_capability(walk, stack, lowest):

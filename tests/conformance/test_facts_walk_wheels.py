@@ -58,12 +58,13 @@ def test_the_lists_agree_with_the_texts_that_they_were_read_from(walk):
 
 
 def test_linux_wheels_of_torch_carry_no_ptx_but_for_those_that_the_facts_name(walk):
-    """2.7 cu128, 2.8 cu129 and the CUDA 13 builds carry PTX, of 12.0 only."""
+    """2.7 cu128, 2.8 cu129 and CUDA 13 builds beside the default carry PTX, of 12.0 only."""
     for version, build in builds(walk):
         minor = ".".join(version.split(".")[:2])
         named = (minor, build["tag"]) in (("2.7", "cu128"), ("2.8", "cu129"))
+        beside = build["tag"].startswith("cu13") and not build["pypi_default"]
         if build["sass"] is not None:
-            expected = ["12.0"] if named or build["tag"].startswith("cu13") else []
+            expected = ["12.0"] if named or beside else []
             assert build["ptx"] == expected, (version, build["tag"])
 
 
@@ -89,6 +90,22 @@ def test_each_measured_tensorflow_wheel_has_code_for_exactly_the_gpus_of_its_lis
             walk.expect("pass" if fits else "fail", "CG405", stack, gpu=device)
     if measured:
         walk.done(at_least=20)
+
+
+def test_each_onnxruntime_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
+    document = walk.read("cuda_arch_support")
+    for release in walk.read("onnxruntime")["releases"]:
+        for build in release["builds"]:
+            if not (code := build.get("gpu_code")):
+                continue
+            only = {name.split("_")[1].rstrip("a") for name in code.get("specific", ())}
+            for fact in document["compute_capabilities"]:
+                device = fact["compute_capability"]
+                fits = runs(walk, document, code["sass"], code["ptx"], device)
+                fits = fits or device.replace(".", "") in only
+                stack = {"onnxruntime-gpu": release["version"], "cuda": f"{build['cuda_major']}.0"}
+                walk.expect("pass" if fits else "fail", "CG405", stack, gpu=device)
+    walk.done(at_least=500)
 
 
 def test_every_fact_of_a_wheel_names_its_source(facts):

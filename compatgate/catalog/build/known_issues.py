@@ -22,6 +22,7 @@ def _issue(record: Record) -> KnownIssue:
         message=record["message"],
         source=of(record),
         capabilities=pairs(record.get("capabilities")),
+        cpus=tuple(record.get("cpus") or ()),
         advice=record.get("advice") or "",
         fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),
     )

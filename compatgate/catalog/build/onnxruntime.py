@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 
 from compatgate.catalog.build import pins
-from compatgate.catalog.build.read import Record, ascending, of, pair, source, version
+from compatgate.catalog.build.read import (
+    Record,
+    ascending,
+    gpu_code,
+    of,
+    pair,
+    pairs,
+    source,
+    version,
+)
+from compatgate.core.arch import parse_arch
 from compatgate.core.facts import Build, Framework, Pin, Release
 
 
@@ -29,6 +39,7 @@ def _release(record: Record) -> Release:
 def _build(record: Record, build: Record) -> Build:
     major = build["cuda_major"]
     exact = re.fullmatch(r"\d+\.\d+", build["cuda"])
+    code, arm = build.get("gpu_code") or {}, build.get("gpu_code_aarch64")
     return Build(
         cuda=pair(build["cuda"]) if exact else None,
         cuda_major=major,
@@ -36,6 +47,12 @@ def _build(record: Record, build: Record) -> Build:
         source=of(build),
         default=build["channel"] == record["default_build"],
         listed=build["listed"],
+        sass=pairs(code["sass"]) if code else None,
+        ptx=pairs(code["ptx"]) if code else None,
+        specific=tuple(arch for text in code.get("specific", ()) for arch in parse_arch(text)),
+        aarch64=gpu_code(arm) if arm else None,
+        ptx_cuda=pair(code["ptx_cuda"]) if code.get("ptx_cuda") else None,
+        arch_source=of(code) if code else None,
         pins=_pins(build),
         note=build["note"] or "",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compatgate.catalog.build import pins
-from compatgate.catalog.build.read import Record, ascending, pair, pairs, source, version
+from compatgate.catalog.build.read import Record, ascending, gpu_code, pair, pairs, source, version
 from compatgate.core.facts import Build, Framework, Pair, Pin, Release, Source
 
 
@@ -23,6 +23,7 @@ def _release(record: Record) -> Release:
         source=told,
         python=(*python["wheels_linux_x86_64"], *python["wheels_free_threaded"]),
         python_aarch64=tuple(record["linux_aarch64_wheels_on_index"] or ()),
+        cpu_only=tuple(record.get("cpu_only_on_index") or ()),
         python_source=source(python["source"], confidence=python["confidence"]),
         note=record.get("notes") or "",
     )
@@ -38,6 +39,7 @@ def _build(build: Record, told: Source) -> Build:
         default=build["pypi_default"],
         sass=_code(build["sass"]),
         ptx=_code(build["ptx"]),
+        aarch64=gpu_code(build["gpu_code_aarch64"]) if build.get("gpu_code_aarch64") else None,
         pins=_pins(build),
         arch_source=_arch_source(build),
         note=build.get("note") or "",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.facts import Pair, Reference, Source
 from compatgate.core.versions import Version, make, parse_version
 
@@ -97,6 +98,13 @@ def pair(text: Any) -> Pair:
 def pairs(texts: Iterable[Any] | None) -> tuple[Pair, ...]:
     """Each of several as (major, minor), ascending and once."""
     return tuple(sorted({pair(text) for text in texts or ()}))
+
+
+def gpu_code(record: Record) -> tuple[Arch, ...]:
+    """GPU code as a wheel has it: ``sass`` and ``ptx`` as numbers, ``specific`` by name."""
+    named = (arch for text in record.get("specific") or () for arch in parse_arch(text))
+    sass = (Arch("sass", capability) for capability in pairs(record["sass"]))
+    return (*sass, *named, *(Arch("ptx", capability) for capability in pairs(record["ptx"])))
 
 
 def driver(text: Any) -> Version:

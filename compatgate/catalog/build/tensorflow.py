@@ -20,11 +20,12 @@ from compatgate.core.versions import Version
 def tensorflow(document: Record) -> Framework:
     """The tested build configurations, with what the wheels pin."""
     driver = document["driver"]
-    releases = ascending(_release(record, driver) for record in document["releases"])
+    cpu_only = tuple((document.get("cpu_only_on_index") or {}).get("processors", ()))
+    releases = ascending(_release(record, driver, cpu_only) for record in document["releases"])
     return Framework("tensorflow", releases, os=("linux",))
 
 
-def _release(record: Record, driver: Record) -> Release:
+def _release(record: Record, driver: Record, cpu_only: tuple[str, ...]) -> Release:
     python = record["python"]
     return Release(
         version=version("tensorflow", record["version"]),
@@ -32,6 +33,7 @@ def _release(record: Record, driver: Record) -> Release:
         source=of(record),
         python_range=(python["min"], python["max"]),
         python_source=of(record),
+        cpu_only=cpu_only,
         os=("linux", "windows") if record["windows_native_gpu"] else ("linux",),
     )
 

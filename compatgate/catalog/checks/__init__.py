@@ -44,6 +44,7 @@ def all_checks() -> tuple[Check, ...]:
         drivers,
         files,
         frameworks,
+        issues,
         libraries,
         peaks,
         xid,
@@ -55,6 +56,7 @@ def all_checks() -> tuple[Check, ...]:
         *architectures.CHECKS,
         *libraries.CHECKS,
         *frameworks.CHECKS,
+        *issues.CHECKS,
         *xid.CHECKS,
         *peaks.CHECKS,
     )

@@ -43,6 +43,11 @@ class Build(Struct, frozen=True):
         listed: on the project's install page; False for wheels seen only on the index.
         sass: architectures of its code; None when not known.
         ptx: architectures of its PTX; None when not known.
+        specific: its architecture- and family-specific code (``sm_120a``), beside ``sass`` and
+            ``ptx``.
+        aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
+            of Linux x86_64.
+        ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
@@ -57,6 +62,9 @@ class Build(Struct, frozen=True):
     listed: bool = True
     sass: tuple[Pair, ...] | None = None
     ptx: tuple[Pair, ...] | None = None
+    specific: tuple[Arch, ...] = ()
+    aarch64: tuple[Arch, ...] | None = None
+    ptx_cuda: Pair | None = None
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
@@ -67,7 +75,13 @@ class Build(Struct, frozen=True):
     def code(self) -> tuple[Arch, ...]:
         """Its GPU code, where the list is published."""
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
-        return (*sass, *(Arch("ptx", pair) for pair in self.ptx or ()))
+        return (*sass, *self.specific, *(Arch("ptx", pair) for pair in self.ptx or ()))
+
+    def code_on(self, cpu: str) -> tuple[Arch, ...]:
+        """Its GPU code on a processor; where that is not known, that of Linux x86_64."""
+        if cpu == "aarch64" and self.aarch64 is not None:
+            return self.aarch64
+        return self.code
 
     @property
     def title(self) -> str:
@@ -84,6 +98,7 @@ class Release(Struct, frozen=True):
         python: Python versions with Linux x86_64 wheels (``3.9``, ``3.13t``), where known.
         python_aarch64: likewise for Linux aarch64.
         python_range: lowest and highest Python otherwise; an end is None where not published.
+        cpu_only: processors for which the package index has wheels without CUDA (``aarch64``).
         pins: what the release expects whatever the build (vLLM: torch).
         os: operating systems with GPU builds of this release; empty: those of the framework.
     """
@@ -95,6 +110,7 @@ class Release(Struct, frozen=True):
     python_aarch64: tuple[str, ...] = ()
     python_range: tuple[str | None, str | None] = (None, None)
     python_source: Source | None = None
+    cpu_only: tuple[str, ...] = ()
     pins: dict[str, Pin] = {}
     note: str = ""
     os: tuple[str, ...] = ()
@@ -115,6 +131,7 @@ class KnownIssue(Struct, frozen=True):
     Attributes:
         components: constraint per component; all must be in the stack (or pool) and match.
         capabilities: GPUs concerned; empty: all.
+        cpus: processors of the nodes concerned (``aarch64``); empty: all.
         outcome: ``fail`` or ``warn``.
         advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
@@ -127,6 +144,7 @@ class KnownIssue(Struct, frozen=True):
     message: str
     source: Source
     capabilities: tuple[Pair, ...] = ()
+    cpus: tuple[str, ...] = ()
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()
 

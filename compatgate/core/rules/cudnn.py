@@ -136,6 +136,8 @@ def cudnn_driver(case: Case) -> Answer:
     build = build_of(case)
     if have is None or driver is None or build is None or case.driver is None:
         return NOT_APPLICABLE
+    if case.capability in case.facts.arch.tegra:
+        return NOT_APPLICABLE  # its matrix is another one: CG302 says so
     floors = [row.driver[case.os] for row in rows_for(case, build) if case.os in row.driver]
     if not floors:
         return NOT_APPLICABLE

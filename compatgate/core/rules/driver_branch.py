@@ -83,6 +83,12 @@ def driver_gpu(case: Case) -> Answer:
         return _does_not_drive(case, driver, gpu, why, f"<{last + 1}")
     if case.branch is None:
         newest = max(case.facts.driver_branches.branches)
+        if gpu.capability in case.facts.arch.tegra and driver.major <= newest:
+            return not_checked(
+                "driver",
+                f"drivers of Jetson boards come with JetPack and have branches of their own: "
+                f"{driver.major} is not in the facts",
+            )
         hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
         message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
         return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.facts import Toolkit
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -109,24 +108,27 @@ def minor_compat_limits(case: Case) -> Answer:
     if cuda.major < case.facts.cuda_driver.first_compatible_major or driver < case.floor[0]:
         return NOT_APPLICABLE
     own = toolkit.driver.get(case.os)
-    if own is None:
+    older = _reports_older(case, cuda)
+    if own is None and not (older and case.driver_cuda_is_exact):
         return not_checked(
             "driver", f"no {case.os} driver of CUDA {cuda} itself is published: limits not checked"
         )
-    if driver >= own or _carried_forward(case, cuda):
+    if (own and driver >= own) or _carried_forward(case, cuda):
         return PASS
-    needs_jit = case.runs == "ptx" and _reports_older(case, cuda)
-    limit = _limit(case, cuda, needs_jit=needs_jit)
+    made_by = case.ptx_cuda
+    needs_jit = older and made_by is not None and made_by > (case.driver_cuda or (0, 0))
+    than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
+    limit = _limit(case, older=older, needs_jit=needs_jit)
     return (
         Problem(
             ("unknown" if may_reach_further(case) else "fail") if needs_jit else "warn",
             "driver",
-            f"driver {driver} ({_reported(case)}) is older than CUDA {cuda}'s own driver {own}: it "
-            f"works by minor-version compatibility for code with SASS for this GPU, {limit}",
+            f"driver {driver} ({_reported(case)}) is older than {than}: it works by minor-version "
+            f"compatibility for code with SASS for this GPU, {limit}",
             have=driver.text,
-            need=f">={own}",
+            need=f">={own}" if own else f"a driver of CUDA {show(cuda.major_minor)} or newer",
             source=toolkit.source,
-            candidates=lambda: _own_driver_or_sass(case, toolkit, needs_jit=needs_jit),
+            candidates=lambda: _own_driver_or_sass(case, own, needs_jit=needs_jit),
         ),
     )
 
@@ -146,11 +148,11 @@ def _reported(case: Case) -> str:
     return f"CUDA {show(case.driver_cuda)}" if case.driver_cuda else "an older CUDA"
 
 
-def _limit(case: Case, cuda: Version, *, needs_jit: bool) -> str:
+def _limit(case: Case, *, older: bool, needs_jit: bool) -> str:
     """What does not work by minor-version compatibility."""
     if needs_jit:
         return "but this workload needs its PTX compiled, which this driver cannot do"
-    if not _reports_older(case, cuda):
+    if not older:
         return "and lacks later fixes of the toolkit's own driver"
     limit = "but cannot compile PTX made by this toolkit and lacks its newer driver features"
     if case.code is None:
@@ -158,7 +160,8 @@ def _limit(case: Case, cuda: Version, *, needs_jit: bool) -> str:
     return limit
 
 
-def _own_driver_or_sass(case: Case, toolkit: Toolkit, *, needs_jit: bool) -> Iterator[Candidate]:
-    yield changes.raise_driver(case, toolkit.driver[case.os])
+def _own_driver_or_sass(case: Case, own: Version | None, *, needs_jit: bool) -> Iterator[Candidate]:
+    if own:
+        yield changes.raise_driver(case, own)
     if needs_jit:
         yield from changes.add_sass(case)

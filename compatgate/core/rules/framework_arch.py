@@ -47,13 +47,16 @@ def _arch_of(case: Case, found: Found) -> Answer:
 
 
 def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
-    if case.pool.cpu != "x86_64" or case.pool.os == "windows":
-        message = f"the GPU code of {found.name}'s wheels is known for Linux x86_64 only"
+    pool = case.pool
+    if pool.os == "windows" or (pool.cpu == "aarch64" and build.aarch64 is None):
+        where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
+        message = f"the GPU code of {found.title}'s wheel for {where} is not known"
         return not_checked(found.name, message)
-    if how_it_runs(build.code, device, case.facts.arch):
+    code = build.code_on(pool.cpu)
+    if how_it_runs(code, device, case.facts.arch):
         return PASS
     message = f"the {build.title} wheel of {found.title} has no code for {case.gpu_name}"
-    return _no_code(case, found, build, message, ", ".join(code.name for code in build.code))
+    return _no_code(case, found, build, message, ", ".join(one.name for one in code))
 
 
 def _by_minimum(case: Case, found: Found, build: Build, device: Pair, minimum: Pair) -> Answer:

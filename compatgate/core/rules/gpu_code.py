@@ -18,7 +18,7 @@ from compatgate.core.rules.base import (
     rule,
 )
 from compatgate.core.rules.reach import may_reach_further
-from compatgate.core.versions import show
+from compatgate.core.versions import Version, show
 
 
 @rule("CG201", "no-kernel-image", reads_driver=False)
@@ -74,6 +74,8 @@ def ptx_toolchain(case: Case) -> Answer:
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
     Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.
+    The PTX of a published build was made by the toolkit of that build, whatever runtime is beside
+    it.
 
     Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails.
 
@@ -81,19 +83,19 @@ def ptx_toolchain(case: Case) -> Answer:
 
     Source: CUDA Compatibility guide, "Minor Version Compatibility", limitations.
     """
-    cuda, driver = case.cuda, case.driver
-    if case.runs != "ptx" or cuda is None or driver is None:
+    made_by, driver = case.ptx_cuda, case.driver
+    if made_by is None or driver is None:
         return NOT_APPLICABLE
     reach = case.usable_cuda
     if reach is None:
         why = f"the CUDA version of driver {driver} is not known"
         return (Problem("unknown", "driver", f"{why}: whether it compiles this PTX neither"),)
-    if cuda.major_minor <= reach:
+    if made_by <= reach:
         return PASS
+    cuda, own = _maker(case)
     if why := may_reach_further(case):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
         return (Problem("unknown", "driver", message, have=driver.text),)
-    own = case.toolkit.driver.get(case.os) if case.toolkit else None
     return (
         Problem(
             "fail",
@@ -108,8 +110,17 @@ def ptx_toolchain(case: Case) -> Answer:
     )
 
 
+def _maker(case: Case) -> tuple[str, Version | None]:
+    """The toolkit that made the PTX, as text, and the driver that came with it."""
+    assert case.ptx_cuda is not None  # noqa: S101 - the caller checked
+    if case.cuda and case.cuda.major_minor == case.ptx_cuda:
+        return case.cuda.text, case.toolkit.driver.get(case.os) if case.toolkit else None
+    series = case.facts.toolkits_of.get(case.ptx_cuda, ())
+    return show(case.ptx_cuda), series[0].driver.get(case.os) if series else None
+
+
 def _compile_it(case: Case) -> Iterator[Candidate]:
-    own = case.toolkit.driver.get(case.os) if case.toolkit else None
+    _, own = _maker(case)
     if own:
         yield changes.raise_driver(case, own)
     yield from changes.add_sass(case)

@@ -26,6 +26,8 @@ _NOT_ON_PYPI = frozenset(
 """Names of components whose package on the index is another thing, a stub or a part."""
 _UNLABELLED = ("cuda", "cublas")
 """Their versions are the toolkit's own: 12.4.127 needs no label to say CUDA 12."""
+_META = frozenset({"tensorrt", "transformer-engine"})
+"""Packages that bring no library but the one of their name and version for a CUDA, ``...-cu13``."""
 _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
 
 
@@ -83,7 +85,17 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
             continue
         observations.append(observation)
         conflicts += disagreement
-    return Found(tuple(observations), tuple(conflicts), tuple(left))
+    return Found(tuple(_without_meta(observations)), tuple(conflicts), tuple(left))
+
+
+def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
+    """Observations without those of a meta package whose own package is locked beside it."""
+    brought = {
+        (seen.component, seen.version.partition("+")[0])
+        for seen in observations
+        if seen.component in _META and "+" in seen.version
+    }
+    return [o for o in observations if (o.component, o.version) not in brought]
 
 
 def _observation(component: Component, package: Package, version: str, label: str) -> Observation:

@@ -16,6 +16,9 @@ from compatgate.discovery.observed import Conflict, Observation
 _OF_NVIDIA = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)"
 )
+_OF_OTHERS = re.compile(r"libtorch_(?:cuda_linalg|nvshmem)\.so")
+"""MAGMA's and NVSHMEM's code within PyTorch, for GPUs of their own choice: the wheel of 2.10 has
+MAGMA for 5.0 and nothing else below 7.0."""
 
 
 class CodeFile(Struct, frozen=True):
@@ -53,14 +56,14 @@ class CodeFile(Struct, frozen=True):
 def common_code(
     files: Sequence[CodeFile], facts: CudaArch | None
 ) -> tuple[tuple[Arch, ...], list[Conflict]]:
-    """Code that runs wherever every distribution's code runs; NVIDIA's libraries do not vote.
+    """Code that runs wherever every distribution's code runs; libraries of others do not vote.
 
     Args:
         files: with GPU code.
         facts: where code runs; without them the code of several distributions is united.
     """
     groups: dict[str, set[Arch]] = {}
-    for file in [f for f in files if not _of_nvidia(f)] or files:
+    for file in [f for f in files if not _of_others(f)] or files:
         groups.setdefault(file.owner, set()).update(file.arch)
     groups = {owner: codes for owner, codes in groups.items() if codes}
     union = in_order(set().union(*groups.values()))
@@ -103,6 +106,8 @@ def _runs(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
     )
 
 
-def _of_nvidia(file: CodeFile) -> bool:
+def _of_others(file: CodeFile) -> bool:
     name = file.origin.rpartition("/")[2]
-    return file.owner.startswith("nvidia-") or bool(_OF_NVIDIA.match(name))
+    if file.owner.startswith("nvidia-"):
+        return True
+    return bool(_OF_NVIDIA.match(name) or _OF_OTHERS.match(name))

@@ -156,3 +156,10 @@ def test_a_file_that_cannot_be_read_is_open_and_shown_as_undecided(found):
     assert "x.so" in inspection.open[0]
     (conflict,) = inspection.to_json()["conflicts"]
     assert (conflict["component"], conflict["decided"]) == ("open", None)
+
+
+def test_what_others_built_into_pytorch_does_not_speak_for_it(found):
+    found.add_code("torch/lib/libtorch_cuda.so", _code("sm_70", "sm_80"), "torch")
+    found.add_code("torch/lib/libtorch_cuda_linalg.so", _code("sm_50", "sm_80"), "torch")
+    found.add_code("torch/lib/libtorch_nvshmem.so", _code("sm_60"), "torch")
+    assert conclude(found).stack["arch"] == ["sm_70", "sm_80"]

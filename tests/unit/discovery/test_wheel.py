@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from compatgate.discovery.local import inspect_path
 from compatgate.errors import BadInput, CompatgateError
 
-_METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n\nText: not a header\n"
+_METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n{}\nText: not a header\n"
 
 
 @pytest.fixture
 def make(tmp_path):
-    def make(name="flash_attn", version="2.6.3", **members: bytes):
+    def make(name="flash_attn", version="2.6.3", requires=(), **members: bytes):
         path = tmp_path / f"{name}-{version}-cp311-cp311-linux_x86_64.whl"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
             folder = f"{name}-{version}.dist-info"
-            wheel.writestr(f"{folder}/METADATA", _METADATA.format(name, version))
+            pins = "".join(f"Requires-Dist: {text}\n" for text in requires)
+            wheel.writestr(f"{folder}/METADATA", _METADATA.format(name, version, pins))
             for member, data in members.items():
                 wheel.writestr(member.replace("__", "/").replace("DOT", "."), data)
         return path
@@ -44,6 +45,27 @@ def test_a_wheel_of_nvidia_names_its_component_with_the_cuda_of_its_name(make):
     inspection = inspect_path(str(path))
     assert inspection.stack == {"cudnn": "9.1.0.70+cu12"}
     assert inspection.conflicts == ()
+
+
+@pytest.mark.parametrize(
+    ("requirement", "cuda"),
+    [
+        ('nvidia-cuda-runtime-cu12==12.8.90; platform_system == "Linux"', "12.8.90"),
+        ('cuda-toolkit[cublas,cudart]==13.2.2; platform_system == "Linux"', "13.2.2"),
+        ("nvidia-cuda-runtime (==13.0.96)", "13.0.96"),
+        ("nvidia-cuda-runtime-cu12>=12.1", None),
+        ('nvidia-cuda-runtime-cu12==12.8.90; extra == "cuda"', None),
+        ("nvidia-cuda-runtime-numba==1.0", None),
+    ],
+)
+def test_the_runtime_that_a_wheel_pins_is_its_cuda(make, requirement, cuda):
+    inspection = inspect_path(str(make("torch", "2.15.0", requires=[requirement])))
+    assert inspection.stack.get("cuda") == cuda
+
+
+def test_the_runtime_that_a_wheel_pins_decides_over_the_compiler_of_some_code(make, library):
+    path = make("torch", "2.15.0", ["cuda-toolkit==13.2.2"], torch__codeDOTso=library(90))
+    assert inspect_path(str(path)).stack["cuda"] == "13.2.2"
 
 
 def test_another_distribution_has_only_its_code(make, library):

@@ -78,6 +78,20 @@ def test_an_issue_may_be_about_the_driver_and_certain_gpus(fields, with_issues):
     assert len(found(with_issues(POOL, STACK, issue(**fields)))) == 1
 
 
+@pytest.mark.parametrize(
+    ("cpus", "gpu", "said"),
+    [
+        (("aarch64",), "GH200", 1),
+        (("aarch64",), "H200", 0),
+        (("x86_64",), "H200", 1),
+        ((), "H200", 1),
+    ],
+)
+def test_an_issue_may_be_about_the_processor(cpus, gpu, said, with_issues):
+    pool = f"driver=580.65.06,gpu={gpu}"
+    assert len(found(with_issues(pool, STACK, issue(cpus=cpus)))) == said
+
+
 def test_every_issue_that_matches_is_said(with_issues):
     assert len(found(with_issues(POOL, STACK, issue(), issue(id="KI-2", title="slow")))) == 2
 

@@ -44,6 +44,18 @@ def test_the_nightly_index_counts_too(stack):
     assert stack("requirements.txt", text)["torch"].endswith("+cu128")
 
 
+@pytest.mark.parametrize("name", ["tensorrt", "transformer-engine"])
+def test_a_meta_package_is_the_package_that_it_brings(read, name):
+    reading = read("requirements.txt", f"{name}==11.4.0.106\n{name}-cu13==11.4.0.106\n")
+    assert [o.version for o in reading.observations] == ["11.4.0.106+cu13"]
+    assert not any(name in sentence and " and " in sentence for sentence in reading.open)
+
+
+def test_a_meta_package_of_another_version_is_left_open(read):
+    reading = read("requirements.txt", "tensorrt==11.3.0.99\ntensorrt-cu13==11.4.0.106\n")
+    assert any("11.3.0.99 and 11.4.0.106+cu13" in sentence for sentence in reading.open)
+
+
 def test_an_index_for_everything_says_nothing_of_other_frameworks(stack):
     assert stack("requirements.txt", CU124 + "vllm==0.8.5\n")["vllm"] == "0.8.5"
 
