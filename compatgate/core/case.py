@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from compatgate.core.arch import Arch
+from compatgate.core.carriers import Carrier, carriers_of
 from compatgate.core.derived import derived
 from compatgate.core.drivers import branch_of, is_published, reported_cuda
 from compatgate.core.facts import (
     Branch,
-    Build,
     CudnnRelease,
     Facts,
     KnownIssue,
@@ -33,6 +33,7 @@ WITHOUT_DRIVER = frozenset(
         "toolkit",
         "floor",
         "frameworks",
+        "carriers",
         "code",
         "runs",
         "ptx_cuda",
@@ -220,17 +221,15 @@ class Case:
         return tuple(found for found in self.frameworks if found.build)
 
     @derived
+    def carriers(self) -> list[Carrier]:
+        """What carries GPU code: the workload as stated, else the frameworks' known builds."""
+        return carriers_of(self.stack, self.frameworks, self.cuda, self.pool.cpu)
+
+    @derived
     def code(self) -> tuple[Arch, ...] | None:
         """GPU code as stated, else of the published builds; None when neither is known."""
-        if self.stack.arch is not None:
-            return self.stack.arch
-        known = [build.code_on(self.pool.cpu) for build in self._builds_with_code]
-        return tuple(code for codes in known for code in codes) if known else None
-
-    @property
-    def _builds_with_code(self) -> list[Build]:
-        """The frameworks' builds whose GPU code is known."""
-        return [found.build for found in self.built if found.build and found.build.sass]
+        carriers = self.carriers
+        return tuple(code for one in carriers for code in one.code) if carriers else None
 
     @derived
     def runs(self) -> HowItRuns | None:
@@ -238,39 +237,22 @@ class Case:
 
         Frameworks run by themselves: one that can only be compiled from PTX makes it ``ptx``.
         """
-        device, stated = self.capability, self.stack.arch
-        if device is None:
-            return None
-        if stated is not None:
-            return how_it_runs(stated, device, self.facts.arch)
-        ways = [self._runs_here(build, device) for build in self._builds_with_code]
+        ways = [self._runs_here(one) for one in self.carriers]
         if not ways or None in ways:
             return None
         return "ptx" if "ptx" in ways else "sass"
 
-    def _runs_here(self, build: Build, device: Pair) -> HowItRuns | None:
-        return how_it_runs(build.code_on(self.pool.cpu), device, self.facts.arch)
-
     @derived
     def ptx_cuda(self) -> Pair | None:
-        """The toolkit that made the PTX which must be compiled; None where none must be.
-
-        A published build brings the PTX that its own toolkit made, whatever runtime lies beside
-        it: a TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Code that
-        is stated is taken for that of the stack's CUDA.
-        """
-        device = self.capability
-        if self.runs != "ptx" or self.cuda is None or device is None:
+        """The newest toolkit that made PTX which must be compiled; None where none must be."""
+        if self.runs != "ptx":
             return None
-        stack = self.cuda.major_minor
-        if self.stack.arch is not None:
-            return stack
-        compiled = [
-            build.ptx_cuda or build.cuda or stack
-            for build in self._builds_with_code
-            if self._runs_here(build, device) == "ptx"
-        ]
-        return max(compiled, default=stack)
+        compiled = [one.ptx_cuda for one in self.carriers if self._runs_here(one) == "ptx"]
+        return max((cuda for cuda in compiled if cuda), default=None)
+
+    def _runs_here(self, carrier: Carrier) -> HowItRuns | None:
+        device = self.capability
+        return how_it_runs(carrier.code, device, self.facts.arch) if device else None
 
     # --- libraries and matrix --------------------------------------------------------------
 
