@@ -21,9 +21,16 @@ if TYPE_CHECKING:
 
 HELP = "read and verify the audit log"
 
+_EXAMPLES = """\
+examples:
+  compatgate audit list --action matrix. --since 2026-11-03
+  compatgate audit verify
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     verify = actions.add_parser(
         "verify", help="recompute the chain; exit status 1 when something was changed"
@@ -33,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown = actions.add_parser("list", help="list links, newest first")
     shown.add_argument("--action", dest="what", help='such as token.create, or "matrix."')
-    shown.add_argument("--actor", help="who acted")
+    shown.add_argument("--actor", metavar="NAME", help="who acted")
     shown.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
     shown.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
     add_limit(shown)

@@ -30,14 +30,14 @@ def add_database(parser: argparse.ArgumentParser) -> None:
         "--database",
         metavar="URL",
         help="postgresql://user@host/name, or the path of an SQLite file"
-        " (COMPATGATE_DATABASE; else a file in the user's data folder)",
+        " ($COMPATGATE_DATABASE, else a file in the user's data folder)",
     )
 
 
 def add_format(*parsers: argparse.ArgumentParser) -> None:
     """The option that chooses between people and programs."""
     for parser in parsers:
-        parser.add_argument("--format", choices=("text", "json"), default="text")
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def add_authorship(parser: argparse.ArgumentParser) -> None:

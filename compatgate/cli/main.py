@@ -73,6 +73,10 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 _EXAMPLES = """\
+exit status:
+  0  done, or allowed      1  denied, or something was found      2  bad input or usage
+  3  no decision, or nobody answered    130  interrupted    141  the output was closed
+
 examples:
   compatgate check --pool driver=535.104.05,gpu=A100-SXM4-80GB --stack cuda=12.4,arch=sm_80
   nvidia-smi -q | compatgate check --nvidia-smi - --stack torch=2.4.1+cu121
@@ -138,7 +142,7 @@ def _run(argv: list[str]) -> int:
 def _prepare_output() -> None:
     """Have standard output take every text, also where it is closed or its encoding has little."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
     elif (sys.stdout.encoding or "").lower() != "utf-8":
         from compatgate.cli.terminal import escape_what_is_missing
 

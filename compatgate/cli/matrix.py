@@ -12,11 +12,19 @@ if TYPE_CHECKING:
 
 HELP = "import, export and compare the blessed matrix"
 
+_EXAMPLES = """\
+examples:
+  compatgate matrix import targets.yaml entries.yaml --dry-run
+  compatgate matrix list --target prod-a100 --status blessed
+  compatgate matrix diff --from 2026-11-03 --to 42
+  compatgate matrix export --at 41 -o matrix.yaml
+"""
 _FILES = 'YAML or JSON files, folders of them, or "-" for standard input'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
         ("import", "create and change every document of some files, or none", _import_arguments),
@@ -26,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("show", "print a document", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
     ):
-        action = actions.add_parser(name, help=help_text, description=help_text)
+        action = actions.add_parser(name, help=help_text)
         describe(action)
         add_place(action)
 
@@ -39,9 +47,11 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="(standard output)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="where to (standard output)"
+    )
     parser.add_argument("--at", metavar="REVISION|TIME", help="as it was then (now)")
-    parser.add_argument("--format", choices=("yaml", "json"), default="yaml")
+    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="(yaml)")
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +66,9 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", nargs="?", choices=("entries", "targets", "waivers"),
                         default="entries", help="(entries)")  # fmt: skip
     parser.add_argument("--target", help="that entries or waivers concern")
-    parser.add_argument("--status", choices=("candidate", "blessed", "deprecated", "revoked"))
+    parser.add_argument(
+        "--status", choices=("candidate", "blessed", "deprecated", "revoked"), help="of entries"
+    )
     parser.add_argument("--component", help="that entries constrain")
     parser.add_argument("--owner", help="of waivers")
     parser.add_argument("--search", metavar="TEXT", help="part of the name")
@@ -65,16 +77,20 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name")
-    parser.add_argument("--kind", choices=("entry", "waiver", "target"), help="(any)")
+    parser.add_argument("name", metavar="NAME", help="of an entry, target or waiver")
+    parser.add_argument(
+        "--kind", choices=("entry", "waiver", "target"), help="where several have the name"
+    )
     add_format(parser)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("revision", nargs="?", type=int, help="show this one in full")
+    parser.add_argument(
+        "revision", nargs="?", type=int, metavar="REVISION", help="show this one in full"
+    )
     parser.add_argument("--name", help="those that changed this document")
-    parser.add_argument("--since", metavar="TIME")
-    parser.add_argument("--until", metavar="TIME")
+    parser.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
+    parser.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
     add_limit(parser)
     add_format(parser)
 

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     waiting.add_argument("--wait", action="store_true", default=True, help="wait (the default)")
     waiting.add_argument("--detach", dest="wait", action="store_false", help="only queue, exit 0")
     add_place(parser)
-    add("--format", choices=("text", "json"), default="text")
+    add("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def run(args: argparse.Namespace) -> int:

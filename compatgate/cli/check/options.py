@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_form,
-        help=f"{', '.join(FORMATS)}; with a file it goes there; may be repeated (default: text)."
+        help=f"{', '.join(FORMATS)}; with a file it goes there; may be repeated (text)."
         " github also writes the job summary and the step's outputs",
     )
     answer.add_argument(
@@ -172,7 +172,7 @@ def add_who(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
     group.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=10.0, help="for a server (default: 10)"
+        "--timeout", metavar="SECONDS", type=float, default=10.0, help="for a server (10)"
     )
     group.add_argument("--bundle", metavar="FILE", help="decide from a bundle")
     group.add_argument(
@@ -180,7 +180,7 @@ def add_who(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--facts",
-        metavar="DIR",
+        metavar="FILE|DIR",
         action="append",
         help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
     )
