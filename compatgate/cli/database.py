@@ -149,6 +149,24 @@ def moment(text: str | None, option: str, *, end_of_day: bool = False) -> dateti
     return parse_moment(text, field=option, end_of_day=end_of_day) if text else None
 
 
+def revision_or_time(text: str, option: str) -> int | datetime:
+    """Which matrix an option names: a revision's number, or a time.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    from compatgate.errors import BadInput
+    from compatgate.store.clock import parse_moment
+
+    if text.isascii() and text.isdecimal() and len(text) < len("20261103"):
+        return int(text)
+    try:
+        return parse_moment(text, field=option, end_of_day=True)
+    except BadInput as error:
+        error.hint = f"a revision's number, or a time {error.hint}"
+        raise
+
+
 def print_json(value: Any) -> None:
     """One JSON value, for programs."""
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),
-    "audit": ("compatgate.cli.audit", "read and verify the audit log"),
+    "audit": ("compatgate.cli.audit", "read and verify the audit log, and what was decided"),
     "db": ("compatgate.cli.db", "create, migrate and prune the database"),
 }
 """Name to module and help; the help is here so that listing imports no module."""

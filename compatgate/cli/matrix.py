@@ -14,11 +14,13 @@ HELP = "import, export and compare the blessed matrix"
 
 _EXAMPLES = """\
 examples:
+  compatgate matrix example > matrix.yaml
   compatgate matrix import targets.yaml entries.yaml --dry-run
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
   compatgate matrix export --at 41 -o matrix.yaml
 """
+_KINDS = ("entry", "waiver", "target")
 _FILES = 'YAML or JSON files, folders of them, or "-" for standard input'
 
 
@@ -30,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("import", "create and change every document of some files, or none", _import_arguments),
         ("export", "write every document, now or as it was", _export_arguments),
         ("diff", "what some files, or a later revision, would change", _diff_arguments),
+        (
+            "delete",
+            "delete an entry, waiver or target; earlier revisions keep it",
+            _delete_arguments,
+        ),
         ("list", "list entries, targets or waivers", _list_arguments),
         ("show", "print a document", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
@@ -37,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=help_text)
         describe(action)
         add_place(action)
+    actions.add_parser("example", help="print an example matrix to start from")
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,9 +86,14 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of an entry, target or waiver")
-    parser.add_argument(
-        "--kind", choices=("entry", "waiver", "target"), help="where several have the name"
-    )
+    parser.add_argument("--kind", choices=_KINDS, help="where several have the name")
+    add_format(parser)
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of an entry, waiver or target")
+    parser.add_argument("--kind", choices=_KINDS, help="where several have the name")
+    add_authorship(parser)
     add_format(parser)
 
 
@@ -101,9 +114,12 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ManyProblems: every mistake in the files; nothing was changed.
         NotFound: there is no such document or revision.
+        Conflict: other documents name the target that is to be deleted.
     """
     from compatgate.cli import matrix_files, matrix_views
 
+    if args.action == "example":
+        return matrix_files.example()
     return perform(
         args,
         {
@@ -112,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
             "diff": matrix_files.diff,
             "list": matrix_views.show_list,
             "show": matrix_views.show,
+            "delete": matrix_views.delete,
             "log": matrix_views.log,
         },
         making=["import"],

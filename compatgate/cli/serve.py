@@ -35,7 +35,7 @@ _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
 _EXAMPLES = """\
 examples:
-  compatgate serve --matrix my-matrix/          the first start prints an admin token
+  compatgate serve --matrix matrix.yaml          the first start prints an admin token
   compatgate serve --port 0 --database /tmp/trial.db
   compatgate serve --host 0.0.0.0 --workers 4 --database postgresql://gate@db.example/gate
 

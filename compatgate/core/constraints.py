@@ -82,6 +82,18 @@ class Constraint(Struct, frozen=True):
         return None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether two of its bounds leave nothing between them (``>=536,<535``)."""
+        least = [c for c in self.clauses if c.operator in (">=", ">", "==", "~=", "==*")]
+        most = [c for c in self.clauses if c.operator in ("<=", "<")]
+        return any(
+            low.version.key > high.version.key
+            or (low.version.key == high.version.key and "=" not in high.operator)
+            for low in least
+            for high in most
+        )
+
+    @property
     def exactness(self) -> int:
         """How narrow: 3 one version, 2 one series, 1 bounded, 0 open. Ranks matching entries."""
         operators = {clause.operator for clause in self.clauses}

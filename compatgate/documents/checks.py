@@ -127,7 +127,13 @@ def _components(raw: RawDocument, path: Path) -> Found:
         if seen.setdefault(name, key) != key:
             what = f"{key} and {seen[name]} are both {name}"
             yield raw.problem((*path, key), what, value=key, hint="name each component once")
-        yield from _try(raw, (*path, key), text, lambda v, n=name: parse_constraint(n, v))  # type: ignore[misc]
+        yield from _try(raw, (*path, key), text, lambda v, n=name: _constraint(n, v))  # type: ignore[misc]
+
+
+def _constraint(component: str, text: str) -> None:
+    if parse_constraint(component, text).is_empty:
+        hint = "the lower bound first, like >=535.104.05,<536"
+        raise BadInput(f"no version of {component} is {text}", value=text, hint=hint)
 
 
 def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:

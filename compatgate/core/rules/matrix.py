@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.components import in_order
@@ -42,7 +44,7 @@ def not_blessed(case: Case) -> Answer:
     nearest, missing = (None, []) if case.brief else changes.nearest(case)
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
-        message += f"; the nearest is {nearest.name}, which differs in {', '.join(missing)}"
+        message += f"; the nearest is {nearest.name}, which {_difference(case, missing)}"
     suites = ", ".join(case.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
     return (
@@ -99,6 +101,16 @@ def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
         need=entry.replacement or "a blessed entry",
         candidates=lambda: changes.nearest_entry(case, replacing=entry),
     )
+
+
+def _difference(case: Case, names: Sequence[str]) -> str:
+    """What an entry has otherwise, and what it asks for that the stack leaves unsaid."""
+    unsaid = [name for name in names if name != "driver" and case.stack.get(name) is None]
+    other = [name for name in names if name not in unsaid]
+    parts = [f"differs in {', '.join(other)}"] if other else []
+    if unsaid:
+        parts.append(f"asks for {', '.join(unsaid)}, of which the stack says nothing")
+    return " and ".join(parts)
 
 
 def _described(entry: Entry) -> str:
