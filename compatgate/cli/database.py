@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.parser import server_of
+from compatgate.cli.parser import server_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +50,7 @@ def add_authorship(parser: argparse.ArgumentParser) -> None:
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """How many items a list shows."""
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N (everything)")
+    parser.add_argument("--limit", type=some, metavar="N", help="at most N (everything)")
 
 
 def refuse_missing(named: str | None) -> None:

@@ -86,6 +86,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def some(text: str) -> int:
+    """The type of an option that says how many are shown: none would say that there are none."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose options are contracts: no abbreviations; examples keep their form."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.cli.canary.access import accessed
 from compatgate.cli.canary.library import add_workloads
 from compatgate.cli.database import add_format
+from compatgate.cli.parser import some
 from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--metric", metavar="M", help="name of the metric")
     states = ("proposed", "approved", "replaced", "refused")
     shown.add_argument("--state", choices=states, help="(any)")
-    shown.add_argument("--limit", type=int, metavar="N", help="at most N (everything)")
+    shown.add_argument("--limit", type=some, metavar="N", help="at most N (everything)")
     show = actions.add_parser("show", help="show a version with its distribution")
     approve = actions.add_parser("approve", help="judge runs by a proposed version from now on")
     refuse = actions.add_parser("refuse", help="judge no run by a version, or none any more")

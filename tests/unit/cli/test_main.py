@@ -100,6 +100,8 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
         ),
         (["check", "--pool"], "argument --pool: expected one argument"),
         (["target", "lst"], "invalid choice: 'lst'"),
+        (["matrix", "list", "--limit", "0"], "argument --limit: '0' is not a number from 1"),
+        (["canary", "list", "--limit", "-1"], "argument --limit: '-1' is not a number from 1"),
     ],
 )
 def test_a_usage_error_is_one_line_that_names_the_near_one(
