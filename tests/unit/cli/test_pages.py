@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 from compatgate.cli.main import COMMANDS, _parser
 
@@ -81,6 +85,53 @@ def test_what_a_page_mentions_exists(page: str, command: str) -> None:
             found = action.choices[named[0]]
     for option in re.findall(r"(?<=[ \[(|])--[a-z][a-z-]*", command):
         assert option in found._option_string_actions, f"{page}: {command}"
+
+
+def blocks(*languages: str) -> list[tuple[str, str]]:
+    return [
+        (str(page.relative_to(ROOT)), block)
+        for page in PAGES
+        for language, block in BLOCK.findall(page.read_text())
+        if (language.split() or [""])[0] in languages
+    ]
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("python"))
+def test_what_a_page_imports_exists(page: str, block: str) -> None:
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("compatgate"):
+            module = import_module(node.module or "")
+            assert [n.name for n in node.names if not hasattr(module, n.name)] == [], page
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("yaml", "toml", "json"))
+def test_a_file_of_a_page_is_one(page: str, block: str) -> None:
+    if block.startswith("{"):
+        assert [json.loads(part) for part in re.split(r"\n(?=\{)", block)], page
+        return
+    try:
+        assert tomllib.loads(block), page
+    except tomllib.TOMLDecodeError:
+        assert all(isinstance(d, dict | list) for d in yaml.safe_load_all(block)), page
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor as code forges make it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        there = page.parent / file if file else page
+        assert there.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+            assert anchor in map(slug, headings), link
 
 
 def test_the_pages_have_many_commands() -> None:
