@@ -86,6 +86,8 @@ class Library:
         if found := self.suites.get(name):
             return found
         hint = self._hint_of_workload(name) or did_you_mean(name, self.suites)
+        if not self.folders:
+            hint += f"; {ENVIRONMENT} names folders of your own"
         raise NotFound(f"there is no suite {name!r}", field="suite", value=name, hint=hint)
 
     def _hint_of_workload(self, name: str) -> str:
