@@ -74,7 +74,7 @@ def test_unknown_names_come_with_the_nearest(tmp_path: Path) -> None:
     library = Library.open([])
     with pytest.raises(NotFound, match="did you mean hello-cpu"):
         library.workload("hello-gpu")
-    with pytest.raises(NotFound, match="did you mean smoke.*COMPATGATE_WORKLOADS names folders"):
+    with pytest.raises(NotFound, match=r"did you mean smoke.*COMPATGATE_WORKLOADS names folders"):
         library.suite("smoke1")
     (tmp_path / "suites.toml").write_text('[x]\ndescription = "x"\nworkloads = ["helo-cpu"]\n')
     with pytest.raises(ManyProblems, match=r"suite x: there is no workload 'helo-cpu'"):
