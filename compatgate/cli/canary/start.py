@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
-workloads' own images are run, and what they bring is measured.
+workloads' own images are run, and what they bring is measured; this project's programs bring none.
 exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
 """
 

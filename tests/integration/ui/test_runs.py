@@ -63,7 +63,7 @@ def test_a_filter_that_nothing_fits_says_so(kept_pages):
 
 
 def test_no_run_yet_teaches_how_to_start_one(pages):
-    assert "compatgate canary run --suite smoke" in pages().get("/ui/runs").text
+    assert "compatgate canary run --suite smoke --target" in pages().get("/ui/runs").text
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_run_is_submitted(run_pages, ran):
     [
         ({"suite": ""}, "choose a suite"),
         ({"suite": "dl-cor"}, "there is no suite"),
-        ({"stack": ""}, "name a stack or an image"),
+        ({"target": "inference-l4", "pool": ""}, "would have no image to run in on staging-l4"),
         ({"stack": "cuda 12"}, "is not name=version"),
         ({"stack": "cuda=twelve"}, "stack.cuda"),
         ({"target": "prod-a10"}, "prod-a10"),

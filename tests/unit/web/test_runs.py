@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from canary_runs import DRIVER, GPU, MEASURED, evidence, host
+from canary_runs import DRIVER, GPU, MEASURED, evidence, host, suites
 from flask.testing import FlaskClient
+from msgspec import structs
 
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
-from compatgate.canary.workload import MetricSpec
+from compatgate.canary.workload import ImageSpec, MetricSpec
 from compatgate.canary.workloads import Library
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
@@ -102,6 +103,37 @@ def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, gate
     assert problem["status"] == 400
     assert "no staging host could ever run it: it needs A100-SXM4-80GB" in problem["detail"]
     assert "a100-1 (L4" in problem["hint"]
+
+
+@pytest.mark.parametrize("where", [{}, {"target": None, "host": "a100-1"}])
+@pytest.mark.parametrize("stack", [None, {"cuda": "12.4"}])
+def test_a_run_that_no_image_is_there_for_is_refused(
+    client: FlaskClient, gate: Gate, where: dict[str, Any], stack: Any
+) -> None:
+    inside = ImageSpec(inside=True)
+    library = suites()
+    library.workloads["gemm"] = structs.replace(library.workloads["gemm"], image=inside)
+    gate.runs.catalogue = lambda: library
+    asked = ASKED | {"stack": stack} | where
+    problem = client.post(f"{API}/runs", json=asked).get_json(force=True)
+    assert (problem["status"], problem["field"]) == (400, "image")
+    assert "the workload gemm would have no image to run in on a100-1" in problem["detail"]
+    assert client.get(f"{API}/runs").get_json()["items"] == []
+    named = asked | {"image": "registry.example/team/app:1"}
+    assert client.post(f"{API}/runs", json=named).status_code == 201
+    assert client.post(f"{API}/runs", json=asked | {"suite": "hello"}).status_code == 201
+
+
+@pytest.mark.parametrize("executor", ["process", "slurm", "kubernetes"])
+def test_a_host_that_needs_no_image_or_may_know_one_is_asked(
+    client: FlaskClient, gate: Gate, executor: Any
+) -> None:
+    library = suites()
+    inside = ImageSpec(inside=True)
+    library.workloads["gemm"] = structs.replace(library.workloads["gemm"], image=inside)
+    gate.runs.catalogue = lambda: library
+    gate.runs.queue.register("w2", [host("other", executor=executor)])
+    assert client.post(f"{API}/runs", json=ASKED).status_code == 201
 
 
 @pytest.mark.parametrize("where", [{}, {"target": None, "host": "a100-1"}])
