@@ -94,10 +94,15 @@ def append(
     action: str,
     subject: str,
     detail: dict[str, Any],
-) -> None:
-    """Add a link; the session must be a writing one, which no other overlaps."""
+) -> int:
+    """Add a link; the session must be a writing one, which no other overlaps.
+
+    Returns:
+        Its number.
+    """
     columns = link(head(session), at=at, actor=actor, action=action, subject=subject, detail=detail)
     session.execute(insert(AuditRecord), [columns])
+    return int(columns["seq"])
 
 
 def list_records(

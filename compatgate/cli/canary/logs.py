@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         NotFound: there is no such run.
+        Gone: its log was removed.
     """
     from compatgate.cli.terminal import printable
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from compatgate.errors import Gone
 from compatgate.gate.runs.following import Decoding, heading
+from compatgate.store.run_rows import PrunedLog
 
 if TYPE_CHECKING:
     from compatgate.gate.runs.service import Runs
@@ -34,12 +36,32 @@ class LogPart(Struct, frozen=True):
         after: id of its last piece, to go on from.
         ended: nothing more will come.
         cut: there is more before it.
+        pruned: it was removed; None: what there was is there.
     """
 
     text: str
     after: int
     ended: bool
     cut: bool = False
+    pruned: PrunedLog | None = None
+
+
+def check_there(runs: Runs, run_id: str) -> None:
+    """Refuse to read a log that was removed; one that is empty is there.
+
+    Raises:
+        NotFound: there is no such run.
+        Gone: its log was removed; says when, by whom, and where that is written down.
+    """
+    runs.get(run_id)
+    if pruned := runs.pruned_log(run_id):
+        when = pruned.at.strftime("%Y-%m-%d %H:%M:%SZ")
+        raise Gone(
+            f"its log was removed on {when} by {pruned.by}",
+            field="run",
+            value=run_id,
+            hint=f"link {pruned.link} of the audit log: compatgate audit list --action prune.logs",
+        )
 
 
 def readable(text: str) -> str:
@@ -64,7 +86,8 @@ def latest(runs: Runs, run_id: str) -> LogPart:
     text = readable("".join(_told(pieces, None, Decoding())))
     after = pieces[-1].id if pieces else 0
     cut = len(pieces) == PIECES or len(text) > LONGEST
-    return LogPart(text[-LONGEST:], after, run.has_ended, cut)
+    pruned = None if pieces or not run.has_ended else runs.pruned_log(run_id)
+    return LogPart(text[-LONGEST:], after, run.has_ended, cut, pruned)
 
 
 def following(runs: Runs, run_id: str, after: int) -> LogPart:

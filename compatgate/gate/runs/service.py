@@ -32,6 +32,7 @@ from compatgate.store.run_rows import (
     HostRow,
     OutputRow,
     PastStep,
+    PrunedLog,
     RunRow,
     StepRow,
     WarningRow,
@@ -151,6 +152,11 @@ class Runs:
         """
         with self._database.reading() as session:
             return runs.find(session, run_id), runs.last_output(session, run_id, limit=limit)
+
+    def pruned_log(self, run_id: str) -> PrunedLog | None:
+        """That the log of a run was removed; None: it was not."""
+        with self._database.reading() as session:
+            return runs.pruned_log(session, run_id)
 
     def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
         """What became of a step in the latest runs of the same suite on the same SKU."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from ui_forms import form_token, post
@@ -11,6 +13,7 @@ from compatgate.canary.judge.judged import judge_reports
 from compatgate.canary.report import Check, Device, Env, Metric, Report
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
+from compatgate.gate.pruning import Ages, prune_database
 from compatgate.gate.runs.submission import Submission
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -114,6 +117,17 @@ def test_a_hostile_log_is_text(kept_pages, kept):
     assert "\x00" not in text
     assert "\u202e" not in text
     assert "x" * 20_000 in text
+
+
+def test_a_log_that_was_removed_is_said_to_be(run_pages, ran):
+    lease = ran.begin()
+    ran.gate.runs.queue.write(lease, "conv-forward-0", b"first\n")
+    ran.gate.runs.queue.finish(lease, "inconclusive", "the test ends", None)
+    prune_database(ran.gate.database, Ages(logs=timedelta(seconds=-1)), by="keeper")
+    link = ran.gate.history.list_audit(action="prune.logs").items[0].seq
+    text = run_pages().get(f"/ui/runs/{lease.run.id}").text
+    assert f'by keeper: <a href="/ui/audit?action=prune.logs">link {link} of the audit' in text
+    assert "It printed nothing" not in text
 
 
 def test_the_log_is_followed_from_where_it_was(run_pages, ran):

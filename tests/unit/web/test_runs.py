@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.workload import ImageSpec, MetricSpec
 from compatgate.canary.workloads import Library
 from compatgate.gate.matrix import By
+from compatgate.gate.pruning import Ages, prune_database
 from compatgate.gate.service import Gate
 from compatgate.web import streams
 
@@ -242,6 +244,19 @@ def test_a_log_is_text_with_a_line_for_each_step(
     assert log.text == "==> a-0, attempt 1 <==\none\n\ufffd\n==> b-0, attempt 1 <==\ngröße"
     assert client.get(f"{API}/runs/{lease.run.id}/logs?step=b-0").text == "größe"
     assert client.get(f"{API}/runs/run_none/logs").status_code == 404
+
+
+@pytest.mark.parametrize("how", ["", "?follow=true", "?step=a-0&after=7"])
+def test_a_log_that_was_removed_is_gone_and_says_since_when(
+    client: FlaskClient, gate: Gate, lease: Lease, how: str
+) -> None:
+    gate.runs.queue.write(lease, "a-0", b"one")
+    gate.runs.queue.finish(lease, "error", "", None)
+    prune_database(gate.database, Ages(logs=timedelta(seconds=-1)), by="keeper")
+    problem = client.get(f"{API}/runs/{lease.run.id}/logs{how}").get_json(force=True)
+    assert (problem["status"], problem["value"]) == (410, lease.run.id)
+    assert "by keeper (link" in problem["detail"]
+    assert client.get(f"{API}/runs/{lease.run.id}").status_code == 200
 
 
 def events(text: str) -> list[tuple[str, Any]]:
