@@ -19,7 +19,7 @@ from compatgate.gate.remembered import Remembered
 from compatgate.gate.snapshot import Snapshot
 
 _encode = msgspec.json.Encoder().encode
-"""Keeps the order of keys: of two aliases in ``set`` the last one counts."""
+"""Keeps the order of keys, in which a verdict shows the stack."""
 
 
 def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
