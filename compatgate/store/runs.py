@@ -202,6 +202,12 @@ def output(
     ]
 
 
+def steps_with_output(session: Session, run_id: str) -> set[str]:
+    """Names of the steps that a run's log has something of."""
+    query = select(RunOutput.step).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    return set(session.execute(query.distinct()).scalars())
+
+
 def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
     """The last pieces of a run's log, in order."""
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from compatgate.errors import Gone
+from compatgate.documents.names import did_you_mean
+from compatgate.errors import Gone, NotFound
 from compatgate.gate.runs.following import Decoding, heading
 from compatgate.store.run_rows import PrunedLog
 
@@ -46,14 +47,14 @@ class LogPart(Struct, frozen=True):
     pruned: PrunedLog | None = None
 
 
-def check_there(runs: Runs, run_id: str) -> None:
-    """Refuse to read a log that was removed; one that is empty is there.
+def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
+    """Refuse to read a log that was removed, or of a step that never was; one may be empty.
 
     Raises:
-        NotFound: there is no such run.
+        NotFound: there is no such run, or it has ended without such a step.
         Gone: its log was removed; says when, by whom, and where that is written down.
     """
-    runs.get(run_id)
+    run = runs.get(run_id)
     if pruned := runs.pruned_log(run_id):
         when = pruned.at.strftime("%Y-%m-%d %H:%M:%SZ")
         raise Gone(
@@ -62,6 +63,10 @@ def check_there(runs: Runs, run_id: str) -> None:
             value=run_id,
             hint=f"link {pruned.link} of the audit log: compatgate audit list --action prune.logs",
         )
+    known = runs.logged_steps(run_id) if step and run.has_ended else set()
+    if known and step not in known:
+        what, hint = f"the run {run_id} has no step {step!r}", did_you_mean(str(step), known)
+        raise NotFound(what, field="step", value=step, hint=hint)
 
 
 def readable(text: str) -> str:

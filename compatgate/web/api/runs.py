@@ -172,7 +172,7 @@ def show_logs(call: Call[LogOptions]) -> Reply:
     many as the server has threads to spare are served at once.
     """
     run_id, query, runs = call.args["id"], call.query, call.gate.runs
-    check_there(runs, run_id)
+    check_there(runs, run_id, query.step)
     if not query.follow:
         text = plain(runs, run_id, after=query.after, step=query.step)
         return Reply((part.encode() for part in text), media="text/plain; charset=utf-8")

@@ -246,6 +246,19 @@ def test_a_log_is_text_with_a_line_for_each_step(
     assert client.get(f"{API}/runs/run_none/logs").status_code == 404
 
 
+def test_a_step_that_never_was_is_not_found_once_the_run_has_ended(
+    client: FlaskClient, gate: Gate, lease: Lease
+) -> None:
+    logs = f"{API}/runs/{lease.run.id}/logs"
+    gate.runs.queue.write(lease, "gemm-0", b"one")
+    assert client.get(f"{logs}?step=gemm-1").text == ""  # it may come
+    gate.runs.queue.finish(lease, "error", "", None)
+    problem = client.get(f"{logs}?step=gemm-1").get_json(force=True)
+    assert (problem["status"], problem["field"]) == (404, "step")
+    assert "did you mean gemm-0" in problem["hint"]
+    assert client.get(f"{logs}?step=gemm-0").text == "one"
+
+
 @pytest.mark.parametrize("how", ["", "?follow=true", "?step=a-0&after=7"])
 def test_a_log_that_was_removed_is_gone_and_says_since_when(
     client: FlaskClient, gate: Gate, lease: Lease, how: str
