@@ -54,6 +54,15 @@ class Entry(Struct, frozen=True):
                 return False
         return True
 
+    def differences(self, stack: Stack, pool: Pool) -> list[str]:
+        """The components that it constrains and that are others, or not stated."""
+        found = []
+        for component, constraint in self.components.items():
+            have = pool.driver if component == "driver" else stack.get(component)
+            if have is None or not constraint.allows(have):
+                found.append(component)
+        return found
+
     def is_for(self, pool: Pool) -> bool:
         """Whether the pool's GPU is one that the entry is for."""
         return not self.gpus or (pool.gpu is not None and _names(pool, self.gpus))
@@ -168,6 +177,11 @@ class EntryIndex:
             key=lambda e: (e.specificity, target in e.targets, e.revision),
             reverse=True,
         )
+
+    def nearest(self, target: str, stack: Stack, pool: Pool) -> Entry | None:
+        """The blessed entry of a target that differs least; of several the first."""
+        blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
+        return min(blessed, key=lambda e: len(e.differences(stack, pool)), default=None)
 
     def of(self, target: str) -> list[Entry]:
         """Every entry that concerns a target."""

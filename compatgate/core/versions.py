@@ -316,4 +316,4 @@ _PARSERS: dict[Scheme, Callable[[str, str], Version]] = {
 
 def show(parts: tuple[int, ...]) -> str:
     """Parts as dotted text."""
-    return ".".join(str(p) for p in parts)
+    return ".".join(map(str, parts))

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.forward import may_reach_further
+from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -22,7 +23,7 @@ from compatgate.core.versions import show
 EOL_NOTICE = timedelta(days=90)
 
 
-@rule("CG101", "driver-too-old")
+@rule("CG101", "driver-too-old", reads=CUDA | FORWARD)
 def driver_too_old(case: Case) -> Answer:
     """The driver is below the lowest that runs the stack's CUDA.
 
@@ -91,7 +92,7 @@ def _newer_driver_or_older_cuda(case: Case) -> Iterator[Candidate]:
     yield from changes.add_forward_compat(case)
 
 
-@rule("CG102", "minor-compat-limits")
+@rule("CG102", "minor-compat-limits", reads=CODE | FORWARD)
 def minor_compat_limits(case: Case) -> Answer:
     """The driver is older than the toolkit's own and runs it by minor-version compatibility only.
 
@@ -162,7 +163,7 @@ def _own_driver_or_sass(case: Case, *, needs_jit: bool) -> Iterator[Candidate]:
         yield from changes.add_sass(case)
 
 
-@rule("CG104", "driver-branch-eol")
+@rule("CG104", "driver-branch-eol", reads=DRIVER)
 def driver_branch_eol(case: Case) -> Answer:
     """The driver branch is past its end of life, or within 90 days of it (a warning).
 
@@ -205,7 +206,7 @@ def driver_branch_eol(case: Case) -> Answer:
     )
 
 
-@rule("CG105", "driver-gpu")
+@rule("CG105", "driver-gpu", reads=DRIVER)
 def driver_gpu(case: Case) -> Answer:
     """The driver branch is older than the first, or newer than the last, that drives the GPU.
 

@@ -9,6 +9,7 @@ from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.frameworks import Found
 from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.parts import CODE, CUDA, FORWARD
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -22,7 +23,7 @@ from compatgate.core.rules.each import each
 from compatgate.core.versions import Version, parse_version, show
 
 
-@rule("CG401", "framework-cuda", reads_driver=False)
+@rule("CG401", "framework-cuda", reads=CUDA)
 def framework_cuda(case: Case) -> Answer:
     """No build of this framework release is published for this CUDA.
 
@@ -152,7 +153,7 @@ def _no_build(case: Case, found: Found) -> Answer:
     )
 
 
-@rule("CG404", "framework-python", reads_driver=False)
+@rule("CG404", "framework-python", reads=CUDA | {"python"})
 def framework_python(case: Case) -> Answer:
     """No wheel of the framework release is for this Python.
 
@@ -201,7 +202,7 @@ def _python_of(case: Case, found: Found) -> Answer:
     )
 
 
-@rule("CG405", "framework-arch", reads_driver=False)
+@rule("CG405", "framework-arch", reads=CODE)
 def framework_arch(case: Case) -> Answer:
     """The published wheel has no code for the pool's GPU.
 
@@ -282,7 +283,7 @@ def _arch_not_published(case: Case, found: Found) -> Answer:
     )
 
 
-@rule("CG407", "framework-driver")
+@rule("CG407", "framework-driver", reads=CUDA | FORWARD)
 def framework_driver(case: Case) -> Answer:
     """The driver is below the minimum that the project publishes for its build.
 

@@ -8,10 +8,11 @@ from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.components import in_order
 from compatgate.core.matrix import Entry
+from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
 
-@rule("CG801", "not-blessed", about_facts=False)
+@rule("CG801", "not-blessed", about_facts=False, reads=VERSIONS)
 def not_blessed(case: Case) -> Answer:
     """The target's policy asks for a blessed matrix entry, and none matches.
 
@@ -41,9 +42,10 @@ def not_blessed(case: Case) -> Answer:
                 candidates=lambda: changes.nearest_entry(case),
             ),
         )
-    nearest, missing = (None, []) if case.brief else changes.nearest(case)
+    nearest = None if case.brief else case.nearest
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
+        missing = in_order(nearest.differences(case.stack, case.pool))
         message += f"; the nearest is {nearest.name}, which {_difference(case, missing)}"
     suites = ", ".join(case.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
@@ -58,7 +60,7 @@ def not_blessed(case: Case) -> Answer:
     )
 
 
-@rule("CG802", "revoked", about_facts=False)
+@rule("CG802", "revoked", about_facts=False, reads=VERSIONS)
 def revoked(case: Case) -> Answer:
     """The best matching entry was revoked: this combination is known to be bad here.
 
@@ -74,7 +76,7 @@ def revoked(case: Case) -> Answer:
     return (_status_problem(case, best, "fail"),)
 
 
-@rule("CG803", "deprecated", about_facts=False)
+@rule("CG803", "deprecated", about_facts=False, reads=VERSIONS)
 def deprecated(case: Case) -> Answer:
     """The best matching entry is deprecated (a warning).
 
