@@ -17,7 +17,7 @@ Operator = Literal["==", "!=", ">=", "<=", ">", "<", "~=", "==*", "!=*"]
 _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<|=)?\s*([^\s=<>!~,]+)")
 
 
-class Clause(Struct, frozen=True):
+class Clause(Struct, frozen=True, gc=False):
     """One comparison; ``==*`` and ``!=*`` compare a prefix."""
 
     operator: Operator
@@ -53,7 +53,7 @@ class Clause(Struct, frozen=True):
         return have.key == want.key and (want.cuda is None or have.cuda == want.cuda)
 
 
-class Constraint(Struct, frozen=True):
+class Constraint(Struct, frozen=True, gc=False):
     """All clauses must hold.
 
     Attributes:

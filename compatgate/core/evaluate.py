@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from compatgate.core.case import Case
+from compatgate.core.digest import sha256
 from compatgate.core.facts import Facts
 from compatgate.core.judge import Judged, judge
 from compatgate.core.matrix import Matrix
@@ -117,7 +117,7 @@ def seal(
         basis: where the stack is from.
     """
     verdict = replace(found, image=image, basis=basis)
-    digest = hashlib.sha256(_encode((verdict, policy))).hexdigest()
+    digest = sha256(_encode((verdict, policy)))
     return replace(verdict, id=f"vd_{digest[:32]}", decided_at=shown_moment(now))
 
 

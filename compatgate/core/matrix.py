@@ -21,7 +21,7 @@ Status = Literal["candidate", "blessed", "deprecated", "revoked"]
 ANY_TARGET = "*"
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """A row of the matrix: component constraints on targets, with a status.
 
     Attributes:
@@ -84,7 +84,7 @@ def matches_image(image: str | None, pattern: str) -> bool:
     return fnmatchcase(image or "", pattern)
 
 
-class Waiver(Struct, frozen=True):
+class Waiver(Struct, frozen=True, gc=False):
     """A named exception to rules for targets and stacks, until a date.
 
     Attributes:
@@ -115,7 +115,7 @@ class Waiver(Struct, frozen=True):
         )
 
 
-class Evidence(Struct, frozen=True):
+class Evidence(Struct, frozen=True, gc=False):
     """A judged canary run, bound to the versions measured inside the container.
 
     Attributes:

@@ -19,7 +19,7 @@ CudaBuild = tuple[int, ...]
 """The CUDA a component was built for: ``(12, 1)``, or ``(12,)`` where only the major is stated."""
 
 
-class Version(Struct, frozen=True, array_like=True, eq=False, order=False):
+class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=False):
     """A version that compares by its numbers.
 
     Attributes:

@@ -54,7 +54,7 @@ def _basis(changes: Any, by_image: bool) -> Basis:
     return "image" if by_image else "stated"
 
 
-class _Assessed(Struct, frozen=True):
+class _Assessed(Struct, frozen=True, gc=False):
     """What was found of a stack on a target, whatever image it came in."""
 
     found: Verdict

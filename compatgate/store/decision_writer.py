@@ -17,6 +17,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from compatgate.core.digest import sha256
 from compatgate.store import audit
 from compatgate.store.checkpoint import LONGEST_LOG, Checkpointer
 from compatgate.store.database import WRITER_LOCK, Database
@@ -133,10 +134,10 @@ class DecisionWriter:
         detail: dict[str, Any] = {
             "first": first,
             "count": len(lines),
-            "sha256": audit.digest(content),
+            "sha256": sha256(content),
         }
         if made:
-            detail["verdicts"] = {key: audit.digest(body.encode()) for key, body in made.items()}
+            detail["verdicts"] = {key: sha256(body.encode()) for key, body in made.items()}
         link = audit.link(
             (last_link[0], last_link[1]) if last_link[0] else None,
             at=batch[-1].decided_at,

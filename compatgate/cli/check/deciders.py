@@ -121,10 +121,14 @@ class DatabaseDecider(Decider):
         refuse_missing(self._database)
         return Gate.open(self._database, overlays=self._overlays)
 
+    @cached_property
+    def _asker(self) -> str:
+        return f"cli:{_user()}"
+
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
         """See `Decider.decide`."""
         if self._at is None:
-            verdict = self._gate.decide(bodies[0], asked_by=f"cli:{_user()}", source="cli")
+            verdict = self._gate.decide(bodies[0], asked_by=self._asker, source="cli")
         else:
             verdict = self._gate.what_would(bodies[0], at=self._at)
         answer: dict[str, Any] = verdict.to_json()

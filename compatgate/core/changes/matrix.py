@@ -44,9 +44,9 @@ def _version_in(case: Case, name: str, constraint: Constraint) -> str | None:
         pin = found.build.pins.get(name) if found.build else None
         if pin and pin.floor and not pin.optional and constraint.allows(pin.floor):
             return show(pin.floor.at(3))
-    known = [v for v in _known_versions(case, name) if constraint.allows(v)]
-    if known:
-        return max(known).text
+    for version in sorted(_known_versions(case, name), reverse=True):
+        if constraint.allows(version):
+            return version.text
     for clause in constraint.clauses:
         if clause.operator in (">=", "==", "~=", "==*") and constraint.allows(clause.version):
             return clause.version.text.removesuffix(".*")
