@@ -146,12 +146,19 @@ def _no_pool(target: Target) -> tuple[Finding, ...]:
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings worst first; one that several pools share is said once."""
+    said = list(findings)
+    if len({finding.rule for finding in said}) < len(said):
+        said = _said_once(said)
+    return tuple(sorted(said, key=lambda f: (-_order(f), f.rule)))
+
+
+def _said_once(findings: Iterable[Finding]) -> list[Finding]:
     groups: dict[bytes, Finding] = {}
     for finding in findings:
         key = _encode(replace(finding, pools=()))
         known = groups.get(key)
         groups[key] = replace(known, pools=(*known.pools, *finding.pools)) if known else finding
-    return tuple(sorted(groups.values(), key=lambda f: (-_order(f), f.rule)))
+    return list(groups.values())
 
 
 def _order(finding: Finding) -> int:

@@ -128,12 +128,13 @@ class FixFinder:
     def _trial(self, changes: Mapping[str, Any]) -> _Trial | None:
         key = repr(sorted(changes.items()))
         if key not in self._trials:
+            changed = parts_of(changes)
             try:
-                after = apply_changes(self._case, changes)
+                after = apply_changes(self._case, changes, changed)
             except BadInput:
                 self._trials[key] = None
             else:
-                self._trials[key] = _Trial(self._before, after, parts_of(changes))
+                self._trials[key] = _Trial(self._before, after, changed)
         return self._trials[key]
 
 
@@ -149,8 +150,13 @@ def _is_floor(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(">=")
 
 
-def apply_changes(case: Case, changes: Mapping[str, Any]) -> Case:
+def apply_changes(case: Case, changes: Mapping[str, Any], changed: Parts | None = None) -> Case:
     """The case after a fix: ``>=X`` means X itself, None removes.
+
+    Args:
+        case: before it.
+        changes: as `compatgate.core.verdict.Fix.set`.
+        changed: the parts that the changes may change, where they are known already.
 
     Raises:
         BadInput: a change that is not possible (an empty stack, a malformed value).
@@ -163,7 +169,7 @@ def apply_changes(case: Case, changes: Mapping[str, Any]) -> Case:
         pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
     if ours:
         stack = complete(with_changes(stack, ours))
-    return case.on(stack, pool, parts_of(changes))
+    return case.on(stack, pool, changed or parts_of(changes))
 
 
 def _concrete(value: Any) -> Any:

@@ -46,19 +46,20 @@ class Entry(Struct, frozen=True, gc=False):
 
         A component that the entry constrains and the stack does not state does not match.
         """
-        if not self.is_for(pool):
+        if self.gpus and not self.is_for(pool):
             return False
+        stated = stack.components
         for component, constraint in self.components.items():
-            have = pool.driver if component == "driver" else stack.get(component)
+            have = pool.driver if component == "driver" else stated.get(component)
             if have is None or not constraint.allows(have):
                 return False
         return True
 
     def differences(self, stack: Stack, pool: Pool) -> list[str]:
         """The components that it constrains and that are others, or not stated."""
-        found = []
+        found, stated = [], stack.components
         for component, constraint in self.components.items():
-            have = pool.driver if component == "driver" else stack.get(component)
+            have = pool.driver if component == "driver" else stated.get(component)
             if have is None or not constraint.allows(have):
                 found.append(component)
         return found
@@ -172,6 +173,8 @@ class EntryIndex:
             for entry in (*by_series.get(series, ()), *(by_series.get(None, ()) if series else ()))
             if entry.matches(stack, pool)
         }
+        if len(found) < 2:
+            return list(found.values())
         return sorted(
             found.values(),
             key=lambda e: (e.specificity, target in e.targets, e.revision),

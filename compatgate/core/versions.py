@@ -49,7 +49,7 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
     @property
     def major_minor(self) -> tuple[int, int]:
         """The first two parts."""
-        return (self.major, self.minor)
+        return (self.parts[0], self.parts[1] if len(self.parts) > 1 else 0)
 
     @property
     def public(self) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -38,6 +39,7 @@ def _insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
 
 
+@cache
 def _insert_verdicts(count: int) -> str:
     """One statement for many: it answers with the ids that were new."""
     marks = ", ".join(["(?, ?)"] * count)
