@@ -21,7 +21,7 @@ from compatgate.core.fixes import FixFinder, apply_changes
 from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.parts import EVERYTHING, parts_of
 from compatgate.core.rules import BY_ID, RULES
-from compatgate.core.stack import parse_stack_text
+from compatgate.core.stack import parse_stack, parse_stack_text, with_changes
 from compatgate.core.target import Policy, Target
 from compatgate.core.verdict import RANK
 from compatgate.errors import BadInput
@@ -187,6 +187,24 @@ def test_a_case_after_a_change_is_the_case_made_anew(question, change):
         assert said(rule.check(after)) == said(rule.check(anew)), rule.id
     for rule in untouched:
         assert outcomes(rule.check(anew)) == outcomes(rule.check(case)), rule.id
+
+
+@at_least(200)
+@given(questions(), changes())
+def test_a_stack_with_changes_is_what_is_read_of_its_json_with_them(question, change):
+    stack = parse_stack(question[0])
+    ours = {name: value for name, value in change.items() if name not in ("driver", "gpu")}
+    body = {name: v for name, v in stack.to_json().items() if name not in ours}
+    body |= {name: value for name, value in ours.items() if value is not None}
+    assert said_of(with_changes, stack, ours) == said_of(parse_stack, body)
+
+
+def said_of(make, *arguments):
+    try:
+        made = make(*arguments)
+    except BadInput as error:
+        return str(error)
+    return made, made.to_json()
 
 
 def outcomes(answer):
