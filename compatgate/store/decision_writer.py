@@ -23,7 +23,6 @@ from compatgate.store import audit
 from compatgate.store.checkpoint import LONGEST_LOG, Checkpointer
 from compatgate.store.database import WRITER_LOCK, Database
 from compatgate.store.decisions import NewDecision, encode_lines, line
-from compatgate.store.turn import Turn
 
 _COLUMNS = ("id", *NewDecision.__struct_fields__)
 _LINK = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
@@ -66,13 +65,12 @@ _INHERITED: list[Any] = []
 
 
 class DecisionWriter:
-    """Holds one connection of its own; one thread at a time may use it."""
+    """Holds one connection of its own; one thread at a time may use it, at its `Turn`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._connection: Any = None
         self._process = os.getpid()
-        self._turn = Turn(database)
         self._checkpointer = Checkpointer(database)
 
     def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
@@ -91,8 +89,7 @@ class DecisionWriter:
         cursor = None
         try:
             cursor = self._cursor()
-            with self._turn:
-                first = self._write(cursor, batch, verdicts)
+            first = self._write(cursor, batch, verdicts)
         except BaseException:
             self._abandon(cursor)
             raise
@@ -105,13 +102,12 @@ class DecisionWriter:
             if cursor is not None:
                 cursor.execute("ROLLBACK")
         with suppress(Exception):
-            self.close()
+            self._let_go()
 
     def _cursor(self) -> Any:
         if self._connection is not None and self._process != os.getpid():
             _INHERITED.append(self._connection)
             self._connection = None
-            self._turn.forget()
             self._checkpointer.forget()
         if self._connection is None:
             self._connection = self._database.engine.raw_connection()
@@ -174,6 +170,9 @@ class DecisionWriter:
     def close(self) -> None:
         """Let go of the connection; what was not committed is undone."""
         self._checkpointer.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
