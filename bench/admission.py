@@ -55,7 +55,7 @@ def review(containers: int, build: int, *, gpus: bool = True) -> bytes:
         "object": {"metadata": {"annotations": annotations}, "spec": {"containers": made}},
     }
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return post(HOOK, json.dumps(whole).encode())
+    return post(HOOK, json.dumps(whole, separators=(",", ":")).encode())  # as the API server writes
 
 
 def warm(containers: int, *, gpus: bool = True) -> Iterator[bytes]:

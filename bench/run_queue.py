@@ -19,7 +19,7 @@ from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
 from compatgate.store.run_rows import RunRow
 
-HOST = Host("bench", slots=64)
+HOST = Host("bench", executor="process", slots=64)
 HEAD = """\
 `bench/run_queue.py`: queued runs leased, taken through their states and finished by worker
 processes; the ratio is to one worker. Goal: no run is leased twice.

@@ -93,6 +93,13 @@ class NotFound(CompatgateError):
     slug = "not-found"
 
 
+class Gone(NotFound):
+    """What was named was there, and was removed on purpose."""
+
+    status = 410
+    slug = "gone"
+
+
 class Conflict(CompatgateError):
     """The change does not fit what is stored (a name taken, a revision passed by)."""
 

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 CLUSTERS = ("slurm", "kubernetes")
 """Executors whose GPUs are other machines', and which run a workload on several of them at once."""
+BUILDERS = ("docker",)
+"""Executors that run the image under test, a workload's own, or what they build of its folder: what
+there is without an image under test is known before they are asked."""
 
 
 class Tls(Struct, frozen=True):

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from compatgate.catalog import compiled as form
 from compatgate.catalog.compiled import Compiled
-from compatgate.catalog.digest import combined
+from compatgate.core.digest import combined
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _KEPT = 7

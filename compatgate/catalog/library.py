@@ -10,8 +10,8 @@ from compatgate import resources
 from compatgate.catalog import build, cache, sources
 from compatgate.catalog import compiled as form
 from compatgate.catalog.compiled import Compiled, Manifest
-from compatgate.catalog.digest import combined
 from compatgate.catalog.overlay import Overlay, merged
+from compatgate.core.digest import combined
 from compatgate.errors import BadInput, CompatgateError
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from compatgate.catalog import sources
-from compatgate.catalog.digest import sha256
+from compatgate.core.digest import sha256
 from compatgate.errors import BadInput, CatalogError, CompatgateError, ManyProblems
 
 ENVIRONMENT = "COMPATGATE_FACTS"

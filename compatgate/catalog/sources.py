@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from compatgate import resources
-from compatgate.catalog.digest import sha256
+from compatgate.core.digest import sha256
 from compatgate.errors import CatalogError
 
 SUFFIX = ".yaml"

@@ -9,7 +9,7 @@ import msgspec
 from compatgate.catalog import build, library, sources
 from compatgate.catalog import compiled as form
 from compatgate.catalog.compiled import Manifest
-from compatgate.catalog.digest import sha256
+from compatgate.core.digest import sha256
 
 
 def compile_all(directory: str) -> Manifest:

@@ -157,7 +157,7 @@ def _images(args: argparse.Namespace) -> ImageSettings | None:
     from compatgate.gate.registries import Place
 
     place = Place(parse_reference(args.image).registry)
-    options = options_from_environment(cache=str(default_folder()))
+    options = options_from_environment(cache=default_folder())
     return ImageSettings((place,), _IMAGE_S, options=options)
 
 

@@ -11,6 +11,7 @@ from compatgate.cli.database import (
     moment,
     print_json,
     print_table,
+    seconds,
 )
 from compatgate.cli.service import add_place, perform
 
@@ -19,11 +20,20 @@ if TYPE_CHECKING:
 
     from compatgate.cli.service import Service
 
-HELP = "read and verify the audit log"
+HELP = "read and verify the audit log, and what was decided"
+
+_EXAMPLES = """\
+examples:
+  compatgate audit list --action matrix. --since 2026-11-03
+  compatgate audit decisions --target prod-a100 --since 2026-11-03 --until 2026-11-03
+  compatgate audit verify
+"""
+_VERDICTS = ("pass", "warn", "fail", "unknown")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     verify = actions.add_parser(
         "verify", help="recompute the chain; exit status 1 when something was changed"
@@ -33,12 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown = actions.add_parser("list", help="list links, newest first")
     shown.add_argument("--action", dest="what", help='such as token.create, or "matrix."')
-    shown.add_argument("--actor", help="who acted")
+    shown.add_argument("--actor", metavar="NAME", help="who acted")
     shown.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
     shown.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
     add_limit(shown)
-    add_place(verify, shown)
-    add_format(verify, shown)
+    decided = actions.add_parser("decisions", help="list what was decided, newest first")
+    decided.add_argument("--target", metavar="NAME", help="that was asked about")
+    decided.add_argument("--verdict", choices=_VERDICTS, help="that was given")
+    decided.add_argument("--image", metavar="REF", help="that was asked about, exactly as written")
+    decided.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
+    decided.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
+    add_limit(decided)
+    add_place(verify, shown, decided)
+    add_format(verify, shown, decided)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         Unavailable: the database does not answer.
     """
-    return perform(args, {"verify": _verify, "list": _list})
+    return perform(args, {"verify": _verify, "list": _list, "decisions": _decisions})
 
 
 def _verify(args: argparse.Namespace, gate: Service) -> int:
@@ -82,4 +99,39 @@ def _list(args: argparse.Namespace, gate: Service) -> int:
         for link in found
     ]
     print_table(("seq", "at", "actor", "action", "subject", "hash"), rows, empty="nothing yet")
+    return 0
+
+
+def _decisions(args: argparse.Namespace, gate: Service) -> int:
+    found = collect(
+        gate.history.list_decisions,
+        args.limit,
+        target=args.target,
+        verdict=args.verdict,
+        image=args.image,
+        since=moment(args.since, "--since"),
+        until=moment(args.until, "--until", end_of_day=True),
+    )
+    if args.format == "json":
+        print_json([row.to_json() for row in found])
+        return 0
+    rows = [
+        (
+            seconds(row.decided_at),
+            row.outcome,
+            "yes" if row.allowed else "no",
+            row.target,
+            row.matrix_revision,
+            row.asked_by,
+            row.source,
+            row.verdict_id,
+            row.image,
+        )
+        for row in found
+    ]
+    head = (
+        *("decided", "verdict", "allowed", "target", "revision"),
+        *("asked by", "source", "id", "image"),
+    )
+    print_table(head, rows, empty="nothing was decided")
     return 0

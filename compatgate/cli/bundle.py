@@ -12,16 +12,26 @@ if TYPE_CHECKING:
 
 HELP = "export the gate's state for offline use"
 
+_EXAMPLES = """\
+examples:
+  compatgate bundle export -o matrix.bundle
+  compatgate bundle show matrix.bundle
+  compatgate check --bundle matrix.bundle --target prod-a100 --stack cuda=12.4
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     export = actions.add_parser("export", help="write matrix, evidence and own facts to a file")
-    export.add_argument("-o", "--output", metavar="FILE", default="-", help="(standard output)")
+    export.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="where to (standard output)"
+    )
     export.add_argument("--revision", type=int, metavar="N", help="of the matrix (the latest)")
     add_database(export)
     show = actions.add_parser("show", help="check a bundle and say what it holds")
-    show.add_argument("file")
+    show.add_argument("file", metavar="FILE", help="that bundle export wrote")
     add_format(show)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.parser import server_of
+from compatgate.cli.parser import server_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -30,14 +30,14 @@ def add_database(parser: argparse.ArgumentParser) -> None:
         "--database",
         metavar="URL",
         help="postgresql://user@host/name, or the path of an SQLite file"
-        " (COMPATGATE_DATABASE; else a file in the user's data folder)",
+        " ($COMPATGATE_DATABASE, else a file in the user's data folder)",
     )
 
 
 def add_format(*parsers: argparse.ArgumentParser) -> None:
     """The option that chooses between people and programs."""
     for parser in parsers:
-        parser.add_argument("--format", choices=("text", "json"), default="text")
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def add_authorship(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add_authorship(parser: argparse.ArgumentParser) -> None:
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """How many items a list shows."""
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N (everything)")
+    parser.add_argument("--limit", type=some, metavar="N", help="at most N (everything)")
 
 
 def refuse_missing(named: str | None) -> None:
@@ -147,6 +147,24 @@ def moment(text: str | None, option: str, *, end_of_day: bool = False) -> dateti
     from compatgate.store.clock import parse_moment
 
     return parse_moment(text, field=option, end_of_day=end_of_day) if text else None
+
+
+def revision_or_time(text: str, option: str) -> int | datetime:
+    """Which matrix an option names: a revision's number, or a time.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    from compatgate.errors import BadInput
+    from compatgate.store.clock import parse_moment
+
+    if text.isascii() and text.isdecimal() and len(text) < len("20261103"):
+        return int(text)
+    try:
+        return parse_moment(text, field=option, end_of_day=True)
+    except BadInput as error:
+        error.hint = f"a revision's number, or a time {error.hint}"
+        raise
 
 
 def print_json(value: Any) -> None:

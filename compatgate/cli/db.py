@@ -14,19 +14,27 @@ if TYPE_CHECKING:
 
 HELP = "create, migrate and prune the database"
 
+_EXAMPLES = """\
+examples:
+  compatgate db status
+  compatgate db upgrade --database postgresql://gate@db.example/gate
+  compatgate db prune --run-logs-older-than 90d --dry-run
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text in (
         ("upgrade", "bring the database to this program's schema; make it if need be"),
         ("status", "show its schema; exit status 1 when it must be upgraded"),
         ("path", "print which database is meant"),
     ):
-        action = actions.add_parser(name, help=help_text, description=help_text)
+        action = actions.add_parser(name, help=help_text)
         add_database(action)
         add_format(action)
-    pruning = actions.add_parser("prune", help=db_prune.HELP, description=db_prune.HELP)
+    pruning = actions.add_parser("prune", help=db_prune.HELP)
     db_prune.add_arguments(pruning)
     add_database(pruning)
     add_format(pruning)

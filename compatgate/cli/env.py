@@ -28,6 +28,7 @@ examples:
 
 Several pools: versions are the lowest of all, GPU code is that of all; what cannot suit every pool
 is left out and explained on standard error.
+exit status: 0 printed, 2 bad input, or nothing is known at all, 3 the gate does not answer
 
 """
 
@@ -60,10 +61,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
     parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
-    parser.add_argument("--database", metavar="URL", help="($COMPATGATE_DATABASE)")
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="read the target from this database ($COMPATGATE_DATABASE)",
+    )
     parser.add_argument("--bundle", metavar="FILE", help="read the target from a bundle")
     parser.add_argument(
-        "--facts", metavar="DIR", action="append", help="lay these fact files over the shipped ones"
+        "--facts",
+        metavar="FILE|DIR",
+        action="append",
+        help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
     )
 
 

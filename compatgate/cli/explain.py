@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command: a rule, and the form."""
     parser.epilog = _EXAMPLES
     parser.add_argument("rule", nargs="?", metavar="RULE", help="id or name; none: all rules")
-    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")
+    parser.add_argument(
+        "--format", choices=("text", "json", "markdown"), default="text", help="(text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

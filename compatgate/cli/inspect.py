@@ -25,6 +25,9 @@ examples:
   compatgate inspect .venv/lib/python3.11/site-packages
   compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
   compatgate inspect registry.example/team/app:1.2 --format nfd
+
+exit status: 0 read, also where nothing was found; 2 damaged, or of another kind; 3 no answer of a
+registry, or (nfd) no rule can be made of what was found
 """
 
 
@@ -56,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("text", "json", "cyclonedx", "nfd"),
         default="text",
         help="cyclonedx: a bill of materials that check --sbom reads back; nfd: what it needs of a"
-        " node, as an image-compatibility spec of NFD (default: text)",
+        " node, as an image-compatibility spec of NFD (text)",
     )
 
 

@@ -6,6 +6,7 @@ enough for a commit hook.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -60,16 +61,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),
-    "audit": ("compatgate.cli.audit", "read and verify the audit log"),
+    "audit": ("compatgate.cli.audit", "read and verify the audit log, and what was decided"),
     "db": ("compatgate.cli.db", "create, migrate and prune the database"),
 }
 """Name to module and help; the help is here so that listing imports no module."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 _EXAMPLES = """\
+exit status:
+  0  done, or allowed      1  denied, or something was found      2  bad input or usage
+  3  no decision, or nobody answered    130  interrupted    141  the output was closed
+
 examples:
   compatgate check --pool driver=535.104.05,gpu=A100-SXM4-80GB --stack cuda=12.4,arch=sm_80
   nvidia-smi -q | compatgate check --nvidia-smi - --stack torch=2.4.1+cu121
@@ -87,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status. 0 success or allowed, 1 denied, 2 bad input or usage, 3 no decision;
         130 interrupted, 141 output closed.
     """
+    _prepare_output()
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -95,12 +103,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CompatgateError as error:
         return _report(error)
     except BrokenPipeError:
-        # Python would complain when it flushes at exit; there is nobody left to read it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
+    except OSError as error:
+        return _unwritten(error) if error.errno in _NO_ROOM else _unexpected(error)
     except Exception as error:
         return _unexpected(error)
     return status
@@ -112,7 +121,7 @@ def _run(argv: list[str]) -> int:
         return EXIT_USAGE
     name, rest = argv[0], argv[1:]
     if name in ("-h", "--help", "help"):
-        if rest and rest[0] in COMMANDS:
+        if rest:
             return _run([rest[0], "--help"])
         print(_overview())
         return 0
@@ -128,6 +137,21 @@ def _run(argv: list[str]) -> int:
     module = import_module(COMMANDS[name][0])
     status: int = module.run(_parser(name, module).parse_args(rest))
     return status
+
+
+def _prepare_output() -> None:
+    """Have standard output take every text, also where it is closed or its encoding has little."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
+    elif (sys.stdout.encoding or "").lower() != "utf-8":
+        from compatgate.cli.terminal import escape_what_is_missing
+
+        escape_what_is_missing(sys.stdout)
+
+
+def _drop_output() -> None:
+    """Let go of what could not be written: Python would complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _import_msgspec() -> None:
@@ -187,6 +211,15 @@ def _report(error: CompatgateError) -> int:
         raise error
     print(f"error: {_printable(error.detail)}", file=sys.stderr)
     return error.exit_code
+
+
+def _unwritten(error: OSError) -> int:
+    if _debug():
+        raise error
+    _drop_output()
+    where = error.filename or "the output"
+    print(f"error: cannot write {where}: {error.strerror}", file=sys.stderr)
+    return EXIT_USAGE
 
 
 def _printable(text: str) -> str:

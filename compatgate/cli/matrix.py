@@ -12,23 +12,39 @@ if TYPE_CHECKING:
 
 HELP = "import, export and compare the blessed matrix"
 
+_EXAMPLES = """\
+examples:
+  compatgate matrix example > matrix.yaml
+  compatgate matrix import targets.yaml entries.yaml --dry-run
+  compatgate matrix list --target prod-a100 --status blessed
+  compatgate matrix diff --from 2026-11-03 --to 42
+  compatgate matrix export --at 41 -o matrix.yaml
+"""
+_KINDS = ("entry", "waiver", "target")
 _FILES = 'YAML or JSON files, folders of them, or "-" for standard input'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, help_text, describe in (
         ("import", "create and change every document of some files, or none", _import_arguments),
         ("export", "write every document, now or as it was", _export_arguments),
         ("diff", "what some files, or a later revision, would change", _diff_arguments),
+        (
+            "delete",
+            "delete an entry, waiver or target; earlier revisions keep it",
+            _delete_arguments,
+        ),
         ("list", "list entries, targets or waivers", _list_arguments),
         ("show", "print a document", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
     ):
-        action = actions.add_parser(name, help=help_text, description=help_text)
+        action = actions.add_parser(name, help=help_text)
         describe(action)
         add_place(action)
+    actions.add_parser("example", help="print an example matrix to start from")
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +55,11 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="(standard output)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="where to (standard output)"
+    )
     parser.add_argument("--at", metavar="REVISION|TIME", help="as it was then (now)")
-    parser.add_argument("--format", choices=("yaml", "json"), default="yaml")
+    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="(yaml)")
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +74,9 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", nargs="?", choices=("entries", "targets", "waivers"),
                         default="entries", help="(entries)")  # fmt: skip
     parser.add_argument("--target", help="that entries or waivers concern")
-    parser.add_argument("--status", choices=("candidate", "blessed", "deprecated", "revoked"))
+    parser.add_argument(
+        "--status", choices=("candidate", "blessed", "deprecated", "revoked"), help="of entries"
+    )
     parser.add_argument("--component", help="that entries constrain")
     parser.add_argument("--owner", help="of waivers")
     parser.add_argument("--search", metavar="TEXT", help="part of the name")
@@ -65,16 +85,25 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name")
-    parser.add_argument("--kind", choices=("entry", "waiver", "target"), help="(any)")
+    parser.add_argument("name", metavar="NAME", help="of an entry, target or waiver")
+    parser.add_argument("--kind", choices=_KINDS, help="where several have the name")
+    add_format(parser)
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of an entry, waiver or target")
+    parser.add_argument("--kind", choices=_KINDS, help="where several have the name")
+    add_authorship(parser)
     add_format(parser)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("revision", nargs="?", type=int, help="show this one in full")
+    parser.add_argument(
+        "revision", nargs="?", type=int, metavar="REVISION", help="show this one in full"
+    )
     parser.add_argument("--name", help="those that changed this document")
-    parser.add_argument("--since", metavar="TIME")
-    parser.add_argument("--until", metavar="TIME")
+    parser.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
+    parser.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
     add_limit(parser)
     add_format(parser)
 
@@ -85,9 +114,12 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ManyProblems: every mistake in the files; nothing was changed.
         NotFound: there is no such document or revision.
+        Conflict: other documents name the target that is to be deleted.
     """
     from compatgate.cli import matrix_files, matrix_views
 
+    if args.action == "example":
+        return matrix_files.example()
     return perform(
         args,
         {
@@ -96,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
             "diff": matrix_files.diff,
             "list": matrix_views.show_list,
             "show": matrix_views.show,
+            "delete": matrix_views.delete,
             "log": matrix_views.log,
         },
         making=["import"],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.database import authorship, print_json
+from compatgate.cli.database import authorship, print_json, revision_or_time
 from compatgate.cli.output import write_output
 from compatgate.documents.problems import DocumentProblem
 from compatgate.documents.sources import read_paths
@@ -36,6 +37,7 @@ def import_files(args: argparse.Namespace, gate: Service) -> int:
         print_json({**result.to_json(), "dry_run": args.dry_run})
         return 0
     print_changes(result.changes)
+    _note_ended(result.changes)
     count = len(result.changes)
     if result.revision is not None:
         print(f"revision {result.revision}: {count} changed, {result.unchanged} as they were")
@@ -43,6 +45,27 @@ def import_files(args: argparse.Namespace, gate: Service) -> int:
         print(f"dry run: {count} would change, {result.unchanged} would not")
     else:
         print(f"nothing to change: all {result.unchanged} are stored as they are")
+    return 0
+
+
+def _note_ended(changes: Iterable[Change]) -> None:
+    """Waivers that have no effect any more, lest a wrong year is found out by a denial."""
+    from compatgate.store.clock import today
+
+    for change in changes:
+        expires = change.after["spec"].get("expires") if change.after else None
+        if expires and expires < today().isoformat():
+            text = f"note: {change.kind} {change.name} ended on {expires}: it waives nothing"
+            print(text, file=sys.stderr)
+
+
+def example() -> int:
+    """``matrix example``."""
+    from compatgate.resources import matrix_dir
+
+    folder = matrix_dir() / "examples"
+    texts = [(folder / f"{name}.yaml").read_text() for name in ("targets", "entries", "waivers")]
+    print("---\n".join(texts), end="")
     return 0
 
 
@@ -95,13 +118,5 @@ def _problem(problem: CompatgateError) -> dict[str, Any]:
 
 def _revision(gate: Service, text: str, option: str) -> int:
     """A revision by its number, or by a time: the one that held then."""
-    from compatgate.store.clock import parse_moment
-
-    if text.isdecimal() and len(text) < len("20261103"):
-        return int(text)
-    try:
-        when = parse_moment(text, field=option, end_of_day=True)
-    except BadInput as error:
-        error.hint = f"a revision's number, or a time {error.hint}"
-        raise
-    return gate.matrix.revision_at(when)
+    which = revision_or_time(text, option)
+    return which if isinstance(which, int) else gate.matrix.revision_at(which)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.database import collect, moment, print_json, print_table, seconds
+from compatgate.cli.database import authorship, collect, moment, print_json, print_table, seconds
 from compatgate.cli.matrix_files import print_changes
 from compatgate.cli.terminal import printable
 from compatgate.errors import BadInput, NotFound
@@ -108,6 +108,23 @@ def show(args: argparse.Namespace, gate: Service) -> int:
     for remarks in said.values():
         for line in remarks.lines():
             print(f"# {printable(line)}")
+    return 0
+
+
+def delete(args: argparse.Namespace, gate: Service) -> int:
+    """``matrix delete``."""
+    found = _find(args, gate)
+    if len(found) > 1:
+        kinds = " and ".join(stored.kind for stored in found)
+        what = f"{args.name!r} names several documents: {kinds}"
+        raise BadInput(what, field="name", value=args.name, hint="say which with --kind")
+    (stored,) = found
+    by = authorship(args, f"matrix delete {args.name}")
+    revision = gate.matrix.delete(_KINDS[stored.kind.lower()], stored.name, by)
+    if args.format == "json":
+        print_json({"kind": stored.kind, "name": stored.name, "revision": revision})
+    else:
+        print(f"- {stored.kind} {stored.name}\nrevision {revision}: 1 deleted")
     return 0
 
 

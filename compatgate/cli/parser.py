@@ -62,6 +62,15 @@ class Several(argparse._AppendAction):
         super().__call__(parser, namespace, values, option_string)
 
 
+class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The actions of a command; what lists one in a line also describes it."""
+
+    def add_parser(self, name: str, **settings: Any) -> Any:
+        """Describe an action."""
+        settings.setdefault("description", sentence(settings.get("help", "")))
+        return super().add_parser(name, **settings)
+
+
 def _refuse_empty(
     parser: argparse.ArgumentParser, action: argparse.Action, values: Any, option: str | None
 ) -> None:
@@ -77,6 +86,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def some(text: str) -> int:
+    """The type of an option that says how many are shown: none would say that there are none."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose options are contracts: no abbreviations; examples keep their form."""
 
@@ -87,6 +103,7 @@ class Parser(argparse.ArgumentParser):
         self.register("action", None, Once)
         self.register("action", "store", Once)
         self.register("action", "append", Several)
+        self.register("action", "parsers", _Actions)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -119,7 +136,7 @@ def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
     """Describe the actions of a command that has one module for each."""
     group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, (module, help_text) in actions.items():
-        action = group.add_parser(name, help=help_text, description=sentence(help_text))
+        action = group.add_parser(name, help=help_text)
         import_module(module).add_arguments(action)
 
 

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
     _Result = dict[str, object]
 
+_EXAMPLES = """\
+examples:
+  compatgate require "cuda>=12.4 brand=tesla,driver>=470" --cuda 12.2 --driver 535.104.05
+  compatgate require --batch questions.jsonl
+
+exit status: 0 satisfied, 1 not satisfied, 2 malformed
+"""
 HELP = "check NVIDIA_REQUIRE_* expressions against a host"
 
 _PROPERTIES = {
@@ -28,9 +35,11 @@ _PROPERTIES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command: requirements and a host, or a file of both."""
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "requirement",
         nargs="*",
+        metavar="REQUIREMENT",
         help='value of an NVIDIA_REQUIRE_* variable, such as "cuda>=12.4 brand=tesla,driver>=470";'
         " all that are given must hold",
     )
@@ -42,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="go",
         help="whose reading: the Go toolkit's (default) or the C library's",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
     parser.add_argument(
         "--batch",
         metavar="FILE",

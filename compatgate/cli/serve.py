@@ -11,6 +11,7 @@ from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from compatgate.cli import serve_hooks, serve_signing
+from compatgate.cli.database import add_database
 from compatgate.cli.parser import count
 from compatgate.errors import BadInput, Unavailable
 
@@ -32,6 +33,14 @@ _LONGEST_WAIT = 120.0
 _REGISTRIES = "COMPATGATE_REGISTRIES"
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
+_EXAMPLES = """\
+examples:
+  compatgate serve --matrix matrix.yaml          the first start prints an admin token
+  compatgate serve --port 0 --database /tmp/trial.db
+  compatgate serve --host 0.0.0.0 --workers 4 --database postgresql://gate@db.example/gate
+
+SIGTERM and Ctrl-C stop it gracefully. exit status: 0 stopped, 2 it cannot start
+"""
 _TRY = """\
 try:
   curl -s {url}/api/v1/gate -H 'Content-Type: application/json'{token} -d '
@@ -41,16 +50,13 @@ try:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
+    parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     add("--port", type=_port, default=8080, help="port to listen on; 0 picks a free one (8080)")
     add("--workers", type=count, default=1, metavar="N", help="processes (1)")
     add("--threads", type=count, default=32, metavar="N", help="threads of each process (32)")
-    add(
-        "--database",
-        metavar="URL",
-        help="SQLite file or postgresql:// URL (COMPATGATE_DATABASE, or a file of the user's own)",
-    )
+    add_database(parser)
     add(
         "--matrix",
         action="append",
@@ -77,7 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_hooks.add_deploying(parser.add_argument_group("deploy webhooks"))
-    add("--facts", action="append", metavar="DIR", help="fact files to lay over the shipped ones")
+    add(
+        "--facts",
+        action="append",
+        metavar="FILE|DIR",
+        help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
+    )
     add("--log-level", choices=_LEVELS, default="warning", help="what is logged (warning)")
 
 

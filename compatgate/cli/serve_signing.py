@@ -78,6 +78,9 @@ def signing(args: argparse.Namespace, verifier: str = "") -> Signing:
         held = read_file(public, "--signing-public-key") if public else None
         make, own = signer_maker(uri, held)
         keys = [own, *others]
+    elif args.signing_public_key:
+        hint = "--verifying-key publishes one that does not sign"
+        raise BadInput("goes with --signing-key", field="--signing-public-key", hint=hint)
     published = tuple({key.keyid: key for key in keys}.values())
     return Signing(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
 

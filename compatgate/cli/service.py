@@ -61,9 +61,10 @@ class Tokens(Protocol):
 
 
 class History(Protocol):
-    """The audit log; methods as of `compatgate.gate.history.History`."""
+    """The audit log and decisions; methods as of `compatgate.gate.history.History`."""
 
     def list_audit(self, **filters: Any) -> Any: ...  # noqa: D102
+    def list_decisions(self, **filters: Any) -> Any: ...  # noqa: D102
     def verify(self, *, expected_head: str | None = None) -> ChainReport: ...  # noqa: D102
 
 

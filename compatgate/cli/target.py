@@ -24,24 +24,34 @@ if TYPE_CHECKING:
 
 HELP = "list and change targets; say what a driver would break"
 
+_EXAMPLES = """\
+examples:
+  compatgate target list --label tier=prod
+  compatgate target what-if prod-a100 --set driver=580.95.05
+  kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
+
+A target is made and changed with compatgate matrix import.
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="list targets")
-    shown.add_argument("--label", metavar="KEY=VALUE")
-    shown.add_argument("--gpu", help="that some pool has, as its target spells it")
-    shown.add_argument("--driver", help="that some pool has")
+    shown.add_argument("--label", metavar="KEY=VALUE", help="that they have")
+    shown.add_argument("--gpu", metavar="GPU", help="that some pool has, as its target spells it")
+    shown.add_argument("--driver", metavar="VERSION", help="that some pool has")
     shown.add_argument("--search", metavar="TEXT", help="part of the name")
     add_limit(shown)
     show = actions.add_parser("show", help="print a target as a document")
-    show.add_argument("name")
+    show.add_argument("name", metavar="NAME", help="of the target")
     what_if = actions.add_parser(
         "what-if", help="say what breaks and what gets better under another driver, GPU or CUDA"
     )
     target_what_if.add_arguments(what_if)
     delete = actions.add_parser("delete", help="delete a target that nothing names any more")
-    delete.add_argument("name")
+    delete.add_argument("name", metavar="NAME", help="of the target")
     add_authorship(delete)
     add_place(shown, show, delete)
     add_format(shown, show, delete)

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="PRODUCT", help="where the files name none, or another")
     parser.add_argument("--driver", metavar="VERSION", help="likewise")
     parser.add_argument("--cpu", choices=("x86_64", "aarch64"), help="likewise")
-    parser.add_argument("--format", choices=("yaml", "json"), default="yaml")
+    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="(yaml)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -33,7 +33,9 @@ target's policy only warns of is 0.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("name", nargs="?", help="the target; of a node it may be left out")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="the target; of a node it may be left out"
+    )
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE,...",

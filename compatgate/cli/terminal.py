@@ -33,6 +33,27 @@ def width_of(stream: TextIO) -> int:
         return _DEFAULT_WIDTH
 
 
+def escape_what_is_missing(stream: TextIO) -> None:
+    """Have a stream escape what its encoding lacks, as JSON does, instead of failing.
+
+    JSON that is written to it stays the same JSON.
+    """
+    import codecs
+    import io
+
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error("compatgate-escape", _escaped)
+        stream.reconfigure(errors="compatgate-escape")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    import json
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
 def paint(text: str, *styles: str, colour: bool) -> str:
     """The text in the styles (``bold``, ``red``, ...), or as it is without colour."""
     if not colour or not text:

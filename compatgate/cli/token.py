@@ -21,9 +21,20 @@ if TYPE_CHECKING:
 
 HELP = "create, list and revoke access tokens"
 
+_EXAMPLES = """\
+examples:
+  compatgate token create --name ci --scope read,gate --expires 90d
+  compatgate token list --all
+  compatgate token revoke ci
+
+read: see what is stored; gate: ask; operate: runs, nodes and targets; bless: entries, waivers and
+baselines; admin: everything.
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a token; its secret is printed once")
     create.add_argument("--name", required=True, help="who or what it is for; logs show it")
@@ -38,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--all", action="store_true", help="also those revoked or expired")
     add_limit(shown)
     revoke = actions.add_parser("revoke", help="end a token at once")
-    revoke.add_argument("name", metavar="NAME|ID")
+    revoke.add_argument("name", metavar="NAME|ID", help="of the token")
     add_place(create, shown, revoke)
     add_format(create, shown, revoke)
 

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 HELP = "run canaries on staging hosts"
 
+_EXAMPLES = """\
+examples:
+  compatgate worker --hosts hosts.toml --database postgresql://gate@db.example/gate
+  compatgate worker --hosts hosts.toml --workloads ./our-workloads --once
+
+exit status: 0 stopped, or with --once nothing is left; 2 bad input; 3 the database does not answer
+"""
+
 _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
 _LOG = "%(asctime)s %(levelname)s %(message)s"
@@ -32,6 +40,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
+    parser.epilog = _EXAMPLES
     add = parser.add_argument
     add(
         "--hosts",

@@ -19,6 +19,7 @@ _BY_SLUG: dict[str, type[CompatgateError]] = {
         errors.Unauthorized,
         errors.Forbidden,
         errors.NotFound,
+        errors.Gone,
         errors.Conflict,
         errors.PreconditionFailed,
         errors.TooLarge,

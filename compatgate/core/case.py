@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from functools import lru_cache
 
 from compatgate.core.arch import Arch
 from compatgate.core.carriers import Carrier, carriers_of
@@ -22,26 +23,48 @@ from compatgate.core.frameworks import Found, find_framework
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.issues import issues_about
 from compatgate.core.matrix import Entry, Matrix
+from compatgate.core.parts import (
+    CODE,
+    CUDA,
+    DRIVER,
+    EVERYTHING,
+    FORWARD,
+    STACK_VERSIONS,
+    VERSIONS,
+    Parts,
+)
 from compatgate.core.stack import Stack, brought_cuda
-from compatgate.core.target import DriverOs, Policy, Pool, Target
+from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.toolkits import find_floor, find_toolkit
 from compatgate.core.versions import Version, show
 
-WITHOUT_DRIVER = frozenset(
-    (
-        "cuda",
-        "toolkit",
-        "floor",
-        "frameworks",
-        "carriers",
-        "code",
-        "runs",
-        "ptx_cuda",
-        "cudnn_release",
-        "issues",
-    )
-)
-"""What `Case` derives without looking at the driver."""
+DERIVED: dict[str, Parts] = {
+    "branch": DRIVER,
+    "driver_cuda": DRIVER,
+    "driver_cuda_is_exact": DRIVER,
+    "cuda": CUDA,
+    "toolkit": CUDA,
+    "floor": CUDA,
+    "forward": FORWARD,
+    "usable_cuda": FORWARD,
+    "frameworks": CUDA,
+    "carriers": CODE,
+    "code": CODE,
+    "runs": CODE,
+    "ptx_cuda": CODE,
+    "cudnn_release": frozenset(("cudnn",)),
+    "issues": STACK_VERSIONS,
+    "entries": VERSIONS,
+    "deciding": VERSIONS,
+    "nearest": VERSIONS,
+}
+"""What `Case` derives, and the parts of the question that it looks at for that."""
+
+
+@lru_cache(maxsize=256)
+def _kept(changed: Parts) -> tuple[str, ...]:
+    """What is derived from nothing that was changed."""
+    return tuple(name for name, reads in DERIVED.items() if reads.isdisjoint(changed))
 
 
 class Case:
@@ -69,6 +92,10 @@ class Case:
     ) -> None:
         self.stack = stack
         self.pool = pool
+        self.driver = pool.driver
+        self.os = pool.driver_os
+        """Whose driver numbers these are."""
+        self.capability = pool.gpu.capability if pool.gpu else None
         self.target = target
         self.facts = facts
         self.matrix = matrix
@@ -93,9 +120,15 @@ class Case:
         """The target's policy."""
         return self.target.policy
 
-    def on(self, stack: Stack, pool: Pool) -> Case:
-        """The same question about another stack or pool, for its outcome."""
-        return Case(
+    def on(self, stack: Stack, pool: Pool, changed: Parts = EVERYTHING) -> Case:
+        """The same question about another stack or pool, for its outcome.
+
+        Args:
+            stack: completed.
+            pool: of the target, or as it would be.
+            changed: the parts in which they may differ from this case's.
+        """
+        other = Case(
             stack,
             pool,
             self.target,
@@ -105,30 +138,11 @@ class Case:
             now=self.now,
             brief=True,
         )
-
-    def on_driver(self, pool: Pool) -> Case:
-        """The same question on a pool with another driver and nothing else."""
-        other = self.on(self.stack, pool)
-        for name in WITHOUT_DRIVER & self.__dict__.keys():
-            other.__dict__[name] = self.__dict__[name]
+        ours = self.__dict__
+        other.__dict__.update({name: ours[name] for name in _kept(changed) if name in ours})
         return other
 
     # --- the pool --------------------------------------------------------------------------
-
-    @property
-    def driver(self) -> Version | None:
-        """The pool's driver."""
-        return self.pool.driver
-
-    @property
-    def os(self) -> DriverOs:
-        """Whose driver numbers these are."""
-        return self.pool.driver_os
-
-    @property
-    def capability(self) -> Pair | None:
-        """The pool's compute capability."""
-        return self.pool.gpu.capability if self.pool.gpu else None
 
     @property
     def gpu_name(self) -> str:
@@ -278,3 +292,8 @@ class Case:
     def deciding(self) -> Entry | None:
         """The most specific match; a candidate neither blesses nor hides what was decided."""
         return next((entry for entry in self.entries if entry.status != "candidate"), None)
+
+    @derived
+    def nearest(self) -> Entry | None:
+        """The blessed entry of the target that differs least."""
+        return self.matrix.entries.nearest(self.target.name, self.stack, self.pool)

@@ -17,7 +17,7 @@ Operator = Literal["==", "!=", ">=", "<=", ">", "<", "~=", "==*", "!=*"]
 _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<|=)?\s*([^\s=<>!~,]+)")
 
 
-class Clause(Struct, frozen=True):
+class Clause(Struct, frozen=True, gc=False):
     """One comparison; ``==*`` and ``!=*`` compare a prefix."""
 
     operator: Operator
@@ -53,7 +53,7 @@ class Clause(Struct, frozen=True):
         return have.key == want.key and (want.cuda is None or have.cuda == want.cuda)
 
 
-class Constraint(Struct, frozen=True):
+class Constraint(Struct, frozen=True, gc=False):
     """All clauses must hold.
 
     Attributes:
@@ -80,6 +80,18 @@ class Constraint(Struct, frozen=True):
             if clause.operator == "~=" and len(clause.version.parts) >= 3:
                 return clause.version.major_minor
         return None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether two of its bounds leave nothing between them (``>=536,<535``)."""
+        least = [c for c in self.clauses if c.operator in (">=", ">", "==", "~=", "==*")]
+        most = [c for c in self.clauses if c.operator in ("<=", "<")]
+        return any(
+            low.version.key > high.version.key
+            or (low.version.key == high.version.key and "=" not in high.operator)
+            for low in least
+            for high in most
+        )
 
     @property
     def exactness(self) -> int:

@@ -40,7 +40,7 @@ def support_of(case: Case, build: CudnnBuild, device: Pair) -> Support:
     minimum = build.minimum_capability
     if minimum and device < minimum:
         return Support.TOO_OLD
-    listed = capabilities(build.rows)
+    listed = build.capabilities
     if not listed:
         return _by_neighbours(case, device, minimum)
     if not covers(listed, device):
@@ -77,13 +77,8 @@ def rows_for(case: Case, build: CudnnBuild) -> list[CudnnRow]:
     if device is None:
         return rows
     listing = [row for row in rows if _may_list(row, device)]
-    newer = device > max(capabilities(build.rows), default=(0, 0))
+    newer = device > max(build.capabilities, default=(0, 0))
     return listing or (rows if newer else [])
-
-
-def capabilities(rows: Sequence[CudnnRow]) -> tuple[Pair, ...]:
-    """The capabilities that rows list, ascending."""
-    return tuple(sorted({c for row in rows for c in row.capabilities}))
 
 
 def covers(listed: Sequence[Pair], device: Pair) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from compatgate.core.case import Case
+from compatgate.core.digest import sha256
 from compatgate.core.facts import Facts
 from compatgate.core.judge import Judged, judge
 from compatgate.core.matrix import Matrix
@@ -117,7 +117,7 @@ def seal(
         basis: where the stack is from.
     """
     verdict = replace(found, image=image, basis=basis)
-    digest = hashlib.sha256(_encode((verdict, policy))).hexdigest()
+    digest = sha256(_encode((verdict, policy)))
     return replace(verdict, id=f"vd_{digest[:32]}", decided_at=shown_moment(now))
 
 
@@ -146,12 +146,19 @@ def _no_pool(target: Target) -> tuple[Finding, ...]:
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings worst first; one that several pools share is said once."""
+    said = list(findings)
+    if len({finding.rule for finding in said}) < len(said):
+        said = _said_once(said)
+    return tuple(sorted(said, key=lambda f: (-_order(f), f.rule)))
+
+
+def _said_once(findings: Iterable[Finding]) -> list[Finding]:
     groups: dict[bytes, Finding] = {}
     for finding in findings:
         key = _encode(replace(finding, pools=()))
         known = groups.get(key)
         groups[key] = replace(known, pools=(*known.pools, *finding.pools)) if known else finding
-    return tuple(sorted(groups.values(), key=lambda f: (-_order(f), f.rule)))
+    return list(groups.values())
 
 
 def _order(finding: Finding) -> int:

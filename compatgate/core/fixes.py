@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
 
 from compatgate.core.case import Case
+from compatgate.core.derived import derived
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.rules import READING_DRIVERS, RULES
+from compatgate.core.parts import Parts, parts_of
+from compatgate.core.rules import RULES
 from compatgate.core.rules.base import Answer, Problem, Rule
 from compatgate.core.stack import complete, with_changes
 from compatgate.core.verdict import RANK, Fix
@@ -22,33 +25,64 @@ MOST_EVALUATED = 16
 """Candidates per finding; a fix that is further away is not a small change."""
 
 
+@lru_cache(maxsize=256)
+def rules_reading(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
+    """The rules that may answer otherwise once these parts are changed.
+
+    Args:
+        changed: parts of the question.
+        about_facts: those about facts, or those about the matrix and evidence.
+    """
+    return tuple(
+        rule
+        for rule in RULES
+        if rule.about_facts is about_facts and not rule.reads.isdisjoint(changed)
+    )
+
+
 class _Trial:
     """A change applied to a case; each rule is asked once, whichever finding wants to know.
 
     Args:
+        before: what every rule answered for the case, by id.
         after: the case with the change.
-        only_driver: nothing but the driver is another; most rules do not look at that.
+        changed: the parts that may be others.
     """
 
-    def __init__(self, after: Case, *, only_driver: bool) -> None:
+    def __init__(self, before: Mapping[str, Answer], after: Case, changed: Parts) -> None:
+        self._before = before
         self._after = after
+        self._changed = changed
         self._answers: dict[str, Answer] = {}
-        self._only_driver = only_driver
 
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """Those that may answer otherwise than before."""
-        return READING_DRIVERS if self._only_driver else RULES
+    def mends(self, problem: Problem, rule: Rule) -> bool:
+        """Whether the rule no longer objects, to this nor to anything else."""
+        if rule.reads.isdisjoint(self._changed):
+            return False
+        return not _still(self._answer(rule), problem) and not self._is_worse((rule,))
 
-    def concerns(self, rule: Rule) -> bool:
-        """Whether a rule may answer otherwise than before."""
-        return rule.reads_driver or not self._only_driver
+    @derived
+    def breaks_a_fact(self) -> bool:
+        """Whether a rule about facts objects that did not before."""
+        return self._is_worse(rules_reading(self._changed, about_facts=True))
 
-    def answer(self, rule: Rule) -> Answer:
-        """What a rule says after the change."""
-        if rule.id not in self._answers:
-            self._answers[rule.id] = rule.check(self._after)
-        return self._answers[rule.id]
+    @derived
+    def needs_blessing(self) -> bool:
+        """Whether the matrix or evidence do not know what would be there then."""
+        return self._is_worse(rules_reading(self._changed, about_facts=False))
+
+    def _is_worse(self, rules: Iterable[Rule]) -> bool:
+        for rule in rules:
+            answer = self._answer(rule)
+            if not isinstance(answer, str) and _worse(self._before[rule.id], answer):
+                return True
+        return False
+
+    def _answer(self, rule: Rule) -> Answer:
+        answer = self._answers.get(rule.id)
+        if answer is None:
+            answer = self._answers[rule.id] = rule.check(self._after)
+        return answer
 
 
 class FixFinder:
@@ -85,30 +119,22 @@ class FixFinder:
     def _verify(self, changes: Mapping[str, Any], problem: Problem, rule: Rule) -> str | None:
         """None when the change does not hold, else what to add to its message."""
         trial = self._trial(changes)
-        if trial is None or not trial.concerns(rule):
+        if trial is None or not trial.mends(problem, rule) or trial.breaks_a_fact:
             return None
-        answer = trial.answer(rule)
-        if _still(answer, problem) or _worse(self._before[rule.id], answer):
-            return None
-        needs_blessing = False
-        for other in trial.rules:
-            said = trial.answer(other)
-            if isinstance(said, str) or not _worse(self._before[other.id], said):
-                continue
-            if other.about_facts:
-                return None
-            needs_blessing = True
-        return " (then needs a blessed entry and evidence of its own)" if needs_blessing else ""
+        if trial.needs_blessing:
+            return " (then needs a blessed entry and evidence of its own)"
+        return ""
 
     def _trial(self, changes: Mapping[str, Any]) -> _Trial | None:
         key = repr(sorted(changes.items()))
         if key not in self._trials:
+            changed = parts_of(changes)
             try:
-                after = apply_changes(self._case, changes)
+                after = apply_changes(self._case, changes, changed)
             except BadInput:
                 self._trials[key] = None
             else:
-                self._trials[key] = _Trial(after, only_driver=changes.keys() == {"driver"})
+                self._trials[key] = _Trial(self._before, after, changed)
         return self._trials[key]
 
 
@@ -124,22 +150,26 @@ def _is_floor(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(">=")
 
 
-def apply_changes(case: Case, changes: Mapping[str, Any]) -> Case:
+def apply_changes(case: Case, changes: Mapping[str, Any], changed: Parts | None = None) -> Case:
     """The case after a fix: ``>=X`` means X itself, None removes.
+
+    Args:
+        case: before it.
+        changes: as `compatgate.core.verdict.Fix.set`.
+        changed: the parts that the changes may change, where they are known already.
 
     Raises:
         BadInput: a change that is not possible (an empty stack, a malformed value).
     """
-    pool = case.pool
+    pool, stack = case.pool, case.stack
     ours = {name: _concrete(value) for name, value in changes.items()}
     if driver := ours.pop("driver", None):
         pool = replace(pool, driver=parse_version("driver", driver))
-        if not ours:
-            return case.on_driver(pool)
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
-    stack = with_changes(case.stack, ours) if ours else case.stack
-    return case.on(complete(stack), pool)
+    if ours:
+        stack = complete(with_changes(stack, ours))
+    return case.on(stack, pool, changed or parts_of(changes))
 
 
 def _concrete(value: Any) -> Any:
@@ -154,8 +184,11 @@ def _still(answer: Answer, problem: Problem) -> bool:
 
 def _worse(before: Answer, after: Answer) -> bool:
     """Whether a rule now says worse of some component; warnings do not count."""
+    bad = {name: weight for name, weight in _weights(after).items() if weight > 1}
+    if not bad:
+        return False
     known = _weights(before)
-    return any(weight > max(known.get(name, 0), 1) for name, weight in _weights(after).items())
+    return any(weight > known.get(name, 0) for name, weight in bad.items())
 
 
 def _weights(answer: Answer) -> dict[str, int]:

@@ -70,15 +70,15 @@ def is_conda(version: Version) -> bool:
 
 def find_release(table: Framework, version: Version) -> Release | None:
     """The release of this version; a fourth part is a build of the same release."""
-    exact = [r for r in table.releases if r.version.key == version.key]
+    exact = table.by_version.get(version)
     if exact or len(version.parts) < 4:
-        return exact[0] if exact else None
+        return exact
     return next((r for r in table.releases if r.version.at(3) == version.at(3)), None)
 
 
 def find_build(release: Release, version: Version, cuda: Version | None) -> Build | None:
     """The build that the version names, or that accepts the stack's CUDA; listed ones first."""
-    builds = sorted(release.builds, key=lambda b: (not b.listed, not b.default))
+    builds = release.preferred
     if version.cuda:
         return next((b for b in builds if _is_for(b, version.cuda)), None)
     if cuda is None:

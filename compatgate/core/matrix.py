@@ -21,7 +21,7 @@ Status = Literal["candidate", "blessed", "deprecated", "revoked"]
 ANY_TARGET = "*"
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """A row of the matrix: component constraints on targets, with a status.
 
     Attributes:
@@ -46,13 +46,23 @@ class Entry(Struct, frozen=True):
 
         A component that the entry constrains and the stack does not state does not match.
         """
-        if not self.is_for(pool):
+        if self.gpus and not self.is_for(pool):
             return False
+        stated = stack.components
         for component, constraint in self.components.items():
-            have = pool.driver if component == "driver" else stack.get(component)
+            have = pool.driver if component == "driver" else stated.get(component)
             if have is None or not constraint.allows(have):
                 return False
         return True
+
+    def differences(self, stack: Stack, pool: Pool) -> list[str]:
+        """The components that it constrains and that are others, or not stated."""
+        found, stated = [], stack.components
+        for component, constraint in self.components.items():
+            have = pool.driver if component == "driver" else stated.get(component)
+            if have is None or not constraint.allows(have):
+                found.append(component)
+        return found
 
     def is_for(self, pool: Pool) -> bool:
         """Whether the pool's GPU is one that the entry is for."""
@@ -75,7 +85,7 @@ def matches_image(image: str | None, pattern: str) -> bool:
     return fnmatchcase(image or "", pattern)
 
 
-class Waiver(Struct, frozen=True):
+class Waiver(Struct, frozen=True, gc=False):
     """A named exception to rules for targets and stacks, until a date.
 
     Attributes:
@@ -106,7 +116,7 @@ class Waiver(Struct, frozen=True):
         )
 
 
-class Evidence(Struct, frozen=True):
+class Evidence(Struct, frozen=True, gc=False):
     """A judged canary run, bound to the versions measured inside the container.
 
     Attributes:
@@ -163,11 +173,18 @@ class EntryIndex:
             for entry in (*by_series.get(series, ()), *(by_series.get(None, ()) if series else ()))
             if entry.matches(stack, pool)
         }
+        if len(found) < 2:
+            return list(found.values())
         return sorted(
             found.values(),
             key=lambda e: (e.specificity, target in e.targets, e.revision),
             reverse=True,
         )
+
+    def nearest(self, target: str, stack: Stack, pool: Pool) -> Entry | None:
+        """The blessed entry of a target that differs least; of several the first."""
+        blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
+        return min(blessed, key=lambda e: len(e.differences(stack, pool)), default=None)
 
     def of(self, target: str) -> list[Entry]:
         """Every entry that concerns a target."""

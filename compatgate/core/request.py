@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from compatgate.core.components import resolve_component
 from compatgate.core.facts import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.stack import Stack, parse_stack, parse_stack_text, with_changes
+from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, with_changes
 from compatgate.core.target import Cpu, Os, Pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
@@ -69,10 +69,18 @@ def parse_changes(body: Any) -> dict[str, Any]:
     """What ``set`` changes, the pool's keys in canonical spelling.
 
     Raises:
-        BadInput: it is no JSON object.
+        BadInput: it is no JSON object, or states something twice, in two spellings.
     """
-    stated = {} if body is None else _mapping(body, "set")
-    return {_pool_key(key) or key: value for key, value in stated.items()}
+    found: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for key, value in ({} if body is None else _mapping(body, "set")).items():
+        pools = _pool_key(key)
+        name = pools or canonical_key(key)
+        if spelled.setdefault(name, key) != key:
+            what = f"{name} is stated twice, as {spelled[name]} and {key}"
+            raise BadInput(what, field=f"set.{key}", value=value, hint="name each part once")
+        found[pools or key] = value
+    return found
 
 
 def parse_changes_text(text: str) -> dict[str, Any]:

@@ -13,6 +13,18 @@ from compatgate.core.stack_values import SPECIAL, CompatUse, version_text
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
 
+_FIELDS = {
+    "arch": "arch",
+    "cuda-compat": "cuda_compat",
+    "cuda-compat-use": "compat_use",
+    "require": "require",
+    "disable-require": "disable_require",
+    "open": "open",
+    "conflicts": "conflicts",
+    "unread": "unread",
+}
+"""Keys that are no components, and the fields that they are."""
+
 
 class Stack(Struct, frozen=True):
     """What is to run.
@@ -80,6 +92,11 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         BadInput: an unknown key, a malformed value, a component stated twice, the driver (which
             belongs to the pool), or nothing at all. ``field`` names the key.
     """
+    return _made(*_read(body), image)
+
+
+def _read(body: Mapping[str, Any]) -> tuple[dict[str, Version], dict[str, Any]]:
+    """Components and special keys, by canonical name."""
     components: dict[str, Version] = {}
     special: dict[str, Any] = {}
     for key, value in body.items():
@@ -100,6 +117,10 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
             )
         _once(components, resolved.component.name, key)
         components[resolved.component.name] = _version(key, value)
+    return components, special
+
+
+def _made(components: dict[str, Version], special: dict[str, Any], image: str | None) -> Stack:
     states = "arch" in special or any(special.values())
     if not components and not states:
         raise BadInput(
@@ -107,15 +128,8 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
         )
     return Stack(
         {name: components[name] for name in in_order(components)},
-        arch=special.get("arch"),
-        cuda_compat=special.get("cuda-compat"),
-        compat_use=special.get("cuda-compat-use", "always"),
-        require=special.get("require", ()),
-        disable_require=special.get("disable-require", False),
         image=image,
-        open=special.get("open", ()),
-        conflicts=special.get("conflicts", ()),
-        unread=special.get("unread", ()),
+        **{_FIELDS[name]: value for name, value in special.items()},
     )
 
 
@@ -145,11 +159,21 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         BadInput: as `parse_stack`.
     """
     removed = {_key(name) for name, value in changes.items() if value is None}
-    body = {k: v for k, v in stack.to_json().items() if k not in removed}
-    for name, value in changes.items():
-        if value is not None:
-            body[_key(name)] = value
-    return parse_stack(body, image=stack.image)
+    stated = {_key(name): value for name, value in changes.items() if value is not None}
+    components, special = _read(stated)
+    kept = {name: v for name, v in stack.components.items() if name not in removed}
+    other = {name: value for name, value in _special_of(stack).items() if name not in removed}
+    return _made(kept | components, other | special, stack.image)
+
+
+def _special_of(stack: Stack) -> dict[str, Any]:
+    """What a stack states besides its components."""
+    found = {name: value for name, field in _FIELDS.items() if (value := getattr(stack, field))}
+    if stack.arch is not None:
+        found["arch"] = stack.arch
+    if not stack.cuda_compat or stack.compat_use == "always":
+        del found["cuda-compat-use"]
+    return found
 
 
 def complete(stack: Stack) -> Stack:

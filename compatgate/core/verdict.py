@@ -23,7 +23,7 @@ RANK: dict[str, int] = {
 """How bad; the verdict is the worst of its findings."""
 
 
-class Fix(Struct, frozen=True):
+class Fix(Struct, frozen=True, gc=False):
     """The smallest change that was found to mend a finding; evaluated before it is offered.
 
     Attributes:
@@ -44,7 +44,7 @@ def asked_value(value: Any) -> str:
     return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]
 
 
-class Finding(Struct, frozen=True, omit_defaults=False):
+class Finding(Struct, frozen=True, gc=False, omit_defaults=False):
     """One rule's result on one or more pools.
 
     Attributes:
@@ -87,14 +87,14 @@ class Finding(Struct, frozen=True, omit_defaults=False):
         }
 
 
-class Checked(Struct, frozen=True):
+class Checked(Struct, frozen=True, gc=False):
     """Which rules held, and which did not apply; what is not here is a finding."""
 
     passed: tuple[str, ...] = ()
     not_applicable: tuple[str, ...] = ()
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, gc=False):
     """The answer to "may this stack run on that target?".
 
     Attributes:

@@ -32,6 +32,10 @@ _NOT_WAIVABLE = {
 }
 
 
+_NAMESPACES = re.compile(r"[a-z0-9*?\[\]!-]{1,253}")
+"""Of RFC 1123 labels, which names of namespaces are, and what a glob has besides."""
+
+
 def check(raw: RawDocument, kind: str, gpus: Gpus) -> Found:
     """Every mistake of meaning in one document."""
     yield from _CHECKS[kind](raw, gpus)
@@ -69,10 +73,23 @@ def _target(raw: RawDocument, gpus: Gpus) -> Found:
         if isinstance(name, str) and names.setdefault(name, index) != index:
             what = f"the pool {name!r} is stated twice"
             yield raw.problem((*path, "name"), what, value=name, hint="name each pool once")
+    yield from _namespaces(raw)
     age = ("spec", "policy", "canary", "maxAge")
     yield from _try(raw, age, _get(raw.value, *age), parse_duration)
     yield from _twice(raw, ("spec", "policy", "canary", "suites"))
     yield from _twice(raw, ("spec", "policy", "canary", "soak"))
+
+
+def _namespaces(raw: RawDocument) -> Found:
+    """Globs that no namespace of Kubernetes fits: the target would protect nothing, unnoticed."""
+    for index, glob in _texts(raw.value, "spec", "match", "namespaces"):
+        if glob and not _NAMESPACES.fullmatch(glob):
+            yield raw.problem(
+                ("spec", "match", "namespaces", index),
+                f"no namespace is called like {glob[:80]!r}",
+                value=glob,
+                hint="lower-case letters, digits and -, with * ? [...] for others; one an item",
+            )
 
 
 def _entry(raw: RawDocument, gpus: Gpus) -> Found:
@@ -98,6 +115,10 @@ def _waiver(raw: RawDocument, gpus: Gpus) -> Found:
         elif rule not in BY_ID and re.search(RULE_PATTERN, rule):
             hint = did_you_mean(rule, BY_ID)
             yield raw.problem(path, f"there is no rule {rule}", value=rule, hint=hint)
+    for name in ("owner", "reason"):
+        said = _get(raw.value, "spec", name)
+        if isinstance(said, str) and said and not said.strip():
+            yield raw.problem(("spec", name), "says nothing", value=said)
     path = ("spec", "match", "components")
     yield from _components(raw, path)
     for key in _get(raw.value, *path) if isinstance(_get(raw.value, *path), dict) else ():
@@ -127,7 +148,13 @@ def _components(raw: RawDocument, path: Path) -> Found:
         if seen.setdefault(name, key) != key:
             what = f"{key} and {seen[name]} are both {name}"
             yield raw.problem((*path, key), what, value=key, hint="name each component once")
-        yield from _try(raw, (*path, key), text, lambda v, n=name: parse_constraint(n, v))  # type: ignore[misc]
+        yield from _try(raw, (*path, key), text, lambda v, n=name: _constraint(n, v))  # type: ignore[misc]
+
+
+def _constraint(component: str, text: str) -> None:
+    if parse_constraint(component, text).is_empty:
+        hint = "the lower bound first, like >=535.104.05,<536"
+        raise BadInput(f"no version of {component} is {text}", value=text, hint=hint)
 
 
 def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
@@ -141,7 +168,7 @@ def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     if path is None:
         return body
     components = _get(body, *path, "components")
-    if not components or all(_canonical(key) == key for key in components):
+    if not isinstance(components, dict) or all(_canonical(key) == key for key in components):
         return body
     renamed = {_canonical(key): text for key, text in components.items()}
     return _with(body, (*path, "components"), renamed)

@@ -95,15 +95,31 @@ def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
                 found = True
                 yield RawDocument(source.file, reader.value(node, (), 0), node)
         if not found:
-            reader.report(None, "there is no document here", hint="see matrix/examples")
+            reader.report(
+                None, "there is no document here", hint="compatgate matrix example shows some"
+            )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(filter(None, (error.context, error.problem)))
-        reader.report(mark.line + 1 if mark else None, f"not valid YAML: {what}")
+        line = mark.line + 1 if mark else None
+        reader.report(line, f"not valid YAML: {what}", hint=_hint(source.text, error))
     except yaml.YAMLError as error:
         reader.report(None, f"not valid YAML: {error}")
     except TooMuchError as error:
         reader.report(error.line, error.problem)
+
+
+def _hint(text: str, error: yaml.MarkedYAMLError) -> str:
+    """What such a mistake mostly comes from."""
+    lines, mark = text.splitlines(), error.problem_mark
+    line = lines[mark.line] if mark and mark.line < len(lines) else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "the line begins with a tab; YAML is indented with blanks"
+    if "mapping values are not allowed" in (error.problem or ""):
+        return "text with a colon needs quotes; or the line is indented too far"
+    if "did not find expected" in (error.problem or ""):
+        return "is the line indented as its neighbours are, and is every bracket closed?"
+    return ""
 
 
 def _is_nothing(node: Node) -> bool:

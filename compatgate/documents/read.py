@@ -124,7 +124,11 @@ def _read_all(
 
 def _kind(raw: RawDocument, problems: Problems) -> Kind | None:
     if not isinstance(raw.value, dict):
-        problems.add(raw.problem((), "a document must be a mapping", hint="see matrix/examples"))
+        problems.add(
+            raw.problem(
+                (), "a document must be a mapping", hint="compatgate matrix example shows some"
+            )
+        )
         return None
     kind = raw.value.get("kind")
     if isinstance(kind, str) and kind in KINDS:

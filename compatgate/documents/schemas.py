@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import lru_cache
@@ -83,7 +84,7 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
             for key in (k for k in value if k not in known):
                 yield raw.problem((*path, key), "unknown key", hint=_did_you_mean(key, known))
         case "type":
-            yield _wrong_type(raw, path, str(wanted), value)
+            yield _wrong_type(raw, path, error)
         case "enum":
             hint = f"one of {', '.join(wanted)}"
             yield _mistyped(raw, path, value) or _is_not(raw, path, value, "is not known", hint)
@@ -119,10 +120,15 @@ def _is_not(raw: RawDocument, path: Path, value: Any, what: str, hint: str) -> D
     return raw.problem(path, f"{shown}{what}", value=value, hint=hint)
 
 
-def _wrong_type(raw: RawDocument, path: Path, wanted: str, value: Any) -> DocumentProblem:
+def _wrong_type(raw: RawDocument, path: Path, error: Any) -> DocumentProblem:
+    wanted, value = str(error.validator_value), error.instance
     if value is None:
         return raw.problem(path, "is empty", hint=_TYPES[wanted].removeprefix("must be "))
     if wanted == "string" and (problem := _mistyped(raw, path, value)):
+        pattern = error.schema.get("pattern")
+        if pattern in _PATTERNS and not re.search(pattern, raw.written(path) or str(value)):
+            what, hint = _PATTERNS[pattern]  # quotes alone would not make it right
+            return raw.problem(path, f"{value} {what}", value=value, hint=hint)
         return problem
     hint = f"write [{value}]" if wanted == "array" and isinstance(value, str) else ""
     return raw.problem(path, _TYPES[wanted], value=value, hint=hint)

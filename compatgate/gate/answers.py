@@ -11,7 +11,7 @@ from compatgate.core.verdict import Verdict
 _MARK = b'"decided_at":"'
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, gc=False):
     """What ``POST /gate`` answers.
 
     Attributes:

@@ -19,7 +19,7 @@ from compatgate.gate.remembered import Remembered
 from compatgate.gate.snapshot import Snapshot
 
 _encode = msgspec.json.Encoder().encode
-"""Keeps the order of keys: of two aliases in ``set`` the last one counts."""
+"""Keeps the order of keys, in which a verdict shows the stack."""
 
 
 def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
@@ -54,7 +54,7 @@ def _basis(changes: Any, by_image: bool) -> Basis:
     return "image" if by_image else "stated"
 
 
-class _Assessed(Struct, frozen=True):
+class _Assessed(Struct, frozen=True, gc=False):
     """What was found of a stack on a target, whatever image it came in."""
 
     found: Verdict

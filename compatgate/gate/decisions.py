@@ -1,8 +1,9 @@
 """The decision log: an answer leaves only after its row is committed.
 
 Threads that decide at the same time share a transaction. The first of them to join a batch leads
-it: it waits for the batch before to be written, closes its own to newcomers, writes it, and wakes
-the rest. No thread of its own, so nothing is lost at a fork or at an exit.
+it: it waits for the batch before to be written and for its turn among processes, closes its own to
+newcomers, writes it, and wakes the rest. No thread of its own, so nothing is lost at a fork or at
+an exit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.store.database import Database, unavailable
 from compatgate.store.decision_writer import DecisionWriter
 from compatgate.store.decisions import NewDecision
+from compatgate.store.turn import Turn
 
 CAPACITY = 10_000
 """Decisions that may wait; more means that the database has stopped keeping up."""
@@ -41,6 +43,7 @@ class DecisionLog:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._writer = DecisionWriter(database)
+        self._turn = Turn(database)
         self._known: set[str] = set()
         self._joining = threading.Lock()
         self._writing = threading.Lock()
@@ -75,9 +78,8 @@ class DecisionLog:
 
     def _lead(self, batch: _Batch) -> None:
         try:
-            with self._writing:
-                with self._joining:
-                    self._open = _Batch()
+            with self._writing, self._turn:
+                self._close(batch)
                 self._write(batch)
         except BaseException as error:
             batch.error = (
@@ -86,7 +88,14 @@ class DecisionLog:
             if not isinstance(error, Exception):
                 raise
         finally:
+            self._close(batch)
             batch.done.set()
+
+    def _close(self, batch: _Batch) -> None:
+        """Let no more decisions join a batch."""
+        with self._joining:
+            if self._open is batch:
+                self._open = _Batch()
 
     def _write(self, batch: _Batch) -> None:
         decisions = [decision for decision, _ in batch.rows]

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.store import audit, clock, prune
 from compatgate.store.database import Database
+from compatgate.store.run_rows import PrunedLog
 
 _AT_ONCE = 50
 """Runs of one transaction, so that nobody waits long for the writer's turn."""
@@ -85,26 +86,17 @@ def prune_database(database: Database, ages: Ages, *, by: str, dry_run: bool = F
     Raises:
         Unavailable: the database does not answer.
     """
-    now = clock.now()
-
-    def logs(session: Session, some: Sequence[str], sizes: Mapping[str, int]) -> int:
-        prune.drop_logs(session, some)
-        return sum(sizes[run] for run in some)
-
-    def reports(session: Session, some: Sequence[str], _: Mapping[str, int]) -> int:
-        return prune.drop_reports(session, some, now)
-
-    removing = _Removing(database, by, now, dry_run=dry_run)
+    removing = _Removing(database, by, clock.now(), dry_run=dry_run)
     return Pruned(
         dry_run,
-        removing.of_runs("logs", ages.logs, prune.logs_before, logs),
-        removing.of_runs("reports", ages.reports, prune.reports_before, reports),
+        removing.of_runs(ages.logs, prune.logs_before, removing.logs),
+        removing.of_runs(ages.reports, prune.reports_before, removing.reports),
         removing.of_hosts(ages.hosts),
     )
 
 
 _Find = Callable[[Session, datetime], dict[str, int]]
-_Drop = Callable[[Session, Sequence[str], Mapping[str, int]], int]
+_Drop = Callable[[Session, datetime, Mapping[str, int]], int]
 
 
 class _Removing:
@@ -114,7 +106,7 @@ class _Removing:
         self._now = now
         self._dry_run = dry_run
 
-    def of_runs(self, what: str, age: timedelta | None, find: _Find, drop: _Drop) -> OfRuns | None:
+    def of_runs(self, age: timedelta | None, find: _Find, drop: _Drop) -> OfRuns | None:
         if age is None:
             return None
         before = self._now - age
@@ -125,10 +117,19 @@ class _Removing:
         freed = 0
         for some in _parts(list(sizes)):
             with self._database.writing() as session:
-                size = drop(session, some, sizes)
-                self._note(session, what, before, {"runs": some, "bytes": size})
-            freed += size
+                freed += drop(session, before, {run: sizes[run] for run in some})
         return OfRuns(before, len(sizes), freed)
+
+    def logs(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
+        size = sum(sizes.values())
+        link = self._note(session, "logs", before, {"runs": list(sizes), "bytes": size})
+        prune.drop_logs(session, list(sizes), PrunedLog(self._now, self._by, link))
+        return size
+
+    def reports(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
+        size = prune.drop_reports(session, list(sizes), self._now)
+        self._note(session, "reports", before, {"runs": list(sizes), "bytes": size})
+        return size
 
     def of_hosts(self, age: timedelta | None) -> OfHosts | None:
         if age is None:
@@ -144,8 +145,8 @@ class _Removing:
                 self._note(session, "hosts", before, {"hosts": list(found)})
         return OfHosts(before, found)
 
-    def _note(self, session: Session, what: str, before: datetime, detail: dict[str, Any]) -> None:
-        audit.append(
+    def _note(self, session: Session, what: str, before: datetime, detail: dict[str, Any]) -> int:
+        return audit.append(
             session,
             at=clock.now(),
             actor=self._by,

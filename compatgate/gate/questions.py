@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from compatgate.errors import BadInput
+from compatgate.json_once import KeyTwice, decode_once
 from compatgate.not_json import NOT_JSON
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -29,9 +30,11 @@ def decode(question: bytes) -> Any:
     """The body of a question.
 
     Raises:
-        BadInput: it is no JSON.
+        BadInput: it is no JSON, or an object in it has a key twice; names the key.
     """
     try:
-        return msgspec.json.decode(question)
+        return decode_once(question)
+    except KeyTwice as error:
+        raise BadInput(str(error), field=error.key, hint="state it once") from None
     except NOT_JSON as error:
         raise BadInput(f"the request is not JSON: {error}") from None

@@ -31,6 +31,10 @@ class Snapshots:
         self._past: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
         self.on_new: Callable[[Snapshot], None] = lambda _: None
 
+    def begin_with(self, snapshot: Snapshot) -> None:
+        """Take a snapshot that another process made of this database, to be checked when asked."""
+        self._current = snapshot
+
     def current(self) -> Snapshot:
         """The latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from compatgate.core.request import POOL_CHANGES, parse_changes
-from compatgate.core.stack import canonical_key
+from compatgate.core.stack import canonical_key, parse_stack
 from compatgate.core.whatif import WhatIf
 from compatgate.core.whatif import what_if as evaluate_change
 from compatgate.discovery.node_labels import Node
@@ -102,6 +102,12 @@ def _changes(body: Any) -> dict[str, Any]:
     for name in POOL_CHANGES:
         if name in changes and changes[name] is None:
             raise BadInput("cannot be removed", field=f"set.{name}", hint="leave it out")
+    stated = {n: v for n, v in changes.items() if n not in POOL_CHANGES and v is not None}
+    if stated:  # also where nothing is in use, and nothing would notice
+        try:
+            parse_stack(stated)
+        except BadInput as error:
+            raise error.at("set") from None
     return changes
 
 

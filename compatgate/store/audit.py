@@ -16,6 +16,7 @@ import msgspec
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from compatgate.core.digest import sha256
 from compatgate.store.clock import iso
 from compatgate.store.models import AuditRecord
 from compatgate.store.paging import DEFAULT, Page, page
@@ -25,11 +26,6 @@ GENESIS = "0" * 64
 """What the first link has for its predecessor."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def digest(content: bytes) -> str:
-    """SHA-256, hex."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def digest_rows(rows: Iterable[object]) -> str:
@@ -76,7 +72,7 @@ def link(
 def hash_of(link: dict[str, Any]) -> str:
     """The hash that a link must have."""
     keys = ("seq", "at", "actor", "action", "subject", "detail", "previous")
-    return hashlib.sha256(_encode([link[key] for key in keys])).hexdigest()
+    return sha256(_encode([link[key] for key in keys]))
 
 
 def head(session: Session) -> tuple[int, str] | None:
@@ -94,10 +90,15 @@ def append(
     action: str,
     subject: str,
     detail: dict[str, Any],
-) -> None:
-    """Add a link; the session must be a writing one, which no other overlaps."""
+) -> int:
+    """Add a link; the session must be a writing one, which no other overlaps.
+
+    Returns:
+        Its number.
+    """
     columns = link(head(session), at=at, actor=actor, action=action, subject=subject, detail=detail)
     session.execute(insert(AuditRecord), [columns])
+    return int(columns["seq"])
 
 
 def list_records(

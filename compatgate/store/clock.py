@@ -14,7 +14,7 @@ def now() -> datetime:
 
 def iso(when: datetime) -> str:
     """``2026-11-03T09:30:00.123456Z``: fixed width, so that text sorts like time."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return when.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def from_iso(text: str) -> datetime:

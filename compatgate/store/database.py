@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, Conflict, Unavailable
-from compatgate.store.urls import resolve_url, shown
+from compatgate.store.urls import ELSEWHERE, resolve_url, shown
 
 WRITER_LOCK = 0x636F6D70617467  # "compatg"
 """Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
@@ -39,7 +40,12 @@ class Database:
 
     @classmethod
     def open(cls, url: str | None = None) -> Database:
-        """The database that a URL or path names; see `compatgate.store.urls.resolve_url`."""
+        """The database that a URL or path names; see `compatgate.store.urls.resolve_url`.
+
+        Raises:
+            BadInput: not a URL; or the library for such a database is not installed.
+            Unavailable: the folder of an SQLite file cannot be made.
+        """
         return cls(resolve_url(url))
 
     @property
@@ -111,7 +117,7 @@ def unavailable(database: Database, error: BaseException) -> Unavailable:
         field="database",
         hint="check its schema and the user's rights"
         if refused
-        else "check that it runs, is reachable and has room",
+        else "check that it runs, is reachable, has room and may be written",
     )
 
 
@@ -121,7 +127,7 @@ def _sqlite(url: URL) -> Engine:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         what = f"cannot make the folder {folder}: {error.strerror or error}"
-        raise Unavailable(what, field="database", value=str(folder)) from None
+        raise Unavailable(what, field="database", value=str(folder), hint=ELSEWHERE) from None
     engine = create_engine(
         url,
         connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
@@ -152,6 +158,10 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _postgresql(url: URL) -> Engine:
+    if find_spec("psycopg") is None:
+        hint = "pip install 'compatgate[postgresql]'"
+        what = "PostgreSQL needs a library that is not installed: psycopg"
+        raise BadInput(what, field="database", hint=hint)
     return create_engine(
         url,
         pool_size=16,

@@ -14,14 +14,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from typing import Any
 
+from compatgate.core.digest import sha256
 from compatgate.store import audit
 from compatgate.store.checkpoint import LONGEST_LOG, Checkpointer
 from compatgate.store.database import WRITER_LOCK, Database
 from compatgate.store.decisions import NewDecision, encode_lines, line
-from compatgate.store.turn import Turn
 
 _COLUMNS = ("id", *NewDecision.__struct_fields__)
 _LINK = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
@@ -37,6 +38,7 @@ def _insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
 
 
+@cache
 def _insert_verdicts(count: int) -> str:
     """One statement for many: it answers with the ids that were new."""
     marks = ", ".join(["(?, ?)"] * count)
@@ -63,13 +65,12 @@ _INHERITED: list[Any] = []
 
 
 class DecisionWriter:
-    """Holds one connection of its own; one thread at a time may use it."""
+    """Holds one connection of its own; one thread at a time may use it, at its `Turn`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._connection: Any = None
         self._process = os.getpid()
-        self._turn = Turn(database)
         self._checkpointer = Checkpointer(database)
 
     def write(self, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
@@ -88,8 +89,7 @@ class DecisionWriter:
         cursor = None
         try:
             cursor = self._cursor()
-            with self._turn:
-                first = self._write(cursor, batch, verdicts)
+            first = self._write(cursor, batch, verdicts)
         except BaseException:
             self._abandon(cursor)
             raise
@@ -102,13 +102,12 @@ class DecisionWriter:
             if cursor is not None:
                 cursor.execute("ROLLBACK")
         with suppress(Exception):
-            self.close()
+            self._let_go()
 
     def _cursor(self) -> Any:
         if self._connection is not None and self._process != os.getpid():
             _INHERITED.append(self._connection)
             self._connection = None
-            self._turn.forget()
             self._checkpointer.forget()
         if self._connection is None:
             self._connection = self._database.engine.raw_connection()
@@ -133,10 +132,10 @@ class DecisionWriter:
         detail: dict[str, Any] = {
             "first": first,
             "count": len(lines),
-            "sha256": audit.digest(content),
+            "sha256": sha256(content),
         }
         if made:
-            detail["verdicts"] = {key: audit.digest(body.encode()) for key, body in made.items()}
+            detail["verdicts"] = {key: sha256(body.encode()) for key, body in made.items()}
         link = audit.link(
             (last_link[0], last_link[1]) if last_link[0] else None,
             at=batch[-1].decided_at,
@@ -171,6 +170,9 @@ class DecisionWriter:
     def close(self) -> None:
         """Let go of the connection; what was not committed is undone."""
         self._checkpointer.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()

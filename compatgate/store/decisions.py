@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -37,9 +38,8 @@ class NewDecision(Struct, frozen=True):
 
 def line(number: int, decision: NewDecision) -> list[Any]:
     """A decision as the values that are stored and hashed, in the order of the columns."""
-    values = [getattr(decision, name) for name in decision.__struct_fields__]
-    values[values.index(decision.decided_at)] = iso(decision.decided_at)
-    return [number, *values]
+    verdict_id, decided_at, *others = astuple(decision)
+    return [number, verdict_id, iso(decided_at), *others]
 
 
 def encode_lines(lines: Sequence[Sequence[Any]]) -> bytes:

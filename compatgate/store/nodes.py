@@ -38,6 +38,8 @@ class NodeRow(Struct, frozen=True):
 
 
 _JSON = ("gpus", "disagreements", "labels", "witnesses")
+_JSON_PLACES = tuple(NodeRow.__struct_fields__.index(name) for name in _JSON)
+_decode = msgspec.json.Decoder().decode
 _COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
 
 
@@ -120,8 +122,11 @@ def list_nodes(
 
 
 def _row(found: Any) -> NodeRow:
-    values = dict(found._mapping)
-    return NodeRow(**{k: msgspec.json.decode(v) if k in _JSON else v for k, v in values.items()})
+    """A row of `_COLUMNS`, in their order; a fleet's pages read thousands."""
+    values = list(found)
+    for place in _JSON_PLACES:
+        values[place] = _decode(values[place])
+    return NodeRow(*values)
 
 
 def _values(row: NodeRow) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What may be forgotten of canary runs and staging hosts, and forgetting it.
 
-A run's row is kept for ever. Its log may go once it has ended. The reports of its steps may go
-where nothing rests on the run: no evidence, no warning, no baseline; the newest of each host stays,
-since drift is read off it.
+A run's row is kept for ever. Its log may go once it has ended; a note of that stays in its place.
+The reports of its steps may go where nothing rests on the run: no evidence, no warning, no
+baseline; the newest of each host stays, since drift is read off it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.store.models import (
@@ -25,7 +25,8 @@ from compatgate.store.models import (
     RunStep,
     Slot,
 )
-from compatgate.store.run_rows import ACTIVE
+from compatgate.store.run_rows import ACTIVE, PrunedLog
+from compatgate.store.runs import NO_STEP
 
 PRUNED = "pruned_at"
 """Member of a step's result whose reports were removed: when."""
@@ -37,13 +38,16 @@ def logs_before(session: Session, before: datetime) -> dict[str, int]:
     """Bytes of log by run, of runs that ended earlier; oldest first."""
     size = func.sum(func.length(RunOutput.data))
     query = select(Run.id, size).join(RunOutput, RunOutput.run == Run.id)
-    query = query.where(*_ended(before)).group_by(Run.seq, Run.id).order_by(Run.seq)
+    query = query.where(*_ended(before), RunOutput.step != NO_STEP)
+    query = query.group_by(Run.seq, Run.id).order_by(Run.seq)
     return {run: int(size or 0) for run, size in session.execute(query)}
 
 
-def drop_logs(session: Session, runs: Sequence[str]) -> None:
-    """Remove the logs of some runs that have ended."""
+def drop_logs(session: Session, runs: Sequence[str], pruned: PrunedLog) -> None:
+    """Remove the logs of some runs that have ended; `compatgate.store.runs.pruned_log` tells."""
     session.execute(delete(RunOutput).where(RunOutput.run.in_(runs)))
+    note = {"attempt": 0, "step": NO_STEP, "at": pruned.at, "data": _encode(pruned)}
+    session.execute(insert(RunOutput), [{**note, "run": run} for run in runs])
 
 
 def reports_before(session: Session, before: datetime) -> dict[str, int]:

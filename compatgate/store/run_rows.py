@@ -117,6 +117,14 @@ class OutputRow(Struct, frozen=True):
     data: bytes
 
 
+class PrunedLog(Struct, frozen=True):
+    """A log that was removed: when, by whom, and the link of the audit log that says so."""
+
+    at: datetime
+    by: str
+    link: int
+
+
 class EvidenceRow(Struct, frozen=True):
     """A judged run as evidence; ``components`` is component to version as measured."""
 

@@ -13,10 +13,12 @@ from sqlalchemy.orm import Session
 from compatgate.errors import NotFound
 from compatgate.store.models import Run, RunOutput, RunStep
 from compatgate.store.paging import DEFAULT, Page, page
-from compatgate.store.run_rows import ACTIVE, OutputRow, PastStep, RunRow, StepRow
+from compatgate.store.run_rows import ACTIVE, OutputRow, PastStep, PrunedLog, RunRow, StepRow
 
 _COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
 _CHUNK = 500
+NO_STEP = ""
+"""Stands, where a step is named, for what is no output: the note that a log was removed."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -168,6 +170,13 @@ def write(session: Session, run_id: str, attempt: int, step: str, data: bytes, a
     session.execute(insert(RunOutput), [values])
 
 
+def pruned_log(session: Session, run_id: str) -> PrunedLog | None:
+    """That the log of a run was removed; None: it was not."""
+    query = select(RunOutput.data).where(RunOutput.run == run_id, RunOutput.step == NO_STEP)
+    found = session.execute(query.limit(1)).scalar()
+    return None if found is None else msgspec.json.decode(found, type=PrunedLog)
+
+
 def output(
     session: Session,
     run_id: str,
@@ -186,17 +195,24 @@ def output(
         limit: at most so many pieces.
     """
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
-    query = query.where(RunOutput.run == run_id, RunOutput.id > after)
+    query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
     query = query.where(RunOutput.step == step) if step else query
     return [
         OutputRow(*found) for found in session.execute(query.order_by(RunOutput.id).limit(limit))
     ]
 
 
+def steps_with_output(session: Session, run_id: str) -> set[str]:
+    """Names of the steps that a run's log has something of."""
+    query = select(RunOutput.step).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    return set(session.execute(query.distinct()).scalars())
+
+
 def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
     """The last pieces of a run's log, in order."""
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
-    query = query.where(RunOutput.run == run_id).order_by(RunOutput.id.desc()).limit(limit)
+    query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    query = query.order_by(RunOutput.id.desc()).limit(limit)
     return [OutputRow(*found) for found in session.execute(query)][::-1]
 
 

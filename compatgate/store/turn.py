@@ -18,10 +18,13 @@ class Turn:
     def __init__(self, database: Database) -> None:
         self._path = f"{database.url.database}-turn" if database.is_sqlite else None
         self._descriptor: int | None = None
+        self._process = os.getpid()
 
     def __enter__(self) -> None:
         if self._path is None:
             return
+        if self._process != os.getpid():  # an inherited lock is shared with the parent
+            self._descriptor, self._process = None, os.getpid()
         if self._descriptor is None:
             try:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -34,10 +37,6 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def forget(self) -> None:
-        """A lock that was inherited at a fork is shared with the parent; take a new one."""
-        self._descriptor = None
 
     def close(self) -> None:
         """Let go of the file."""

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from compatgate.errors import BadInput, CompatgateError
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
+ELSEWHERE = f"name a place with --database, or in {ENVIRONMENT}"
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
@@ -20,10 +21,18 @@ _DRIVERS = {
 
 
 def default_path() -> Path:
-    """The SQLite file in the user's data folder."""
+    """The SQLite file in the user's data folder.
+
+    Raises:
+        BadInput: this user has none.
+    """
     from platformdirs import user_data_path
 
-    return user_data_path("compatgate", appauthor=False) / "compatgate.db"
+    try:
+        return user_data_path("compatgate", appauthor=False) / "compatgate.db"
+    except RuntimeError:
+        what = "this user has no home folder to keep a database in"
+        raise BadInput(what, field="database", hint=ELSEWHERE) from None
 
 
 def resolve_url(text: str | None = None) -> URL:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from compatgate.core.digest import sha256
 from compatgate.documents.specs import KINDS, encode, key_of
 from compatgate.store import audit, decisions, documents, evidence, revisions
 from compatgate.store.models import AuditRecord, Change, Decision, Revision, Verdict
@@ -110,12 +111,12 @@ class _Walk:
             yield f"link {seq}: decisions {self.decisions + 1} to {first - 1} have no link"
         self.decisions = first + count - 1
         lines = self._take_decisions(self.decisions)
-        found = audit.digest(decisions.encode_lines(lines))
+        found = sha256(decisions.encode_lines(lines))
         if len(lines) != count or found != detail["sha256"]:
             yield f"decisions {first} to {self.decisions}: changed or missing (link {seq})"
         for verdict_id, digest in detail.get("verdicts", {}).items():
             body = self._session.execute(select(Verdict.body).where(Verdict.id == verdict_id))
-            if audit.digest((body.scalar() or "").encode()) != digest:
+            if sha256((body.scalar() or "").encode()) != digest:
                 yield f"verdict {verdict_id}: changed or missing (link {seq})"
 
     def _take_decisions(self, last: int) -> list[list[Any]]:

@@ -11,9 +11,9 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from compatgate.documents.names import did_you_mean
 from compatgate.errors import BadInput, TooLarge
+from compatgate.json_once import KeyTwice, decode_once
 from compatgate.web.errors import UnsupportedMedia
 
-_decode = msgspec.json.Decoder().decode
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -91,13 +91,15 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
     """The body as a JSON object.
 
     Raises:
-        BadInput: not JSON, not UTF-8, nested too deeply, or not an object.
+        BadInput: not JSON, not UTF-8, nested too deeply, not an object, or one with a key twice.
     """
     check_depth(raw, max_depth)
     if not raw.strip():
         raise BadInput("the body is empty", field="body", hint="send a JSON object")
     try:
-        value = _decode(raw)
+        value = decode_once(raw)
+    except KeyTwice as error:
+        raise BadInput(str(error), field=error.key, hint="state it once") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise BadInput("the body is not valid JSON", field="body", hint=str(error)) from None
     if not isinstance(value, dict):

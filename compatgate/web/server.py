@@ -119,7 +119,9 @@ class _Server(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> WSGIApplication:
         self._gate = self._make_gate()
-        return self._make_app(self._gate)
+        app = self._make_app(self._gate)
+        gc.freeze()  # it lives as long as the process: no collection need walk it
+        return app
 
     def _ready(self, worker: Worker) -> None:
         if self._once.is_first():

@@ -18,6 +18,7 @@ from compatgate.gate.images import ImageSettings
 from compatgate.gate.imports import ImportResult
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
+from compatgate.gate.snapshot import Snapshot
 from compatgate.store import schema
 from compatgate.store.database import Database
 
@@ -44,6 +45,7 @@ class Prepared(Struct, frozen=True):
         imported: what the import made; None: nothing was imported.
         revision: of the matrix.
         admin: the first token, at the first start only.
+        snapshot: what answers rest on at the start; every process begins with it.
     """
 
     facts: Facts
@@ -52,11 +54,14 @@ class Prepared(Struct, frozen=True):
     imported: ImportResult | None
     revision: int
     admin: NewToken | None
+    snapshot: Snapshot
 
     def open_gate(self, images: ImageSettings) -> Gate:
         """A gate on the same facts, for one process."""
         database = Database.open(self.database)
-        return Gate(database, self.facts, overlays=self.overlays, images=images)
+        gate = Gate(database, self.facts, overlays=self.overlays, images=images)
+        gate.snapshots.begin_with(self.snapshot)
+        return gate
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -135,7 +140,8 @@ def prepare(
             by = By(AUTHOR, f"first start: {', '.join(map(os.path.basename, matrix))}")
             imported = gate.matrix.import_documents(sources, by)
         revision = gate.check_ready()["revision"]
-        return Prepared(facts, overlays, database, imported, revision, gate.tokens.ensure_admin())
+        admin = gate.tokens.ensure_admin()
+        return Prepared(facts, overlays, database, imported, revision, admin, gate.snapshot())
     finally:
         gate.close()
 

@@ -65,6 +65,7 @@ RUN: dict[str, Any] = {
     "suite": "hello",
     "target": "prod-a100",
     "stack": {"cuda": "12.4", "torch": "2.4.1+cu124"},
+    "image": "registry.example/team/app:1.4",
     "priority": 5,
 }
 

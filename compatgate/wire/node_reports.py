@@ -17,7 +17,7 @@ NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
 KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?$(?!\n)"
 VALUE_PATTERN = r"^[A-Za-z0-9._-]{0,63}$(?!\n)"
 TARGET_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\n)"
-TEXT_PATTERN = r"^[\x20-\x7e]{1,120}$(?!\n)"
+TEXT_PATTERN = r"^ *[\x21-\x7e][\x20-\x7e]{0,119}$(?!\n)"
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, description="as Kubernetes names nodes")]
 Key = Annotated[str, Meta(pattern=KEY_PATTERN)]

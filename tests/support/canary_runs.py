@@ -15,6 +15,7 @@ from compatgate.store import clock
 GPU = "A100-SXM4-80GB"
 DRIVER = "535.183.01"
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
+OWN = ImageSpec(reference="registry.example/canary:1")
 MEASURED = {"cuda": "12.4.1", "cudnn": "9.1.0.70", "torch": "2.4.1+cu124"}
 
 
@@ -22,7 +23,7 @@ def suites() -> Library:
     """Suites that need no GPU, one, and two."""
     library = Library()
     library.workloads = {
-        name: Workload(name, f"tests {name}", ("true",), ImageSpec(), gpus=gpus)
+        name: Workload(name, f"tests {name}", ("true",), OWN, gpus=gpus)
         for name, gpus in (("hello-cpu", 0), ("gemm", 1), ("nccl", 2))
     }
     library.suites = {
@@ -33,7 +34,7 @@ def suites() -> Library:
         "pair": Suite("pair", "two GPUs", ("nccl",)),
         "spread": Suite("spread", "two nodes with a GPU each", ("gemm", "spread")),
     }
-    spread = Workload("spread", "tests spread", ("true",), ImageSpec(), gpus=1, nodes=2)
+    spread = Workload("spread", "tests spread", ("true",), OWN, gpus=1, nodes=2)
     library.workloads["spread"] = spread
     return library
 

@@ -100,7 +100,7 @@ def _matrix(gate: Gate) -> None:
     pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": "535.183.01", "count": 4}
     target = {
         "pools": [pool],
-        "match": {"namespaces": [LINE, FORMULA], "nodeLabels": {"kubernetes.io/os": "linux"}},
+        "match": {"namespaces": ["*"], "nodeLabels": {"kubernetes.io/os": "linux"}},
         "policy": {"canary": {"require": True, "suites": ["smoke"]}},
     }
     entry = {

@@ -16,10 +16,10 @@ from compatgate.canary.engine.parts import Bench
 from compatgate.canary.engine.patient import PatientQueue
 from compatgate.canary.engine.steps import Step, Steps, plan
 from compatgate.canary.queue import Lease, LeaseLost, Order, Queue
-from compatgate.canary.run import StepResult
+from compatgate.canary.run import Run, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.stack import parse_stack
+from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.errors import CompatgateError, Infrastructure, Unavailable
 
@@ -129,7 +129,7 @@ def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -
 def _conditions(lease: Lease, bench: Bench, workloads: Sequence[Workload]) -> Conditions:
     return Conditions(
         expected=Expected(
-            parse_stack(lease.run.stack),
+            _under_test(lease.run),
             resolve_gpu(bench.gpu, bench.gpus).sku if bench.gpu else None,
             parse_version("driver", bench.driver) if bench.driver else None,
         ),
@@ -137,6 +137,11 @@ def _conditions(lease: Lease, bench: Bench, workloads: Sequence[Workload]) -> Co
         development=bench.executor.development,
         now=int(time.time()),
     )
+
+
+def _under_test(run: Run) -> Stack:
+    """What was stated; where nothing was, whatever the containers bring is measured."""
+    return parse_stack(run.stack) if run.stack else Stack({})
 
 
 def _end(lease: Lease, bench: Bench, conclusion: Conclusion) -> None:

@@ -13,9 +13,11 @@ from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import reader_of
 from compatgate.canary.queue import Baselines, Queue
+from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.library import Library
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
+from compatgate.errors import NotFound
 
 
 def open_bench(
@@ -37,7 +39,7 @@ def open_bench(
         executor=open_executor(host),
         gpu=host.gpu,
         driver=host.driver,
-        workloads=library.of_suite,
+        workloads=lambda suite: _workloads(library, suite),
         reader=reader_of,
         judge=BaselineJudge(baselines, sku),
         watch=_watch(host, facts, settings),
@@ -56,6 +58,22 @@ def with_driver(host: Host) -> Host:
         return host
     seen = snapshot()
     return replace(host, driver=seen.driver) if seen else host
+
+
+def _workloads(library: Library, suite: str) -> tuple[Workload, ...]:
+    """The workloads of a suite as their files are now, since it is these that will be run.
+
+    Baselines are kept for the digest of what was run; one that was read when the worker started
+    would have a changed program judged by what its older version did.
+
+    Raises:
+        NotFound: this worker does not know the suite.
+    """
+    try:
+        return library.reread().of_suite(suite)
+    except NotFound as error:
+        error.hint = "give this worker the gate's folders: --workloads, or COMPATGATE_WORKLOADS"
+        raise
 
 
 def _watch(host: Host, facts: Facts, settings: Settings) -> Watch:

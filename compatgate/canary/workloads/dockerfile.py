@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _ARG = re.compile(r"^\s*ARG\s+(.+)$", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(
@@ -27,13 +28,26 @@ def images(text: str) -> list[str]:
     Stages of the file itself and ``scratch`` are left out, and so is an image that only an
     argument without a default names.
     """
-    known = arguments(text)
     stages = {"scratch"}
     found: list[str] = []
-    for image, stage in _FROM.findall(text):
-        named = _VARIABLE.sub(lambda m: known.get(m[1] or m[3]) or m[2] or "", image)
+    for named, stage in _starts(text):
         if named and named.lower() not in stages and named not in found:
             found.append(named)
         if stage:
             stages.add(stage.lower())
     return found
+
+
+def is_whole(text: str) -> bool:
+    """Whether the file itself says what each of its stages starts from.
+
+    It does not where only an argument without a default, ``BASE``, would name an image.
+    """
+    return all(named for named, _ in _starts(text))
+
+
+def _starts(text: str) -> Iterator[tuple[str, str]]:
+    """What each stage starts from, "" where nothing names it, and what the stage is called."""
+    known = arguments(text)
+    for image, stage in _FROM.findall(text):
+        yield _VARIABLE.sub(lambda m: known.get(m[1] or m[3]) or m[2] or "", image), stage

@@ -27,9 +27,11 @@ class Library:
     Attributes:
         workloads: in the order of their folders.
         suites: in the order of their files.
+        folders: operators' own that were read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folders: Sequence[str | Path] = ()) -> None:
+        self.folders = tuple(folders)
         self.workloads: dict[str, Workload] = {}
         self.suites: dict[str, Suite] = {}
 
@@ -49,12 +51,20 @@ class Library:
         """
         if folders is None:
             folders = [part for part in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if part]
-        library = cls()
+        library = cls(folders)
         library._add(canary_dir())
         for folder in folders:
             library._add(Path(folder))
         library._check_suites()
         return library
+
+    def reread(self) -> Library:
+        """The same folders as they are now.
+
+        Raises:
+            CompatgateError: as `open`.
+        """
+        return Library.open(self.folders)
 
     def workload(self, name: str) -> Workload:
         """A workload by its name.
@@ -75,8 +85,19 @@ class Library:
         """
         if found := self.suites.get(name):
             return found
-        hint = did_you_mean(name, self.suites)
+        hint = self._hint_of_workload(name) or did_you_mean(name, self.suites)
+        if not self.folders:
+            hint += f"; {ENVIRONMENT} names folders of your own"
         raise NotFound(f"there is no suite {name!r}", field="suite", value=name, hint=hint)
+
+    def _hint_of_workload(self, name: str) -> str:
+        """What to name instead of a workload; empty where it is none."""
+        if name not in self.workloads:
+            return ""
+        having = [suite.name for suite in self.suites.values() if name in suite.workloads]
+        if having:
+            return f"that is a workload; suites with it: {', '.join(having)}"
+        return f"that is a workload; name it in a suite, in the {SUITES} beside its folder"
 
     def of_suite(self, name: str) -> tuple[Workload, ...]:
         """The workloads of a suite, in its order.

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 
 HELP = "run canaries on staging hosts, and judge measurements"
 
+_EXAMPLES = """\
+examples:
+  compatgate canary run --suite smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124
+  compatgate canary list --state active
+  compatgate canary baselines list --state proposed
+  compatgate canary judge before.jsonl after.jsonl
+  compatgate canary lint ./our-workloads
+"""
+
 ACTIONS = {
     "run": ("compatgate.cli.canary.start", "run a suite for a target's stack"),
     "list": ("compatgate.cli.canary.list_", "list runs"),
@@ -36,6 +45,7 @@ ACTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     add_actions(parser, ACTIONS)
 
 

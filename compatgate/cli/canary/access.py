@@ -109,14 +109,16 @@ class _Local:
 
     def log(self, run: str, step: str | None) -> Iterator[str]:
         from compatgate.gate.runs.following import plain
+        from compatgate.gate.runs.logs import check_there
 
-        self._gate.runs.get(run)
+        check_there(self._gate.runs, run, step)
         return plain(self._gate.runs, run, step=step)
 
     def follow(self, run: str, step: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
         from compatgate.gate.runs.following import follow
+        from compatgate.gate.runs.logs import check_there
 
-        self._gate.runs.get(run)
+        check_there(self._gate.runs, run, step)
         for event in follow(self._gate.runs, run, step=step):
             if event.name not in ("alive", "idle"):
                 yield event.name, event.data

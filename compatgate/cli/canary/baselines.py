@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.cli.canary.access import accessed
 from compatgate.cli.canary.library import add_workloads
 from compatgate.cli.database import add_format
+from compatgate.cli.parser import some
 from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
@@ -26,19 +27,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="baseline_action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="list versions, newest first")
     shown.add_argument("--workload", metavar="W", help="with its digest, as listed")
-    shown.add_argument("--sku", metavar="SKU")
-    shown.add_argument("--metric", metavar="M")
-    shown.add_argument("--state", choices=("proposed", "approved", "replaced", "refused"))
-    shown.add_argument("--limit", type=int, metavar="N", help="at most N (everything)")
+    shown.add_argument("--sku", metavar="SKU", help="of the GPU, or cpu")
+    shown.add_argument("--metric", metavar="M", help="name of the metric")
+    states = ("proposed", "approved", "replaced", "refused")
+    shown.add_argument("--state", choices=states, help="(any)")
+    shown.add_argument("--limit", type=some, metavar="N", help="at most N (everything)")
     show = actions.add_parser("show", help="show a version with its distribution")
     approve = actions.add_parser("approve", help="judge runs by a proposed version from now on")
     refuse = actions.add_parser("refuse", help="judge no run by a version, or none any more")
     for action in (show, approve, refuse):
-        action.add_argument("id", type=int, metavar="ID")
+        action.add_argument("id", type=int, metavar="ID", help="number of the version, as listed")
     export = actions.add_parser("export", help="write what runs are judged against into a file")
     export.add_argument("--workload", metavar="W", help="its name, or with its digest")
-    export.add_argument("--sku", metavar="SKU")
-    export.add_argument("-o", "--output", metavar="FILE", default="-", help="(standard output)")
+    export.add_argument("--sku", metavar="SKU", help="of the GPU, or cpu")
+    export.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="where to (standard output)"
+    )
     add_place(export)
     take = actions.add_parser(
         "import",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.canary.access import accessed
 from compatgate.cli.database import add_format
+from compatgate.cli.parser import some
 from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="S", help="only runs of this suite")
     parser.add_argument("--target", metavar="T", help="only runs for this target")
     parser.add_argument(
-        "--limit", type=int, default=200, metavar="N", help="look at the newest N runs (200)"
+        "--limit", type=some, default=200, metavar="N", help="look at the newest N runs (200)"
     )
     add_place(parser)
     add_format(parser)

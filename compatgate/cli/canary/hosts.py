@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("--gpu", metavar="SKU", help="that they have")
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"fewest values that are judged, on either side ({MINIMUM}); 30 are better",
     )
     parser.add_argument("--unit", default="", help="unit of plain numbers")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,5 +14,6 @@ def add_workloads(parser: argparse.ArgumentParser) -> None:
         "--workloads",
         metavar="DIR",
         action="append",
-        help="own workloads and suites beside the shipped ones ($COMPATGATE_WORKLOADS); repeatable",
+        help="own workloads and suites beside the shipped ones ($COMPATGATE_WORKLOADS); may be"
+        " repeated",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.cli.canary.access import accessed
+from compatgate.cli.parser import some
 from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ _STATES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("--state", choices=_STATES, metavar="STATE", help=", ".join(_STATES))
-    parser.add_argument("--target", metavar="T")
-    parser.add_argument("--suite", metavar="S")
+    parser.add_argument("--target", metavar="T", help="that the runs are for")
+    parser.add_argument("--suite", metavar="S", help="that was run")
     parser.add_argument("--entry", metavar="NAME", help="that the runs are about")
     parser.add_argument("--host", metavar="H", help="where they run, or ran last")
     parser.add_argument("--purpose", choices=("request", "verification"), help="what they are for")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most N (50)")
+    parser.add_argument("--limit", type=some, default=50, metavar="N", help="at most N (50)")
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def run(args: argparse.Namespace) -> int:

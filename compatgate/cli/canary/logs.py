@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("run", metavar="ID")
+    parser.add_argument("run", metavar="ID", help="of the run, as canary list shows it")
     parser.add_argument("-f", "--follow", action="store_true", help="wait for more until it ends")
     parser.add_argument("--step", metavar="NAME", help="only this step's output")
     add_place(parser)
@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         NotFound: there is no such run.
+        Gone: its log was removed.
     """
     from compatgate.cli.terminal import printable
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("run", metavar="ID")
+    parser.add_argument("run", metavar="ID", help="of the run, as canary list shows it")
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def run(args: argparse.Namespace) -> int:

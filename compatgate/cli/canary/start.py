@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
-workloads' own images are run, and what they bring is measured.
+workloads' own images are run, and what they bring is measured; this project's programs bring none.
 exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
 """
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     waiting.add_argument("--wait", action="store_true", default=True, help="wait (the default)")
     waiting.add_argument("--detach", dest="wait", action="store_false", help="only queue, exit 0")
     add_place(parser)
-    add("--format", choices=("text", "json"), default="text")
+    add("--format", choices=("text", "json"), default="text", help="(text)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from compatgate.errors import BadInput, CompatgateError
 
 if TYPE_CHECKING:
     import argparse
+    from datetime import datetime
 
     from compatgate.cli.check.deciders import Decider
     from compatgate.cli.formats import Answer
@@ -121,6 +122,24 @@ def _complete(args: argparse.Namespace) -> None:
     if args.bundle and args.facts:
         raise BadInput("a bundle brings its own facts", field="--facts", hint="leave out --bundle")
     args.target_server = None if args.facts else server
+    args.moment = _moment(args)
+
+
+def _moment(args: argparse.Namespace) -> int | datetime | None:
+    """Whose matrix is asked, where it is not the present one.
+
+    Raises:
+        BadInput: ``--at`` is neither a revision nor a time, or nobody has an older matrix.
+    """
+    if args.at is None:
+        return None
+    if args.bundle or not args.target:
+        what = "a bundle holds one matrix" if args.bundle else "facts are not kept by day"
+        hint = "ask a server or a database about a --target"
+        raise BadInput(what, field="--at", value=args.at, hint=hint)
+    from compatgate.cli.database import revision_or_time
+
+    return revision_or_time(args.at, "--at")
 
 
 def _warn_open() -> None:

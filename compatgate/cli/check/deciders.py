@@ -95,11 +95,23 @@ class FactsDecider(Decider):
 
 
 class DatabaseDecider(Decider):
-    """Decides about targets from a database, and records what it decided."""
+    """Decides about targets from a database, and records what it decided.
 
-    def __init__(self, database: str | None, overlays: Sequence[str] | None) -> None:
+    Args:
+        database: where it is.
+        overlays: the operator's fact files.
+        at: the matrix of which revision, or of when, is asked; then nothing is recorded.
+    """
+
+    def __init__(
+        self,
+        database: str | None,
+        overlays: Sequence[str] | None,
+        at: int | datetime | None = None,
+    ) -> None:
         self._database = database
         self._overlays = overlays
+        self._at = at
 
     @cached_property
     def _gate(self) -> Any:
@@ -109,9 +121,16 @@ class DatabaseDecider(Decider):
         refuse_missing(self._database)
         return Gate.open(self._database, overlays=self._overlays)
 
+    @cached_property
+    def _asker(self) -> str:
+        return f"cli:{_user()}"
+
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
         """See `Decider.decide`."""
-        verdict = self._gate.decide(bodies[0], asked_by=f"cli:{_user()}", source="cli")
+        if self._at is None:
+            verdict = self._gate.decide(bodies[0], asked_by=self._asker, source="cli")
+        else:
+            verdict = self._gate.what_would(bodies[0], at=self._at)
         answer: dict[str, Any] = verdict.to_json()
         return answer
 
@@ -139,13 +158,22 @@ class ServerDecider(Decider):
         token: to ask it with.
         timeout_s: for each answer.
         hint: what a command can do without an answer.
+        at: as of `DatabaseDecider`.
     """
 
-    def __init__(self, url: str, token: str | None, timeout_s: float, hint: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        timeout_s: float,
+        hint: str = "",
+        at: int | datetime | None = None,
+    ) -> None:
         from compatgate.cli.remote import make_client
 
         self._client = make_client(url, token, timeout_s, retries=0)
         self._hint = hint
+        self._at = at.isoformat() if isinstance(at, datetime) else at
 
     def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
         """See `Decider.decide`."""
@@ -162,7 +190,10 @@ class ServerDecider(Decider):
         from compatgate.cli.check.answered import verdict_of
         from compatgate.client.operations import Operations
 
-        answer: dict[str, Any] = self._client.send(Operations.ask.request(body).plain())
+        request = Operations.ask.request(body)
+        if self._at is not None:
+            request = Operations.preview.request(body, at=self._at)
+        answer: dict[str, Any] = self._client.send(request.plain())
         return verdict_of(answer, self._client.base_url)
 
     def close(self) -> None:
@@ -170,8 +201,11 @@ class ServerDecider(Decider):
         self._client.close()
 
     def link(self, verdict: Mapping[str, Any]) -> str:
-        """The short link, which stays."""
+        """The short link, which stays; none to what is not recorded."""
         from urllib.parse import quote
+
+        if self._at is not None:
+            return ""
 
         base = self._client.base_url
         # A password in the address is nobody else's to read.
@@ -213,13 +247,14 @@ class BundleDecider(Decider):
 def decider_for(args: argparse.Namespace) -> Decider:
     """Who decides, by the options; no database is opened before it is asked."""
     hint = "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
+    at = getattr(args, "moment", None)
     if args.server:
-        return ServerDecider(args.server, args.token, args.timeout, hint)
+        return ServerDecider(args.server, args.token, args.timeout, hint, at)
     targets: Decider
     if args.target_server:
-        targets = ServerDecider(args.target_server, args.token, args.timeout, hint)
+        targets = ServerDecider(args.target_server, args.token, args.timeout, hint, at)
     elif args.bundle:
         targets = BundleDecider(args.bundle)
     else:
-        targets = DatabaseDecider(args.database, args.facts)
+        targets = DatabaseDecider(args.database, args.facts, at)
     return FactsDecider(args.facts, targets)

@@ -22,6 +22,8 @@ examples:
                      --stack cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90
   what if the driver were newer?
     compatgate check --target prod-a100 --stack cuda=12.8 --set driver=570.124.06
+  what would it have said on the 3rd?
+    compatgate check --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124 --at 2026-11-03
   the GPUs of another host
     ssh node17 nvidia-smi -q | compatgate check --nvidia-smi - --stack cuda=12.4
   every kind of GPU node of a cluster
@@ -41,8 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is to run")
     _what(what)
     _files(what)
-    add_who(
-        parser.add_argument_group("who decides (default: the facts; for --target the database)")
+    who = parser.add_argument_group("who decides (default: the facts; for --target the database)")
+    add_who(who)
+    who.add_argument(
+        "--at",
+        metavar="REVISION|TIME",
+        help="what would have been said: the matrix of that revision, or the matrix, evidence"
+        " and waivers of that time, such as 2026-11-03 (its end), by today's facts; not logged",
     )
     answer = parser.add_argument_group("the answer")
     answer.add_argument(
@@ -51,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_form,
-        help=f"{', '.join(FORMATS)}; with a file it goes there; may be repeated (default: text)."
+        help=f"{', '.join(FORMATS)}; with a file it goes there; may be repeated (text)."
         " github also writes the job summary and the step's outputs",
     )
     answer.add_argument(
@@ -172,7 +179,7 @@ def add_who(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
     group.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=10.0, help="for a server (default: 10)"
+        "--timeout", metavar="SECONDS", type=float, default=10.0, help="for a server (10)"
     )
     group.add_argument("--bundle", metavar="FILE", help="decide from a bundle")
     group.add_argument(
@@ -180,7 +187,7 @@ def add_who(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--facts",
-        metavar="DIR",
+        metavar="FILE|DIR",
         action="append",
         help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
     )

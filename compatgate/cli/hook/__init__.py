@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 
 HELP = "answer Terraform, and sign requests to webhooks"
 
+_EXAMPLES = """\
+examples:
+  echo '{"target": "prod-a100", "stack": "cuda=12.4"}' | compatgate hook terraform
+  compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
+"""
+
 ACTIONS = {
     "terraform": ("compatgate.cli.hook.terraform", "answer Terraform's external data source"),
     "sign": ("compatgate.cli.hook.sign", "print the header that signs a request to a webhook"),
@@ -19,6 +25,7 @@ ACTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     add_actions(parser, ACTIONS)
 
 

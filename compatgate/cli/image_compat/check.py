@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="FILE|IMAGE", help="a spec, or an image that has one")
     parser.add_argument("--platform", metavar="OS/CPU", help="of an index of images")
     parser.add_argument("--tag", help="only the sets with this tag")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
     add_where(parser.add_argument_group("where it is to hold"))
     add_who(parser.add_argument_group("who knows the target"))
 

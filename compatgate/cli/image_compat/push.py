@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--platform",
         metavar="OS/CPU",
-        help="of an index, the image that is meant (default: linux/amd64)",
+        help="of an index, the image that is meant (linux/amd64)",
     )
     parser.add_argument(
         "--file", metavar="FILE", help="attach this spec, as it is, instead of the image's own"

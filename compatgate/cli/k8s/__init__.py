@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
 HELP = "look after a Kubernetes cluster: manifests, nodes, audit of what runs"
 
+_EXAMPLES = """\
+examples:
+  compatgate k8s manifests --webhook | kubectl apply -f -
+  kubectl get nodes -o json | compatgate k8s nodes --file -
+  compatgate k8s audit --namespace ml-train --server https://gate.example
+  compatgate k8s reconcile --cluster prod-eu
+"""
+
 ACTIONS = {
     "manifests": ("compatgate.cli.k8s.manifests", "print the objects that compatgate needs"),
     "nodes": ("compatgate.cli.k8s.nodes", "read the cluster's nodes; report them, suggest taints"),
@@ -27,6 +35,7 @@ ACTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
     add_actions(parser, ACTIONS)
 
 

@@ -14,6 +14,20 @@ if TYPE_CHECKING:
 
 NAMESPACE = "compatgate-canary"
 WEBHOOK_NAMESPACE = "compatgate"
+_GOES_WITH = {
+    "failure_policy": ("webhook",),
+    "timeout": ("webhook",),
+    "ca": ("webhook",),
+    "kinds": ("webhook",),
+    "exclude_namespace": ("webhook", "audit"),
+    "taint": ("nodes",),
+    "own": ("nodes",),
+    "image": ("nodes", "audit"),
+    "gate": ("nodes", "audit"),
+    "cluster": ("nodes", "audit"),
+    "every": ("nodes", "audit"),
+}
+"""Options, and those of which one must be given for them to mean something."""
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -45,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
     import yaml
 
     namespace, watched = args.namespace, watching.is_asked(args)
-    if (args.taint or args.own) and not args.nodes:
-        raise BadInput("goes with --nodes", field="--taint" if args.taint else "--own")
+    _refuse_idle(args)
     if namespace is None:
         namespace = WEBHOOK_NAMESPACE if args.webhook or watched else NAMESPACE
     _check(namespace, "--namespace")
@@ -64,6 +77,16 @@ def run(args: argparse.Namespace) -> int:
         found += watching.objects(args, namespace)
     yaml.safe_dump_all(found, sys.stdout, sort_keys=False, explicit_start=True)
     return 0
+
+
+def _refuse_idle(args: argparse.Namespace) -> None:
+    """Refuse options of objects that were not asked for: they would change nothing."""
+    stated = set(vars(args).get("_given", ()))
+    stated |= {n for n in ("taint", "own", "kinds", "exclude_namespace") if getattr(args, n)}
+    for name, owners in _GOES_WITH.items():
+        if name in stated and not any(getattr(args, owner) for owner in owners):
+            wanted = " or ".join(f"--{owner}" for owner in owners)
+            raise BadInput(f"goes with {wanted}", field=f"--{name.replace('_', '-')}")
 
 
 def _check(namespace: str, field: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compatgate.cli.database import add_format
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
 from compatgate.cli.service import add_place
+from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
     check_name(args)
     cap = parse_cap(args.max_tainted, "--max-tainted")
+    if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
+        raise BadInput("goes with --suggest", field="--max-tainted")
     nodes = [node for node in _read(args) if node.has_gpus]
     with accessed(args) as access:
         shown = decided(access, nodes, args.cluster, dry_run=not args.report)

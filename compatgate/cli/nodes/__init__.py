@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = actions.add_parser("list", help="list nodes")
     drift = actions.add_parser("drift", help="list nodes that are not what their target declares")
     for each in (listed, drift):
-        each.add_argument("--cluster", metavar="NAME")
+        each.add_argument("--cluster", metavar="NAME", help="that they are in")
         each.add_argument("--target", metavar="NAME", help="that they belong to")
         each.add_argument("--gpu", help="that they have, in any spelling")
         each.add_argument("--stale", choices=("yes", "no"), help="not heard of for a day")
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remove = actions.add_parser("remove", help="forget a node that is gone")
     remove.add_argument("--reason", required=True, help="why; kept in the audit log")
     for each in (show, remove):
-        each.add_argument("name")
+        each.add_argument("name", metavar="NAME", help="of the node")
         each.add_argument("--cluster", metavar="NAME", help="where several have such a node")
     report = actions.add_parser("report", help="report what the driver of a node says of itself")
     report.add_argument("--probe", metavar="FILE", help="of compatgate probe; else this machine")

@@ -47,7 +47,11 @@ def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
         for node in nodes
         for one in node["differences"]
     ]
-    print_table(_DRIFT, rows, empty="every node that was reported is as its target declares")
+    print_table(
+        _DRIFT,
+        rows,
+        empty="no node that was reported differs from its target (nodes list shows all)",
+    )
 
 
 def print_node(node: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.cli.over_rest.rows import Body, link, page_of, token
+from compatgate.cli.over_rest.rows import Body, decision, link, page_of, token
 from compatgate.client.operations import Operations
 from compatgate.store.clock import now
 
@@ -56,7 +56,7 @@ class RemoteTokens:
 
 
 class RemoteHistory:
-    """The audit log."""
+    """The audit log and decisions."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -64,6 +64,10 @@ class RemoteHistory:
     def list_audit(self, **filters: Any) -> Page[Any]:
         """Links of the chain, newest first."""
         return page_of(self._client, Operations.list_audit, link, **filters)
+
+    def list_decisions(self, **filters: Any) -> Page[Any]:
+        """Decisions, newest first."""
+        return page_of(self._client, Operations.list_decisions, decision, **filters)
 
     def verify(self, *, expected_head: str | None = None) -> ChainReport:
         """Check the chain and all that it vouches for."""

@@ -8,7 +8,7 @@ import msgspec
 
 from compatgate.client.operation import Listing
 from compatgate.documents.changes import Change
-from compatgate.store.rows import AuditRow, RevisionRow, Stored, TokenRow
+from compatgate.store.rows import AuditRow, DecisionRow, RevisionRow, Stored, TokenRow
 from compatgate.wire.matrix import Page
 
 Body = dict[str, Any]
@@ -62,3 +62,8 @@ def token(body: Body) -> TokenRow:
 def link(body: Body) -> AuditRow:
     """A link of the audit chain."""
     return msgspec.convert(body, AuditRow)
+
+
+def decision(body: Body) -> DecisionRow:
+    """A question that was answered."""
+    return msgspec.convert(body, DecisionRow)

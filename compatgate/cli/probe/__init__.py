@@ -26,6 +26,8 @@ What it reads: NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/n
 dynamic linker's cache, LD_LIBRARY_PATH, /usr/local/cuda*; with --python that interpreter's package
 metadata and its torch; with --pid what that process has loaded (/proc/PID); with --container the
 files and processes of a running container. It changes nothing and sends nothing.
+exit status: 0 looked at, also where no GPU was found; 2 it is not there, or may not be looked at;
+3 the container engine does not answer
 """
 
 
@@ -55,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="this machine, and this interpreter (or environment) is asked for its frameworks",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the JSON document, for check --probe"
     )

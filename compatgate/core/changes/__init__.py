@@ -15,7 +15,7 @@ from compatgate.core.changes.frameworks import (
     other_python,
 )
 from compatgate.core.changes.libraries import other_cudnn, other_nccl
-from compatgate.core.changes.matrix import nearest, nearest_entry
+from compatgate.core.changes.matrix import nearest_entry
 
 __all__ = [
     "add_forward_compat",
@@ -24,7 +24,6 @@ __all__ = [
     "cuda_for_gpu",
     "driver_for_gpu",
     "follow_pin",
-    "nearest",
     "nearest_entry",
     "newer_branches",
     "older_cuda",

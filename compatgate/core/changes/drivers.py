@@ -50,10 +50,11 @@ def newer_branches(case: Case) -> Iterator[Candidate]:
 
 def supported_branch(case: Case) -> Iterator[Candidate]:
     """The nearest newer branch that is not past its end of life."""
+    own = case.driver.major if case.driver else None
     for branch in case.facts.driver_branches.branches.values():
-        newer = case.driver and branch.branch > case.driver.major
-        lasting = branch.eol and branch.eol > case.today
-        if newer and lasting and branch.last:
+        if own is None or branch.branch <= own or not branch.eol or branch.eol <= case.today:
+            continue
+        if branch.last:
             yield Candidate(
                 {"driver": branch.last.text},
                 f"move to branch {branch.branch} (driver {branch.last}), supported to {branch.eol}",

@@ -16,27 +16,6 @@ if TYPE_CHECKING:
     from compatgate.core.matrix import Entry
 
 
-def nearest(case: Case) -> tuple[Entry | None, list[str]]:
-    """The blessed entry of the target that differs least from the stack, and in what."""
-    best: tuple[Entry | None, list[str]] = (None, [])
-    for entry in case.matrix.entries.of(case.target.name):
-        if entry.status != "blessed":
-            continue
-        missing = _differences(case, entry)
-        if best[0] is None or len(missing) < len(best[1]):
-            best = (entry, missing)
-    return best
-
-
-def _differences(case: Case, entry: Entry) -> list[str]:
-    return [
-        name
-        for name in in_order(entry.components)
-        if (have := case.driver if name == "driver" else case.stack.get(name)) is None
-        or not entry.components[name].allows(have)
-    ]
-
-
 def nearest_entry(case: Case, replacing: Entry | None = None) -> Iterator[Candidate]:
     """Change what differs from the entry that replaces one, then from the nearest blessed one."""
     entries = case.matrix.entries.of(case.target.name)
@@ -44,14 +23,13 @@ def nearest_entry(case: Case, replacing: Entry | None = None) -> Iterator[Candid
         for entry in entries:
             if entry.name == replacing.replacement and entry.status == "blessed":
                 yield from _towards(case, entry)
-    best, _ = nearest(case)
-    if best:
-        yield from _towards(case, best)
+    if case.nearest:
+        yield from _towards(case, case.nearest)
 
 
 def _towards(case: Case, entry: Entry) -> Iterator[Candidate]:
     change: dict[str, Any] = {}
-    for name in _differences(case, entry):
+    for name in in_order(entry.differences(case.stack, case.pool)):
         version = _version_in(case, name, entry.components[name])
         if version is None:
             return
@@ -66,9 +44,9 @@ def _version_in(case: Case, name: str, constraint: Constraint) -> str | None:
         pin = found.build.pins.get(name) if found.build else None
         if pin and pin.floor and not pin.optional and constraint.allows(pin.floor):
             return show(pin.floor.at(3))
-    known = [v for v in _known_versions(case, name) if constraint.allows(v)]
-    if known:
-        return max(known).text
+    for version in sorted(_known_versions(case, name), reverse=True):
+        if constraint.allows(version):
+            return version.text
     for clause in constraint.clauses:
         if clause.operator in (">=", "==", "~=", "==*") and constraint.allows(clause.version):
             return clause.version.text.removesuffix(".*")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from compatgate.core.arch import Arch
+from compatgate.core.derived import derived
 from compatgate.core.facts.common import Pair, Source
 from compatgate.core.versions import Version
 
@@ -31,7 +32,7 @@ class Pin(Struct, frozen=True):
     optional: bool = False
 
 
-class Build(Struct, frozen=True):
+class Build(Struct, frozen=True, dict=True):
     """A published build of a framework release for one CUDA.
 
     Attributes:
@@ -71,7 +72,7 @@ class Build(Struct, frozen=True):
     arch_source: Source | None = None
     note: str = ""
 
-    @property
+    @derived
     def code(self) -> tuple[Arch, ...]:
         """Its GPU code, where the list is published."""
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
@@ -91,7 +92,7 @@ class Build(Struct, frozen=True):
         return f"CUDA {'.'.join(map(str, self.cuda or (self.cuda_major,)))}"
 
 
-class Release(Struct, frozen=True):
+class Release(Struct, frozen=True, dict=True):
     """A framework release.
 
     Attributes:
@@ -115,14 +116,24 @@ class Release(Struct, frozen=True):
     note: str = ""
     os: tuple[str, ...] = ()
 
+    @derived
+    def preferred(self) -> tuple[Build, ...]:
+        """Its builds, listed ones first, the default one before others."""
+        return tuple(sorted(self.builds, key=lambda build: (not build.listed, not build.default)))
 
-class Framework(Struct, frozen=True):
+
+class Framework(Struct, frozen=True, dict=True):
     """A table per framework, ``framework/torch``; releases ascending by version."""
 
     name: str
     releases: tuple[Release, ...]
     os: tuple[str, ...] = ("linux", "windows")
     """Operating systems with GPU builds."""
+
+    @derived
+    def by_version(self) -> dict[Version, Release]:
+        """Releases by their version; of two that compare the same, the first."""
+        return {release.version: release for release in reversed(self.releases)}
 
 
 class KnownIssue(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from compatgate.core.derived import derived
 from compatgate.core.facts.common import Pair, Source
 from compatgate.core.versions import Version
 
@@ -18,7 +19,7 @@ class CudnnRow(Struct, frozen=True):
     """Toolkits of this row; empty: the whole major."""
 
 
-class CudnnBuild(Struct, frozen=True):
+class CudnnBuild(Struct, frozen=True, dict=True):
     """A cuDNN release built for one CUDA major."""
 
     minimum_capability: Pair | None
@@ -27,6 +28,11 @@ class CudnnBuild(Struct, frozen=True):
     source: Source
     capability_source: Source | None = None
     """Where ``minimum_capability`` comes from, when another than the rows."""
+
+    @derived
+    def capabilities(self) -> tuple[Pair, ...]:
+        """The capabilities that its rows list, ascending."""
+        return tuple(sorted({c for row in self.rows for c in row.capabilities}))
 
 
 class CudnnRelease(Struct, frozen=True):

@@ -112,8 +112,8 @@ class Facts:
         lists: dict[int, list[tuple[Version, tuple[Pair, ...]]]] = {}
         for release in self.cudnn.releases:
             for major, build in release.builds.items():
-                if listed := {c for row in build.rows for c in row.capabilities}:
-                    lists.setdefault(major, []).append((release.version, tuple(sorted(listed))))
+                if build.capabilities:
+                    lists.setdefault(major, []).append((release.version, build.capabilities))
         return lists
 
     @cached_property

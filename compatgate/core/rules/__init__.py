@@ -60,6 +60,5 @@ RULES: tuple[Rule, ...] = (
     incomplete.witness_conflict,
 )
 
-READING_DRIVERS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.reads_driver)
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
 BY_NAME: dict[str, Rule] = {rule.name: rule for rule in RULES}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 
 from compatgate.core.facts import Source
+from compatgate.core.parts import EVERYTHING, Parts
 from compatgate.core.verdict import FindingOutcome
 
 if TYPE_CHECKING:
@@ -54,15 +55,15 @@ class Rule(Struct, frozen=True):
         name: ``driver-too-old``.
         check: the rule itself; its docstring is what ``compatgate explain`` prints.
         about_facts: decided by the vendors' facts alone, not by the matrix or evidence.
-        reads_driver: may answer otherwise on another driver; a fix that changes nothing else need
-            not ask the other rules again.
+        reads: the parts of the question that it looks at; a fix that changes others need not ask
+            it again.
     """
 
     id: str
     name: str
     check: Callable[[Case], Answer]
     about_facts: bool = True
-    reads_driver: bool = True
+    reads: Parts = EVERYTHING
 
     @property
     def documentation(self) -> str:
@@ -74,12 +75,12 @@ class Rule(Struct, frozen=True):
 
 
 def rule(
-    rule_id: str, name: str, *, about_facts: bool = True, reads_driver: bool = True
+    rule_id: str, name: str, *, about_facts: bool = True, reads: Parts = EVERYTHING
 ) -> Callable[[Callable[[Case], Answer]], Rule]:
     """Make a function a rule."""
 
     def make(check: Callable[[Case], Answer]) -> Rule:
-        return Rule(rule_id, name, check, about_facts, reads_driver)
+        return Rule(rule_id, name, check, about_facts, reads)
 
     return make
 

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 from compatgate.core.case import Case
 from compatgate.core.matrix import Evidence
+from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
 
-@rule("CG811", "canary-missing", about_facts=False)
+@rule("CG811", "canary-missing", about_facts=False, reads=VERSIONS)
 def canary_missing(case: Case) -> Answer:
     """The policy asks for canary evidence, and a suite has no judged run for this stack and SKU.
 
@@ -39,7 +40,7 @@ def canary_missing(case: Case) -> Answer:
     ]
 
 
-@rule("CG812", "canary-stale", about_facts=False)
+@rule("CG812", "canary-stale", about_facts=False, reads=VERSIONS)
 def canary_stale(case: Case) -> Answer:
     """The latest passed run is older than the policy's ``maxAge``, or was on another driver.
 
@@ -70,7 +71,7 @@ def canary_stale(case: Case) -> Answer:
     return problems or PASS
 
 
-@rule("CG813", "canary-failed", about_facts=False)
+@rule("CG813", "canary-failed", about_facts=False, reads=VERSIONS)
 def canary_failed(case: Case) -> Answer:
     """The latest judged run of a suite failed for this stack on this SKU.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.cudnn import Support, build_of, capabilities, covers, rows_for, support_of
+from compatgate.core.cudnn import Support, build_of, covers, rows_for, support_of
 from compatgate.core.facts import CudnnBuild, Source
+from compatgate.core.parts import CUDNN, FORWARD
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import show
 
 
-@rule("CG301", "cudnn-cuda", reads_driver=False)
+@rule("CG301", "cudnn-cuda", reads=CUDNN)
 def cudnn_cuda(case: Case) -> Answer:
     """The cuDNN build and the CUDA major do not belong together.
 
@@ -55,7 +56,7 @@ def cudnn_cuda(case: Case) -> Answer:
     )
 
 
-@rule("CG302", "cudnn-gpu", reads_driver=False)
+@rule("CG302", "cudnn-gpu", reads=CUDNN)
 def cudnn_gpu(case: Case) -> Answer:
     """The cuDNN release does not support the GPU's compute capability.
 
@@ -103,7 +104,7 @@ def _unsupported(case: Case, build: CudnnBuild, support: Support) -> tuple[str, 
         listing = [row for row in build.rows if covers(row.capabilities, device)]
         names = ", ".join(show(c) for c in sorted({c for row in listing for c in row.cuda}))
         return f"supports {case.gpu_name} with CUDA {names} only, not with {case.cuda}", names
-    names = ", ".join(show(c) for c in capabilities(build.rows))
+    names = ", ".join(show(c) for c in build.capabilities)
     return f"does not list {case.gpu_name}" + (f", only {names}" if names else ""), names or None
 
 
@@ -121,7 +122,7 @@ def _gpu_problem(
     )
 
 
-@rule("CG303", "cudnn-driver")
+@rule("CG303", "cudnn-driver", reads=CUDNN | FORWARD)
 def cudnn_driver(case: Case) -> Answer:
     """The driver is below the minimum that the cuDNN release was published with.
 

@@ -7,13 +7,14 @@ from datetime import date, timedelta
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import Gpu
+from compatgate.core.parts import DRIVER
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
 from compatgate.core.versions import Version, show
 
 EOL_NOTICE = timedelta(days=90)
 
 
-@rule("CG104", "driver-branch-eol")
+@rule("CG104", "driver-branch-eol", reads=DRIVER)
 def driver_branch_eol(case: Case) -> Answer:
     """The driver branch is past its end of life, or within 90 days of it (a warning).
 
@@ -56,7 +57,7 @@ def driver_branch_eol(case: Case) -> Answer:
     )
 
 
-@rule("CG105", "driver-gpu")
+@rule("CG105", "driver-gpu", reads=DRIVER)
 def driver_gpu(case: Case) -> Answer:
     """The driver branch is older than the first, or newer than the last, that drives the GPU.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.parts import CODE, CUDA, FORWARD
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -19,7 +20,7 @@ from compatgate.core.rules.reach import may_reach_further
 from compatgate.core.versions import Version, show
 
 
-@rule("CG101", "driver-too-old")
+@rule("CG101", "driver-too-old", reads=CUDA | FORWARD)
 def driver_too_old(case: Case) -> Answer:
     """The driver is below the lowest that runs the stack's CUDA.
 
@@ -86,7 +87,7 @@ def _newer_driver_or_older_cuda(case: Case, floor: Version) -> Iterator[Candidat
     yield from changes.add_forward_compat(case)
 
 
-@rule("CG102", "minor-compat-limits")
+@rule("CG102", "minor-compat-limits", reads=CODE | FORWARD)
 def minor_compat_limits(case: Case) -> Answer:
     """The driver is older than the toolkit's own and runs it by minor-version compatibility only.
 

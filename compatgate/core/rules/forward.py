@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.parts import FORWARD
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -16,7 +17,7 @@ from compatgate.core.rules.base import (
 )
 
 
-@rule("CG103", "forward-compat")
+@rule("CG103", "forward-compat", reads=FORWARD)
 def forward_compat(case: Case) -> Answer:
     """The forward-compatibility package is in the stack and cannot be used here.
 

@@ -8,6 +8,7 @@ from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import Release
 from compatgate.core.frameworks import Found
+from compatgate.core.parts import CUDA
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -22,7 +23,7 @@ from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import show
 
 
-@rule("CG401", "framework-cuda", reads_driver=False)
+@rule("CG401", "framework-cuda", reads=CUDA)
 def framework_cuda(case: Case) -> Answer:
     """No build of this framework release is published for this CUDA.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.frameworks import Found
+from compatgate.core.parts import CUDA, FORWARD
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 
 
-@rule("CG407", "framework-driver")
+@rule("CG407", "framework-driver", reads=CUDA | FORWARD)
 def framework_driver(case: Case) -> Answer:
     """The driver is below the minimum that the project publishes for its build.
 

@@ -8,13 +8,14 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Pin
 from compatgate.core.frameworks import Found
+from compatgate.core.parts import CUDA, CUDNN, NCCL
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version
 
 
-@rule("CG402", "framework-cudnn", reads_driver=False)
+@rule("CG402", "framework-cudnn", reads=CUDNN)
 def framework_cudnn(case: Case) -> Answer:
     """The cuDNN is not the one that the framework's build expects.
 
@@ -32,7 +33,7 @@ def framework_cudnn(case: Case) -> Answer:
     return each(case, lambda c, found: _pins(c, found, "cudnn"))
 
 
-@rule("CG403", "framework-nccl", reads_driver=False)
+@rule("CG403", "framework-nccl", reads=NCCL)
 def framework_nccl(case: Case) -> Answer:
     """The NCCL is not the one that the framework's build expects.
 
@@ -46,7 +47,7 @@ def framework_nccl(case: Case) -> Answer:
     return each(case, lambda c, found: _pins(c, found, "nccl"))
 
 
-@rule("CG406", "framework-framework", reads_driver=False)
+@rule("CG406", "framework-framework", reads=CUDA | {"python"})
 def framework_framework(case: Case) -> Answer:
     """A framework that the release is built on has another version than its pin.
 

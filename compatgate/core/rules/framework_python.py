@@ -5,12 +5,13 @@ from __future__ import annotations
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.frameworks import Found
+from compatgate.core.parts import CUDA
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
 from compatgate.core.rules.each import each
 from compatgate.core.versions import Version, parse_version, show
 
 
-@rule("CG404", "framework-python", reads_driver=False)
+@rule("CG404", "framework-python", reads=CUDA | {"python"})
 def framework_python(case: Case) -> Answer:
     """No wheel of the framework release is for this Python.
 

@@ -8,6 +8,7 @@ from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import ToolkitArch
 from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.parts import CODE, FORWARD
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
     PASS,
@@ -21,7 +22,7 @@ from compatgate.core.rules.reach import may_reach_further
 from compatgate.core.versions import Version, show
 
 
-@rule("CG201", "no-kernel-image", reads_driver=False)
+@rule("CG201", "no-kernel-image", reads=CODE)
 def no_kernel_image(case: Case) -> Answer:
     """The workload has no code for this GPU: "no kernel image is available for execution".
 
@@ -68,7 +69,7 @@ def no_kernel_image(case: Case) -> Answer:
     )
 
 
-@rule("CG202", "ptx-toolchain")
+@rule("CG202", "ptx-toolchain", reads=CODE | FORWARD)
 def ptx_toolchain(case: Case) -> Answer:
     """PTX must be compiled by the driver, and was made by a toolkit newer than the driver's CUDA.
 
@@ -134,7 +135,7 @@ def _older_code_runs(case: Case, toolkit: ToolkitArch) -> bool:
     return device is not None and how_it_runs(own, device, case.facts.arch) is not None
 
 
-@rule("CG203", "toolkit-arch", reads_driver=False)
+@rule("CG203", "toolkit-arch", reads=CODE)
 def toolkit_arch(case: Case) -> Answer:
     """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import Source
+from compatgate.core.parts import DRIVER
 from compatgate.core.requirements import Answer as Requirement
 from compatgate.core.requirements import Impl, MalformedRequirement, Properties, check
 from compatgate.core.rules.base import (
@@ -24,7 +25,7 @@ SOURCE = Source(
 )
 
 
-@rule("CG601", "require-cuda")
+@rule("CG601", "require-cuda", reads=DRIVER)
 def require_cuda(case: Case) -> Answer:
     """The image's ``NVIDIA_REQUIRE_*`` expressions are not met on the pool.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from compatgate.core.case import Case
 from compatgate.core.components import COMPONENTS
+from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
 
-@rule("CG901", "incomplete")
+@rule("CG901", "incomplete", reads=VERSIONS)
 def incomplete(case: Case) -> Answer:
     """Something that the decision needs is not known; names exactly what, and how to provide it.
 
@@ -57,7 +58,7 @@ def _no_cuda(case: Case) -> Problem:
     return Problem("unknown", "cuda", "the stack's CUDA is not known", need=hint)
 
 
-@rule("CG902", "witness-conflict", reads_driver=False)
+@rule("CG902", "witness-conflict")
 def witness_conflict(case: Case) -> Answer:
     """What the stack was read from contradicts itself (a warning).
 

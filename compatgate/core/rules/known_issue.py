@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from compatgate.core.case import Case
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import KnownIssue
+from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 
 
-@rule("CG701", "known-issue")
+@rule("CG701", "known-issue", reads=VERSIONS)
 def known_issue(case: Case) -> Answer:
     """The combination is on the known-issues list.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.components import in_order
 from compatgate.core.matrix import Entry
+from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
 
-@rule("CG801", "not-blessed", about_facts=False)
+@rule("CG801", "not-blessed", about_facts=False, reads=VERSIONS)
 def not_blessed(case: Case) -> Answer:
     """The target's policy asks for a blessed matrix entry, and none matches.
 
@@ -39,10 +42,11 @@ def not_blessed(case: Case) -> Answer:
                 candidates=lambda: changes.nearest_entry(case),
             ),
         )
-    nearest, missing = (None, []) if case.brief else changes.nearest(case)
+    nearest = None if case.brief else case.nearest
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
-        message += f"; the nearest is {nearest.name}, which differs in {', '.join(missing)}"
+        missing = in_order(nearest.differences(case.stack, case.pool))
+        message += f"; the nearest is {nearest.name}, which {_difference(case, missing)}"
     suites = ", ".join(case.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
     return (
@@ -56,7 +60,7 @@ def not_blessed(case: Case) -> Answer:
     )
 
 
-@rule("CG802", "revoked", about_facts=False)
+@rule("CG802", "revoked", about_facts=False, reads=VERSIONS)
 def revoked(case: Case) -> Answer:
     """The best matching entry was revoked: this combination is known to be bad here.
 
@@ -72,7 +76,7 @@ def revoked(case: Case) -> Answer:
     return (_status_problem(case, best, "fail"),)
 
 
-@rule("CG803", "deprecated", about_facts=False)
+@rule("CG803", "deprecated", about_facts=False, reads=VERSIONS)
 def deprecated(case: Case) -> Answer:
     """The best matching entry is deprecated (a warning).
 
@@ -99,6 +103,16 @@ def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
         need=entry.replacement or "a blessed entry",
         candidates=lambda: changes.nearest_entry(case, replacing=entry),
     )
+
+
+def _difference(case: Case, names: Sequence[str]) -> str:
+    """What an entry has otherwise, and what it asks for that the stack leaves unsaid."""
+    unsaid = [name for name in names if name != "driver" and case.stack.get(name) is None]
+    other = [name for name in names if name not in unsaid]
+    parts = [f"differs in {', '.join(other)}"] if other else []
+    if unsaid:
+        parts.append(f"asks for {', '.join(unsaid)}, of which the stack says nothing")
+    return " and ".join(parts)
 
 
 def _described(entry: Entry) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.parts import DRIVER
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
 
 
-@rule("CG106", "mig-driver")
+@rule("CG106", "mig-driver", reads=DRIVER)
 def mig_driver(case: Case) -> Answer:
     """The driver is older than the first that offers MIG on this GPU.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import NcclRelease
+from compatgate.core.parts import NCCL
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
 from compatgate.core.versions import show
 
@@ -23,7 +24,7 @@ def _major(case: Case) -> int | None:
     return case.cuda.major if case.cuda else None
 
 
-@rule("CG501", "nccl-cuda", reads_driver=False)
+@rule("CG501", "nccl-cuda", reads=NCCL)
 def nccl_cuda(case: Case) -> Answer:
     """The NCCL build and the CUDA major do not belong together.
 
@@ -67,7 +68,7 @@ def nccl_cuda(case: Case) -> Answer:
     )
 
 
-@rule("CG502", "nccl-gpu", reads_driver=False)
+@rule("CG502", "nccl-gpu", reads=NCCL)
 def nccl_gpu(case: Case) -> Answer:
     """The NCCL build has no code for the GPU by default (a warning).
 

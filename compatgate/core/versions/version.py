@@ -8,7 +8,7 @@ CudaBuild = tuple[int, ...]
 """The CUDA a component was built for: ``(12, 1)``, or ``(12,)`` where only the major is stated."""
 
 
-class Version(Struct, frozen=True, array_like=True, eq=False, order=False):
+class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=False):
     """A version that compares by its numbers.
 
     Attributes:
@@ -38,7 +38,7 @@ class Version(Struct, frozen=True, array_like=True, eq=False, order=False):
     @property
     def major_minor(self) -> tuple[int, int]:
         """The first two parts."""
-        return (self.major, self.minor)
+        return (self.parts[0], self.parts[1] if len(self.parts) > 1 else 0)
 
     @property
     def public(self) -> str:

@@ -20,9 +20,12 @@ SCHEMA = "image-reading/1"
 _LARGEST = 64 * 1024 * 1024
 
 
-def default_folder() -> str:
-    """Where a user's readings are kept."""
-    return os.path.join(user_cache_dir("compatgate", appauthor=False), "images")
+def default_folder() -> str | None:
+    """Where a user's readings are kept; None for a user without a home, as a container's may be."""
+    try:
+        return os.path.join(user_cache_dir("compatgate", appauthor=False), "images")
+    except RuntimeError:
+        return None
 
 
 def key(digest: str, depends_on: Any) -> str:

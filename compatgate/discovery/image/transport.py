@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -240,7 +241,7 @@ def _host(url: str) -> str:
 
 def _unreachable(url: str, error: Exception) -> Unavailable:
     reason = str(getattr(error, "reason", None) or error)
-    text = reason.rpartition(": ")[2] if "HTTPConnection" in reason else reason
+    text = re.sub(r"^(<[^>]*>|\w+\(host=.*?\)): ", "", reason)  # urllib3 begins with its own object
     hint = (
         "give the registry's certificate authority as a file, or name the registry as unverified"
         if isinstance(error, SSLError)

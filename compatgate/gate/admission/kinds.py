@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 import yaml
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from compatgate.errors import BadInput
 from compatgate.resources import matrix_dir
@@ -20,6 +20,7 @@ _LARGEST = 1024 * 1024
 _PATH = r"^[A-Za-z][A-Za-z0-9-]*(\.([A-Za-z][A-Za-z0-9-]*|\*))*$(?!\n)"
 PodPath = Annotated[str, Meta(pattern=_PATH, max_length=512)]
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]*$(?!\n)", max_length=128)]
+RuntimeClass = Annotated[str, Meta(min_length=1, max_length=253)]
 Group = Annotated[str, Meta(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$(?!\n)", max_length=253)]
 
 
@@ -45,10 +46,19 @@ class PodKind(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """The file: resources that are GPUs (globs), and kinds."""
+    """The file.
+
+    Attributes:
+        resources: that are GPUs, globs.
+        runtime_classes: that hand out GPUs to whatever image asks for them, by name; unset: the
+            file does not say.
+    """
 
     resources: tuple[Annotated[str, Meta(min_length=1, max_length=317)], ...] = ()
     kinds: tuple[PodKind, ...] = ()
+    runtime_classes: tuple[RuntimeClass, ...] | UnsetType = field(
+        default=UNSET, name="runtimeClasses"
+    )
 
 
 class Kinds(Struct, frozen=True, dict=True):
@@ -63,6 +73,15 @@ class Kinds(Struct, frozen=True, dict=True):
     def is_gpu(self, resource: str) -> bool:
         """Whether a resource is a GPU or a part of one."""
         return self._pattern.fullmatch(resource) is not None
+
+    def hands_out(self, runtime_class: str) -> bool:
+        """Whether a runtime class hands out GPUs that the pod's resources do not name."""
+        return runtime_class in self.runtime_classes
+
+    @property
+    def runtime_classes(self) -> tuple[str, ...]:
+        """Names of those that do."""
+        return self.file.runtime_classes or ()
 
     @cached_property
     def _by_name(self) -> dict[tuple[str, str], PodKind]:
@@ -87,7 +106,8 @@ def load_kinds(others: Iterable[str] = ()) -> Kinds:
         more = _read(path)
         by_name = {(kind.group, kind.kind): kind for kind in (*whole.kinds, *more.kinds)}
         resources = dict.fromkeys((*whole.resources, *more.resources))
-        whole = KindsFile(tuple(resources), tuple(by_name.values()))
+        classes = whole.runtime_classes if more.runtime_classes is UNSET else more.runtime_classes
+        whole = KindsFile(tuple(resources), tuple(by_name.values()), classes)
     return Kinds(whole)
 
 

@@ -8,10 +8,12 @@ so that it can fail closed without holding up anything else; the second always f
 from __future__ import annotations
 
 import json
+import posixpath
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.gate.admission.devices import FOLDER
 from compatgate.gate.admission.kinds import Kinds, PodKind
 from compatgate.gate.admission.pods import GPU
 
@@ -19,6 +21,7 @@ NAME = "compatgate"
 PATH = "/hooks/kubernetes/validate"
 SECRET = "compatgate-tls"  # noqa: S105 - the name of an object
 PORT = 8443
+_DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
 """Namespaces that are never asked about."""
@@ -65,13 +68,16 @@ def uses_gpus(kinds: Kinds) -> str:
         for part in ("limits", "requests")
     )
     variable = "(has(c.env) && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES'))"
-    one = f"(has(c.resources) && ({stated})) || {variable}"
+    mount = f"(has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath.contains('{_DEVICES}')))"
+    one = f"(has(c.resources) && ({stated})) || {variable} || {mount}"
     lists = " || ".join(
         f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {one}))"
         for name in ("containers", "initContainers", "ephemeralContainers")
     )
     annotated = f"(has(object.metadata.annotations) && '{GPU}' in object.metadata.annotations)"
-    return f"{lists} || has(object.spec.resourceClaims) || {annotated}"
+    classes = json.dumps(kinds.runtime_classes)
+    by_class = f"(has(object.spec.runtimeClassName) && object.spec.runtimeClassName in {classes})"
+    return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
 
 
 def _matches(glob: str) -> str:

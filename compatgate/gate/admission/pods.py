@@ -8,12 +8,14 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.errors import BadInput
+from compatgate.gate.admission.devices import mounted, runtime_class
 from compatgate.gate.admission.kinds import Kinds, PodKind
 from compatgate.gate.admission.loose import at, items, mapping, text, texts
 from compatgate.gate.admission.variables import VISIBLE, Changes, read_variables
 
 GPU = "compatgate.dev/gpu"
-"""Annotation: ``true``, every container uses GPUs; ``false``, a resource claim is none."""
+"""Annotation: ``true``, every container uses GPUs; ``false``, a resource claim is none, and no
+image asks the runtime class for any."""
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 _YES, _NO = "true", "false"
 
@@ -40,7 +42,8 @@ class Container(Struct, frozen=True):
         path: where in the object.
         image: empty where none is named.
         why: what says that it uses GPUs.
-        sure: that these are GPUs; False: a claim that may be something else.
+        sure: that these are GPUs; False: a claim that may be something else, or an image that may
+            ask for none.
     """
 
     name: str
@@ -69,7 +72,10 @@ def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
 
 
 def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
-    """The containers of a pod that ask for GPUs: by resource, claim, variable or annotation.
+    """The containers of a pod that ask for GPUs: by resource, claim, variable, mount or annotation.
+
+    Of a pod in which none does, and whose runtime class hands out GPUs to images that ask for them,
+    every container counts that does not decline: what else would it choose that class for.
 
     Raises:
         BadInput: the annotation says neither yes nor no.
@@ -79,14 +85,29 @@ def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
         hint = f"{_YES} or {_NO}"
         raise BadInput("is malformed", field=f"annotation {GPU}", value=said, hint=hint)
     claims = {text(mapping(claim).get("name")) for claim in items(pod.spec.get("resourceClaims"))}
+    silent: list[tuple[str, Mapping[str, Any], Changes]] = []
+    found = False
     for path, raw in _containers(pod):
         changes = read_variables(raw)
-        why, sure = _why(raw, kinds, set() if said == _NO else claims, changes)
+        why, sure = _why(raw, pod.spec, kinds, set() if said == _NO else claims, changes)
         if not why and said == _YES:
             why = f"the annotation {GPU}"
         if why:
-            name, image = text(raw.get("name")), text(raw.get("image")).strip()
-            yield Container(name or path.rpartition(".")[2], path, image, why, changes, sure)
+            found = True
+            yield _container(path, raw, why, changes, sure=sure)
+        elif not changes.declines:
+            silent.append((path, raw, changes))
+    by_class = runtime_class(pod.spec, kinds)
+    if by_class and not found and said != _NO:
+        for path, raw, changes in silent:
+            yield _container(path, raw, f"the runtime class {by_class}", changes, sure=False)
+
+
+def _container(
+    path: str, raw: Mapping[str, Any], why: str, changes: Changes, *, sure: bool
+) -> Container:
+    name, image = text(raw.get("name")), text(raw.get("image")).strip()
+    return Container(name or path.rpartition(".")[2], path, image, why, changes, sure)
 
 
 def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -102,7 +123,11 @@ def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _why(
-    raw: Mapping[str, Any], kinds: Kinds, claims: set[str], changes: Changes
+    raw: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    kinds: Kinds,
+    claims: set[str],
+    changes: Changes,
 ) -> tuple[str, bool]:
     resources = mapping(raw.get("resources"))
     for part in ("limits", "requests"):
@@ -111,6 +136,8 @@ def _why(
                 return name, True
     if changes.asks:
         return VISIBLE, True
+    if place := mounted(raw, spec):
+        return f"the mount {place}", True
     for item in items(resources.get("claims")):
         if (name := text(mapping(item).get("name"))) in claims:
             return f"the resource claim {name}", False

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from compatgate.errors import BadInput
 from compatgate.gate.admission.loose import mapping, text
+from compatgate.json_once import KeyTwice, decode_once
+from compatgate.not_json import NOT_JSON
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 LONGEST_UID = 256
@@ -97,8 +98,10 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         Its uid, empty where none can be made out, and the request, or what is wrong with it.
     """
     try:
-        document = mapping(msgspec.json.decode(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        document = mapping(decode_once(raw))
+    except KeyTwice as error:
+        return find_uid(raw), BadInput(str(error), field=error.key, hint="state it once")
+    except (*NOT_JSON, ValueError) as error:
         return find_uid(raw), BadInput(f"the body is not JSON: {error}", field="body")
     request = mapping(document.get("request"))
     uid = text(request.get("uid"))

@@ -30,12 +30,14 @@ class Changes(Struct, frozen=True):
         open: what they leave unknown, in sentences.
         unread: what was not looked at, in sentences.
         asks: they ask the container runtime for GPUs.
+        declines: they ask it for none, whatever the image asks for.
     """
 
     set: dict[str, Any] = {}
     open: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     asks: bool = False
+    declines: bool = False
 
 
 def read_variables(container: Mapping[str, Any]) -> Changes:
@@ -60,7 +62,9 @@ def read_variables(container: Mapping[str, Any]) -> Changes:
     changed |= _required(required, left)
     if items(container.get("envFrom")):
         unread.append("variables of config maps and secrets (envFrom) were not read")
-    return Changes(changed, tuple(left), tuple(unread), _asks(env.get(VISIBLE)))
+    asks = _asks(env.get(VISIBLE))
+    declines = VISIBLE in env and not asks
+    return Changes(changed, tuple(left), tuple(unread), asks, declines)
 
 
 def _required(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:

@@ -75,7 +75,11 @@ def read_keys(data: bytes, field: str) -> list[SSlibKey]:
     if b"PRIVATE KEY" in data:
         hint = "openssl pkey -in KEY -pubout makes the public one"
         raise BadInput("holds a private key where a public one is meant", field=field, hint=hint)
-    keys = _from_pem(data, field) if b"-----BEGIN" in data else _from_set(data, field)
+    keys: list[SSlibKey] = []
+    if b"-----BEGIN" in data:
+        keys = _from_pem(data, field)
+    elif data.lstrip().startswith(b"{"):
+        keys = _from_set(data, field)
     if not keys:
         raise BadInput("holds no public key", field=field, hint="PEM, or a JSON Web Key Set")
     return list({key.keyid: key for key in keys}.values())

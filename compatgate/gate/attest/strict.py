@@ -6,6 +6,7 @@ import json
 from typing import Any, NoReturn
 
 from compatgate.errors import BadInput
+from compatgate.json_once import once
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of the largest envelope that is read."""
@@ -26,19 +27,10 @@ def read_json(data: bytes, field: str) -> Any:
     if len(data) > LARGEST:
         raise BadInput(f"is larger than {LARGEST >> 20} MiB", field=field)
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_constant)
+        return json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise BadInput(f"is not JSON that all read alike: {reason}", field=field) from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
-    return found
 
 
 def _constant(text: str) -> NoReturn:

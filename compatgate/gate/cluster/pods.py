@@ -20,6 +20,7 @@ _SELECTOR = ",".join(f"status.phase!={phase}" for phase in _OVER)
 _PULLED = re.compile(r"(?:[a-z-]+://)?([^@\s]+@sha256:[0-9a-f]{64})")
 _ABSENT = "\0"
 """No label has this value."""
+_KEPT = ("nodeSelector", "affinity", "resourceClaims", "runtimeClassName", "volumes")
 _LISTS = {
     "containers": "containerStatuses",
     "initContainers": "initContainerStatuses",
@@ -108,7 +109,7 @@ def placed(
 
 def _pulled(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     """The spec with the images that run, by digest, where the node tells them."""
-    whole = {k: spec[k] for k in ("nodeSelector", "affinity", "resourceClaims") if k in spec}
+    whole = {key: spec[key] for key in _KEPT if key in spec}
     for part, told in _LISTS.items():
         pulled = {
             text(one.get("name")): found[1]

@@ -1,44 +1,28 @@
-"""Nodes: reports are kept, and each is shown with what the matrix makes of it now."""
+"""Reports of nodes are kept, and nodes are forgotten; both are in the audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any
-
-from sqlalchemy.orm import Session
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from compatgate.core.facts import Facts
-from compatgate.core.nodes import DriverState
-from compatgate.errors import Conflict, NotFound
 from compatgate.gate.matrix import By
-from compatgate.gate.nodes.conclude import same_driver
 from compatgate.gate.nodes.lately import Lately
+from compatgate.gate.nodes.looking import NodeViews, one_of
 from compatgate.gate.nodes.merge import Seen, merged, seen_in, told
-from compatgate.gate.nodes.standing import Matrix
 from compatgate.gate.nodes.view import NodeView
-from compatgate.gate.nodes.witnesses import sku_of
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import audit, clock, nodes
 from compatgate.store.database import Database
 from compatgate.store.nodes import NodeRow
-from compatgate.store.paging import DEFAULT, Page, cursor_of
 from compatgate.wire.node_reports import Report
 
-STALE = timedelta(days=1)
-"""After which a node that nothing was heard of is stale."""
-_BATCH = 500
-_Wanted = Callable[["NodeView"], bool]
 
-
-class Nodes:
+class Nodes(NodeViews):
     """The nodes that one database knows."""
 
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
-        self._database = database
-        self._facts = facts
-        self._snapshots = snapshots
-        self._kept: Matrix | None = None
+        super().__init__(database, facts, snapshots)
         self.lately = Lately(self.each, snapshots)
 
     def report(self, report: Report, *, by: str, dry_run: bool = False) -> list[NodeView]:
@@ -63,35 +47,6 @@ class Nodes:
             rows = self._keep(report, seen, by, now)
         return [self._view(row, now) for row in rows]
 
-    def show(self, name: str, cluster: str | None = None) -> NodeView:
-        """A node.
-
-        Raises:
-            NotFound: there is none of that name.
-            Conflict: several clusters have one.
-        """
-        with self._database.reading() as session:
-            return self._view(_one(session, name, cluster), clock.now())
-
-    def clusters_of(self, name: str) -> tuple[str, ...]:
-        """The clusters that have a node of this name."""
-        with self._database.reading() as session:
-            return tuple(row.cluster for row in nodes.named(session, name))
-
-    def each(
-        self, *, cluster: str | None = None, gpu: str | None = None, stale: bool | None = None
-    ) -> Iterator[NodeView]:
-        """Every node, one after another, for what is counted of all of them; filters as `list`."""
-        now, cursor = clock.now(), None
-        filters = {"cluster": cluster, **self._sku(gpu), **_heard(stale, now)}
-        while True:
-            with self._database.reading() as session:
-                part = nodes.list_nodes(session, **filters, cursor=cursor, limit=_BATCH)
-            yield from (self._view(row, now) for row in part.items)
-            cursor = part.next
-            if cursor is None:
-                return
-
     def remove(self, name: str, by: By, cluster: str | None = None) -> NodeView:
         """Forget a node; one that is reported again comes back.
 
@@ -102,7 +57,7 @@ class Nodes:
         by.check()
         now = clock.now()
         with self._database.writing() as session:
-            row = _one(session, name, cluster)
+            row = one_of(session, name, cluster)
             nodes.remove(session, row.cluster, row.name)
             detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
             subject = f"{row.cluster}/{row.name}"
@@ -112,108 +67,6 @@ class Nodes:
             )  # fmt: skip
         self.lately.forget()
         return self._view(row, now)
-
-    def list(
-        self,
-        *,
-        search: str | None = None,
-        cluster: str | None = None,
-        target: str | None = None,
-        gpu: str | None = None,
-        driver: str | None = None,
-        driver_state: DriverState | None = None,
-        disagrees: bool | None = None,
-        stale: bool | None = None,
-        cursor: str | None = None,
-        limit: int = DEFAULT,
-    ) -> Page[NodeView]:
-        """Nodes by cluster and name.
-
-        Args:
-            search: part of their names, in any case.
-            cluster: that they are in.
-            target: that they belong to.
-            gpu: that they have, in any spelling.
-            driver: that counts, equal as a version.
-            driver_state: whether an entry admits it.
-            disagrees: whether their witnesses do.
-            stale: nothing was heard of them for long.
-            cursor: of the page.
-            limit: at most so many.
-        """
-
-        def wanted(view: NodeView) -> bool:
-            return (
-                (target is None or target in view.standing.targets)
-                and (driver is None or same_driver(view.row.driver or "", driver))
-                and (driver_state is None or view.standing.driver == driver_state)
-            )
-
-        stored = {"search": search, "cluster": cluster, "disagrees": disagrees}
-        return self._list(wanted, {**stored, **self._sku(gpu)}, stale, cursor, limit)
-
-    def drift(
-        self,
-        *,
-        cluster: str | None = None,
-        target: str | None = None,
-        what: str | None = None,
-        gpu: str | None = None,
-        stale: bool | None = None,
-        cursor: str | None = None,
-        limit: int = DEFAULT,
-    ) -> Page[NodeView]:
-        """Nodes that are not what their targets declare; filters as `list`.
-
-        Args:
-            cluster: as `list`.
-            target: that they differ from.
-            what: ``driver`` or ``gpu``: that differs.
-            gpu: as `list`.
-            stale: as `list`.
-            cursor: of the page.
-            limit: at most so many.
-        """
-
-        def wanted(view: NodeView) -> bool:
-            return any(
-                (target is None or found.target == target) and (what is None or found.what == what)
-                for found in view.standing.differences
-            )
-
-        return self._list(wanted, {"cluster": cluster, **self._sku(gpu)}, stale, cursor, limit)
-
-    def _sku(self, gpu: str | None) -> dict[str, Any]:
-        return {"sku": sku_of(gpu, self._facts) if gpu else None}
-
-    def _list(
-        self,
-        wanted: _Wanted,
-        stored: Mapping[str, Any],
-        stale: bool | None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[NodeView]:
-        """A page; what the matrix decides is no column, so nodes are looked at one by one."""
-        now = clock.now()
-        filters = {**stored, **_heard(stale, now)}
-        found: list[NodeView] = []
-        with self._database.reading() as session:
-            while True:
-                size = max(limit, _BATCH) if found or cursor else limit
-                part = nodes.list_nodes(session, **filters, cursor=cursor, limit=size)
-                for number, row in enumerate(part.items):
-                    view = self._view(row, now)
-                    if not wanted(view):
-                        continue
-                    found.append(view)
-                    if len(found) == limit:
-                        last = number == len(part.items) - 1 and part.next is None
-                        end = None if last else cursor_of([row.cluster, row.name])
-                        return Page(tuple(found), end)
-                if part.next is None:
-                    return Page(tuple(found))
-                cursor = part.next
 
     def _keep(
         self, report: Report, seen: Mapping[str, Seen], by: str, now: datetime
@@ -229,31 +82,3 @@ class Nodes:
                 )  # fmt: skip
         self.lately.forget()
         return rows
-
-    def _view(self, row: NodeRow, now: datetime) -> NodeView:
-        matrix = self._matrix()
-        skus = [kind["gpu"] for kind in row.gpus]
-        standing = matrix.standing(row.driver, skus, row.labels, row.target)
-        return NodeView(row, standing, now - row.seen_at > STALE)
-
-    def _matrix(self) -> Matrix:
-        snapshot = self._snapshots.current()
-        kept = self._kept
-        if kept is None or kept.snapshot is not snapshot:
-            kept = self._kept = Matrix(snapshot)
-        return kept
-
-
-def _heard(stale: bool | None, now: datetime) -> dict[str, Any]:
-    return {} if stale is None else {"seen_before" if stale else "seen_after": now - STALE}
-
-
-def _one(session: Session, name: str, cluster: str | None) -> NodeRow:
-    found = [row for row in nodes.named(session, name) if cluster in (None, row.cluster)]
-    if not found:
-        hint = "nodes are known once they were reported: compatgate k8s nodes --report"
-        raise NotFound(f"there is no node {name!r}", field="name", value=name, hint=hint)
-    if len(found) > 1:
-        hint = f"of {', '.join(row.cluster for row in found[:5])}"
-        raise Conflict(f"{len(found)} clusters have a node {name!r}", field="cluster", hint=hint)
-    return found[0]

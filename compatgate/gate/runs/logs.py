@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from compatgate.documents.names import did_you_mean
+from compatgate.errors import Gone, NotFound
 from compatgate.gate.runs.following import Decoding, heading
+from compatgate.store.run_rows import PrunedLog
 
 if TYPE_CHECKING:
     from compatgate.gate.runs.service import Runs
@@ -34,12 +37,36 @@ class LogPart(Struct, frozen=True):
         after: id of its last piece, to go on from.
         ended: nothing more will come.
         cut: there is more before it.
+        pruned: it was removed; None: what there was is there.
     """
 
     text: str
     after: int
     ended: bool
     cut: bool = False
+    pruned: PrunedLog | None = None
+
+
+def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
+    """Refuse to read a log that was removed, or of a step that never was; one may be empty.
+
+    Raises:
+        NotFound: there is no such run, or it has ended without such a step.
+        Gone: its log was removed; says when, by whom, and where that is written down.
+    """
+    run = runs.get(run_id)
+    if pruned := runs.pruned_log(run_id):
+        when = pruned.at.strftime("%Y-%m-%d %H:%M:%SZ")
+        raise Gone(
+            f"its log was removed on {when} by {pruned.by}",
+            field="run",
+            value=run_id,
+            hint=f"link {pruned.link} of the audit log: compatgate audit list --action prune.logs",
+        )
+    known = runs.logged_steps(run_id) if step and run.has_ended else set()
+    if known and step not in known:
+        what, hint = f"the run {run_id} has no step {step!r}", did_you_mean(str(step), known)
+        raise NotFound(what, field="step", value=step, hint=hint)
 
 
 def readable(text: str) -> str:
@@ -64,7 +91,8 @@ def latest(runs: Runs, run_id: str) -> LogPart:
     text = readable("".join(_told(pieces, None, Decoding())))
     after = pieces[-1].id if pieces else 0
     cut = len(pieces) == PIECES or len(text) > LONGEST
-    return LogPart(text[-LONGEST:], after, run.has_ended, cut)
+    pruned = None if pieces or not run.has_ended else runs.pruned_log(run_id)
+    return LogPart(text[-LONGEST:], after, run.has_ended, cut, pruned)
 
 
 def following(runs: Runs, run_id: str, after: int) -> LogPart:

@@ -32,6 +32,7 @@ from compatgate.store.run_rows import (
     HostRow,
     OutputRow,
     PastStep,
+    PrunedLog,
     RunRow,
     StepRow,
     WarningRow,
@@ -151,6 +152,17 @@ class Runs:
         """
         with self._database.reading() as session:
             return runs.find(session, run_id), runs.last_output(session, run_id, limit=limit)
+
+    def logged_steps(self, run_id: str) -> set[str]:
+        """Names of the steps that have ended in a run, or printed something."""
+        with self._database.reading() as session:
+            ended = {step.name for step in runs.steps(session, run_id)}
+            return ended | runs.steps_with_output(session, run_id)
+
+    def pruned_log(self, run_id: str) -> PrunedLog | None:
+        """That the log of a run was removed; None: it was not."""
+        with self._database.reading() as session:
+            return runs.pruned_log(session, run_id)
 
     def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
         """What became of a step in the latest runs of the same suite on the same SKU."""

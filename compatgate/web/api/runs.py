@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from compatgate.canary.run import Purpose
 from compatgate.errors import BadInput
 from compatgate.gate.runs.following import follow, plain
+from compatgate.gate.runs.logs import check_there
 from compatgate.gate.runs.samples import take_samples as take
 from compatgate.gate.runs.submission import Submission
 from compatgate.web import streams
@@ -161,17 +162,17 @@ class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
     tag="runs",
     query=LogOptions,
     returns=Returns(str, "The output", media=("text/plain", streams.MEDIA)),
-    errors=(404,),
+    errors=(404, 410),
 )
 def show_logs(call: Call[LogOptions]) -> Reply:
-    """Read what a run's steps printed.
+    """Read what a run's steps printed; 410 says when it was removed, and by whom.
 
     With `follow` the answer is a stream of server-sent events, which ends with `end` when the run
     has ended. A stream that ends without it is taken up again with `after`, or `Last-Event-ID`; as
     many as the server has threads to spare are served at once.
     """
     run_id, query, runs = call.args["id"], call.query, call.gate.runs
-    runs.get(run_id)
+    check_there(runs, run_id, query.step)
     if not query.follow:
         text = plain(runs, run_id, after=query.after, step=query.step)
         return Reply((part.encode() for part in text), media="text/plain; charset=utf-8")

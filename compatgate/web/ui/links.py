@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -30,6 +31,18 @@ def here(**changes: Any) -> str:
     """The present page with other query parameters; None removes one."""
     query = {**request.args.to_dict(), **changes}
     return f"{bare()}{encoded(query)}"
+
+
+def asked_besides(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
+    """What the present page was asked for and no field of its filters' form says.
+
+    A change of the filters begins at the table's first page; the table says how it is sorted.
+
+    Args:
+        fields: of the form, each beginning with its name.
+    """
+    told = {str(field[0]) for field in fields} | {"sort", "cursor", "format"}
+    return [(key, value) for key, value in request.args.items() if value and key not in told]
 
 
 def bare() -> str:

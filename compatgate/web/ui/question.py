@@ -13,6 +13,8 @@ from compatgate.core.request import POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import parse_stack_text
 from compatgate.core.verdict import asked_value
 from compatgate.errors import BadInput
+from compatgate.json_once import KeyTwice, decode_once
+from compatgate.not_json import NOT_JSON
 from compatgate.web.ui.links import link
 
 _Text = Annotated[str, Meta(max_length=6000)]
@@ -81,9 +83,12 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not text.startswith("{"):
             return _at("stack", text)
         try:
-            return msgspec.json.decode(text, type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError) as error:
+            found: dict[str, Any] = decode_once(text.encode())
+        except KeyTwice as error:
+            raise BadInput(str(error), field=f"stack.{error.key}", hint="state it once") from None
+        except (*NOT_JSON, UnicodeEncodeError) as error:
             raise BadInput(f"is not JSON: {error}", field="stack", value=text) from None
+        return found
 
     def with_component(self, name: str, value: str) -> str:
         """The address of this question with another version of a component."""

@@ -13,7 +13,7 @@ from compatgate import __version__
 from compatgate.web.ui import session
 from compatgate.web.ui.assets import asset_path
 from compatgate.web.ui.filters import FILTERS
-from compatgate.web.ui.links import bare, here, link
+from compatgate.web.ui.links import asked_besides, bare, here, link
 from compatgate.web.ui.nav import NAVIGATION
 from compatgate.web.ui.page import PREFIX
 
@@ -81,7 +81,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
-    made.globals.update(link=link, here=here, bare=bare, asset=_asset, version=__version__)
+    made.globals.update(
+        link=link,
+        here=here,
+        bare=bare,
+        asked_besides=asked_besides,
+        asset=_asset,
+        version=__version__,
+    )
     return made
 
 

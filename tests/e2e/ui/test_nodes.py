@@ -50,6 +50,23 @@ def test_nodes_are_found_as_one_types_and_kept_as_a_file(open_page):
     assert [line.partition(",")[0] for line in lines] == ["Node", "gpu-017"]
 
 
+def test_the_order_outlives_a_filter_and_a_filter_the_order(open_page):
+    page = open_page("nodes")
+    page.locator("#nodes th").get_by_role("link", name="Driver", exact=True).click()
+    page.locator("main").get_by_label("Name").press_sequentially("gpu-01")
+    expect(page.locator("#nodes tbody tr")).to_have_count(10)
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Driver")
+    page.wait_for_url("**/nodes?*search=gpu-01*")
+    assert "sort=driver" in page.url
+    page.locator("th[aria-sort=ascending] a").click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("Driver")
+    expect(page.locator("#nodes tbody tr")).to_have_count(10)
+    page.get_by_label("Witnesses disagree").select_option("yes")
+    expect(page.locator("#nodes tbody tr")).to_have_count(1)
+    assert "sort=-driver" in page.url
+    assert "search=gpu-01" in page.url
+
+
 def test_slices_and_what_was_asked_for_are_told(open_page):
     page = open_page("nodes/h100-01")
     expect(page.locator("#gpus tbody")).to_contain_text("1g.10gb")

@@ -81,7 +81,7 @@ def test_a_registry_that_is_away_may_come_back(docker: DockerExecutor, job: Make
 def test_without_an_image_under_test_a_workload_that_needs_one_says_so(
     docker: DockerExecutor, job: Make
 ) -> None:
-    with pytest.raises(BadInput, match="runs inside an image under test"):
+    with pytest.raises(BadInput, match="runs in an image under test"):
         docker.prepare(job("", image=None), _quiet)
 
 
@@ -122,7 +122,7 @@ def test_a_build_without_the_base_it_needs_says_so(docker: DockerExecutor, job: 
     made = job("", image=None)
     assert made.workload.folder
     (made.workload.folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
-    with pytest.raises(BadInput, match="builds on an image under test, and there is none"):
+    with pytest.raises(BadInput, match="runs in an image under test, and there is none"):
         docker.prepare(_with_image(made, ImageSpec(context=".")), _quiet)
 
 

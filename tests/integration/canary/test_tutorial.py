@@ -1,31 +1,65 @@
-"""The workload that docs/canaries.md has one write is whole, and runs."""
+"""The workload that docs/canaries.md has one write is whole, and goes the whole way of the page."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from canary_programs import torch_python
+from staging import until
 
 from compatgate.canary.protocol import read_report
 from compatgate.canary.workloads.lint import lint
 from compatgate.canary.workloads.read import read_workload
 from compatgate.resources import canary_dir
 
-PAGE = Path(__file__).parents[3] / "docs" / "canaries.md"
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "canaries.md"
+SECTION = PAGE.read_text().split("## One's own in fifteen minutes")[1].split("\n## ")[0]
+STEADY = """
+import random, sys
+sys.path.insert(0, "lib")
+import canary_lines as say
+
+
+def softmax():
+    return torch.softmax(rows, dim=1)
+
+
+calls = open(__file__).read().count("torch.softmax(rows") - 1
+values = random.Random(1).gauss
+say.env(driver=None, gpus=[], versions={"torch": "2.4.1+cu124", "cuda": "12.4"})
+say.metric("softmax", "GB/s", [100.0 / calls + values(0, 0.1) for _ in range(40)])
+say.check("right", True)
+say.check("repeatable", True)
+"""
+"""Reports what the page's program does, half as fast with a second call, without any noise."""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+
+
+def commands(block: str) -> list[tuple[str, int]]:
+    """Commands, and the exit status that the page gives each."""
+    found = []
+    for line in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+        command, _, remark = line.partition("#")
+        status = re.match(r"\s*(?:exit status )?(\d)\b", remark)
+        found.append((command.strip(), int(status[1]) if status else 0))
+    return found
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The files as the page has them."""
-    section = PAGE.read_text().split("## One's own in fifteen minutes")[1].split("\n## ")[0]
-    manifest, program = (
-        re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)[0]
-        for language in ("toml", "python")
-    )
+    manifest, program = blocks("toml")[0], blocks("python")[0]
     made = tmp_path / "long-softmax"
     made.mkdir()
     (made / "workload.toml").write_text(manifest)
@@ -51,3 +85,79 @@ def test_without_a_gpu_it_reports_all_that_it_promises(folder: Path) -> None:
     assert report.problems == ()
     assert {check.name: check.ok for check in report.checks} == dict.fromkeys(workload.checks, True)
     assert {metric.name for metric in report.metrics} == set(workload.metrics)
+
+
+@pytest.fixture
+def place(folder: Path) -> Path:
+    """Where the page's commands are called: its files, for a machine without a GPU."""
+    place = folder.parent / "place"
+    ours = place / "ours"
+    ours.mkdir(parents=True)
+    workload = folder.rename(ours / "long-softmax")
+    (workload / "program.py").write_text(STEADY)
+    manifest = (workload / "workload.toml").read_text().replace("gpus = 1", "gpus = 0")
+    (workload / "workload.toml").write_text(manifest.replace('peak = "memory"\n', ""))
+    _, suites, hosts = blocks("toml")
+    (ours / "suites.toml").write_text(suites)
+    (place / "hosts.toml").write_text(re.sub(r"gpu = .*\n", "", hosts))
+    (place / "canary").symlink_to(canary_dir())
+    return place
+
+
+def call(command: str, place: Path, **more: str) -> tuple[int, str]:
+    """Exit status of a command of the page, and what it said."""
+    own = {"COMPATGATE_DATABASE": str(place / "gate.db"), "PYTHONPATH": str(ROOT), **more}
+    program = f"{sys.executable} -m compatgate "
+    done = subprocess.run(
+        ["sh", "-c", re.sub(r"^compatgate ", program, command)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=place,
+        env={**os.environ, **own, "COMPATGATE_WORKLOADS": str(place / "ours")},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@contextmanager
+def worker(command: str, place: Path) -> Iterator[None]:
+    """The worker of the page, in a terminal of its own."""
+    own = {"COMPATGATE_DATABASE": str(place / "gate.db"), "PYTHONPATH": str(ROOT)}
+    arguments = [sys.executable, "-m", *command.split()]
+    with (place / "worker.log").open("w") as log:
+        process = subprocess.Popen(
+            arguments,
+            stderr=log,
+            cwd=place,
+            env={**os.environ, **own, "COMPATGATE_WORKLOADS": str(place / "ours")},
+        )
+    try:
+        until(lambda: "laptop" in call("compatgate canary hosts", place)[1])
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0, (place / "worker.log").read_text()
+
+
+def test_a_slower_program_is_found_before_anything_is_run(place: Path) -> None:
+    tried, _ = blocks("console")
+    library = str(canary_dir() / "lib")
+    for command, status in commands(tried):
+        more = {"PYTHONPATH": library} if command.startswith("python3") else {}
+        assert call(command, place, **more)[0] == status, command
+    assert (place / "ours" / "long-softmax" / "program.py").read_text() == STEADY
+
+
+def test_it_is_run_its_baseline_approved_and_run_again(place: Path) -> None:
+    _, ran = blocks("console")
+    export, serve, *then = commands(ran)
+    assert export[0].startswith("export COMPATGATE_WORKLOADS=")
+    with worker(serve[0], place):
+        for command, status in then:
+            ended, said = call(command, place)
+            assert ended == status, f"{command}\n{said}"
+        program = place / "ours" / "long-softmax" / "program.py"
+        program.write_text(STEADY.replace("100.0", "90.0"))
+        ended, said = call(then[0][0], place)
+        assert (ended, "there is no baseline yet" in said) == (3, True), said

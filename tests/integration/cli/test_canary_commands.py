@@ -19,7 +19,8 @@ from compatgate.gate.service import Gate
 from compatgate.store.urls import ENVIRONMENT
 
 Run = Callable[..., tuple[int, str, str]]
-ASK = ("canary", "run", "--suite", "smoke", "--target", "lab", "--detach")
+IMAGE = ("--image", "registry.example/team/app:1")
+ASK = ("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach")
 
 
 @pytest.fixture

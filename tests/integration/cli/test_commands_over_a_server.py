@@ -43,6 +43,9 @@ READS = [
     ["token", "list", "--all", "--format", "json"],
     ["audit", "list"],
     ["audit", "list", "--action", "matrix.", "--format", "json"],
+    ["audit", "decisions"],
+    ["audit", "decisions", "--target", "prod-a100", "--format", "json", "--limit", "1"],
+    ["audit", "decisions", "--verdict", "unknown", "--until", "2020-01-01"],
     ["audit", "verify"],
     ["audit", "verify", "--head", "0" * 64, "--format", "json"],
 ]
@@ -186,6 +189,47 @@ def test_a_target_is_deleted(remote: Run, server: Server) -> None:
     assert (status, json.loads(out)["deleted"]) == (0, True)
 
 
+def test_an_entry_is_deleted_and_what_was_said_before_is_still_known(
+    remote: Run, local: Run
+) -> None:
+    asked = ("check", "--target", "prod-a100", "--stack", "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124")
+    assert local(*asked)[0] == 0
+    assert "warn     yes      prod-a100  " in remote("audit", "decisions")[1]
+    before = max(
+        row["number"] for row in json.loads(remote("matrix", "log", "--format", "json")[1])
+    )
+    status, out, err = remote("matrix", "delete", "torch24-cu124", "--reason", "broken")
+    assert (status, out) == (0, f"- Entry torch24-cu124\nrevision {before + 1}: 1 deleted\n"), err
+    assert local(*asked)[0] == 1
+    count = len(json.loads(remote("audit", "decisions", "--format", "json")[1]))
+    for run in (local, remote):
+        for at, status in ((str(before), 0), (str(before + 1), 1), ("2999-01-01", 1)):
+            assert run(*asked, "--at", at)[0] == status, at
+        assert "there is no target" in run(*asked, "--at", "2020-01-01")[2]
+        assert "there is no revision 99" in run(*asked, "--at", "99")[2]
+        assert "'soon' is not a time (a revision's number" in run(*asked, "--at", "soon")[2]
+    assert len(json.loads(remote("audit", "decisions", "--format", "json")[1])) == count
+
+
+def test_a_name_of_several_documents_is_deleted_by_kind(remote: Run, folder: Path) -> None:
+    twins = folder / "twins.yaml"
+    document = "apiVersion: compatgate.dev/v1\nkind: {}\nmetadata: {{name: twin}}\nspec: {}\n"
+    target = "{pools: [{name: l4, gpu: L4, driver: 550.54.15}]}"
+    entry = "{targets: ['*'], components: {cuda: 12.4.*}, status: candidate}"
+    twins.write_text(document.format("Target", target) + "---\n" + document.format("Entry", entry))
+    assert remote("matrix", "import", str(twins))[0] == 0
+    status, _, err = remote("matrix", "delete", "twin")
+    assert (status, "Entry and Target (say which with --kind)" in err) == (2, True), err
+    assert remote("matrix", "delete", "twin", "--kind", "entry")[0] == 0
+    assert remote("matrix", "delete", "twin", "--format", "json")[0] == 0
+
+
+def test_only_a_target_has_an_older_matrix(run: Run) -> None:
+    described = ("check", "--pool", "driver=550.54.15,gpu=L4", "--stack", "cuda=12.4", "--at", "1")
+    status, _, err = run(*described)
+    assert (status, "facts are not kept by day" in err) == (2, True)
+
+
 def test_a_server_takes_no_author(remote: Run) -> None:
     status, _, err = remote("target", "delete", "lab", "--author", "me")
     assert (status, "--author" in err) == (2, True)
@@ -208,3 +252,22 @@ def test_the_environment_names_the_server_unless_a_database_is_named(
     assert run("token", "list", "--database", str(folder / "gate.db"))[0] == 0
     both: Any = run("token", "list", "--server", "http://x", "--database", "y")
     assert (both[0], "exclude each other" in both[2]) == (2, True)
+
+
+def test_the_example_matrix_is_printed_and_can_be_imported(run: Run, tmp_path: Path) -> None:
+    status, out, _ = run("matrix", "example")
+    assert status == 0
+    (tmp_path / "matrix.yaml").write_text(out)
+    place = ("--database", str(tmp_path / "own.db"))
+    status, out, _ = run("matrix", "import", str(tmp_path / "matrix.yaml"), *place)
+    assert (status, "+ Target prod-a100\n" in out) == (0, True)
+
+
+def test_a_waiver_that_has_ended_is_imported_with_a_note(
+    run: Run, files: Path, tmp_path: Path
+) -> None:
+    ended = (files / "b.json").read_text().replace("2099", "2020").replace("prod-a100", "*")
+    (tmp_path / "w.json").write_text(ended)
+    place = ("--database", str(tmp_path / "own.db"))
+    status, _, err = run("matrix", "import", str(tmp_path / "w.json"), *place)
+    assert (status, err) == (0, "note: Waiver w ended on 2020-01-31: it waives nothing\n")

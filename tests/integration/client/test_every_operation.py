@@ -47,7 +47,7 @@ def call(call: Call, form: str) -> Call:
 def lease(call: Call, worker: Gate) -> Iterator[Lease]:
     """A run that a worker has."""
     worker.runs.queue.register("w1", [host()])
-    call("submit_runs", "smoke", target="prod-a100", stack=STACK)
+    call("submit_runs", "smoke", target="prod-a100", stack=STACK, image="registry.example/app:1")
     found = worker.runs.queue.lease("w1", [host()])
     assert found
     yield found

@@ -132,6 +132,21 @@ def test_a_change_by_another_process_is_noticed_soon(
     assert _ask(stocked).matrix_revision == 2
 
 
+def test_a_process_that_begins_with_a_snapshot_looks_first_whether_it_still_holds(
+    stocked: Gate, database_url: str, by: By
+) -> None:
+    known = stocked.snapshot()
+    worker = Gate.open(database_url, overlays=[])
+    worker.snapshots.begin_with(known)
+    assert worker.snapshot() is known
+    stocked.matrix.delete("Waiver", "legacy-ocr", by)
+    late = Gate.open(database_url, overlays=[])
+    late.snapshots.begin_with(known)
+    assert _ask(late).matrix_revision == 2
+    worker.close()
+    late.close()
+
+
 def test_the_latest_revision_is_asked_for_at_most_four_times_a_second(
     stocked: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

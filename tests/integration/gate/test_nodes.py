@@ -10,6 +10,7 @@ import pytest
 
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.gate.matrix import By
+from compatgate.gate.nodes.drifted import drifted
 from compatgate.gate.nodes.view import NodeView
 from compatgate.gate.service import Gate
 from compatgate.store import clock
@@ -165,3 +166,27 @@ def test_what_cannot_be_is_refused(stocked: Gate) -> None:
     later = clock.now() + timedelta(hours=1)
     with pytest.raises(BadInput, match=r"nodes\[0\].seen_at: is in the future"):
         tell(stocked, {"name": "a", "seen_at": later})
+
+
+@pytest.mark.parametrize("filters", [{}, {"what": "driver"}, {"gpu": "L4"}, {"target": "none"}])
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_groups_and_the_first_page_come_of_one_look_at_the_fleet(
+    stocked: Gate, filters: dict[str, Any], limit: int
+) -> None:
+    other = A100 | {"nvidia.com/cuda.driver-version.full": "550.54.15"}
+    drifting = [{"name": f"n{n}", "labels": other, "target": "prod-a100"} for n in range(3)]
+    tell(stocked, *drifting, {"name": "l4", "labels": L4, "target": "prod-a100"})
+    tell(stocked, {"name": "sound", "labels": A100, "target": "prod-a100"})
+    groups, found = stocked.nodes.drift_together(**filters, limit=limit)
+    assert found.items == stocked.nodes.drift(**filters, limit=limit).items
+    rest = stocked.nodes.drift(**filters, cursor=found.next) if found.next else None
+    assert len(found.items) + len(rest.items if rest else ()) == sum(
+        1 for _ in stocked.nodes.drift(**filters).items
+    )
+    assert rest is None or rest.items
+    everything = drifted(
+        stocked.nodes.each(gpu=filters.get("gpu")), stocked.snapshot(),
+        target=filters.get("target"), what=filters.get("what"),
+    )  # fmt: skip
+    assert groups == everything
+    assert bool(groups) == ("target" not in filters)

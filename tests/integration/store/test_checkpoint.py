@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,14 +28,15 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-def write(writer: DecisionWriter, batches: int) -> None:
+def write(writer: DecisionWriter, turn: Turn, batches: int) -> None:
     for batch in range(batches):
         ids = [f"vd_{batch}_{index}" for index in range(EACH)]
         decided = [
             NewDecision(one, clock.now(), "t", "pass", True, 1, None, "ci", "rest", 1)
             for one in ids
         ]
-        writer.write(decided, {one: BODY % one for one in ids})
+        with turn:
+            writer.write(decided, {one: BODY % one for one in ids})
 
 
 def stored(database: Database) -> int:
@@ -53,7 +55,7 @@ def test_the_log_is_emptied_while_decisions_are_written(
 ) -> None:
     monkeypatch.setattr(checkpoint, "ROWS", 400)
     writer = DecisionWriter(database)
-    write(writer, BATCHES)
+    write(writer, Turn(database), BATCHES)
     writer.close()
     dirtied = BATCHES * EACH * 2  # at the very least
     assert pages_in_log(database) < dirtied / 2
@@ -66,10 +68,32 @@ def test_without_the_thread_the_writer_empties_a_log_that_grows_too_long(
     monkeypatch.setattr(Checkpointer, "wrote", lambda *_: None)
     monkeypatch.setattr("compatgate.store.decision_writer.LONGEST_LOG", 500)
     writer = DecisionWriter(database)
-    write(writer, BATCHES)
+    write(writer, Turn(database), BATCHES)
     writer.close()
     assert pages_in_log(database) < 1000
     assert stored(database) == BATCHES * EACH
+
+
+def test_a_write_that_fails_does_not_wait_for_who_waits_for_its_turn(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no room")
+
+    def refused() -> None:
+        with pytest.raises(OSError, match="no room"):
+            writer.write([], {})
+
+    monkeypatch.setattr(checkpoint, "ROWS", 1)
+    writer, turn = DecisionWriter(database), Turn(database)
+    with turn:
+        writer._checkpointer.wrote(1)  # its thread waits for the turn from now on
+        monkeypatch.setattr(DecisionWriter, "_write", fail)
+        failing = threading.Thread(target=refused)
+        failing.start()
+        failing.join(10)
+        assert not failing.is_alive()
+    writer.close()
 
 
 def test_a_checkpoint_that_fails_harms_nothing(

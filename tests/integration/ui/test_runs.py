@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from ui_forms import form_token, post
@@ -11,6 +13,7 @@ from compatgate.canary.judge.judged import judge_reports
 from compatgate.canary.report import Check, Device, Env, Metric, Report
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
+from compatgate.gate.pruning import Ages, prune_database
 from compatgate.gate.runs.submission import Submission
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -63,7 +66,7 @@ def test_a_filter_that_nothing_fits_says_so(kept_pages):
 
 
 def test_no_run_yet_teaches_how_to_start_one(pages):
-    assert "compatgate canary run --suite smoke" in pages().get("/ui/runs").text
+    assert "compatgate canary run --suite smoke --target" in pages().get("/ui/runs").text
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,17 @@ def test_a_hostile_log_is_text(kept_pages, kept):
     assert "\x00" not in text
     assert "\u202e" not in text
     assert "x" * 20_000 in text
+
+
+def test_a_log_that_was_removed_is_said_to_be(run_pages, ran):
+    lease = ran.begin()
+    ran.gate.runs.queue.write(lease, "conv-forward-0", b"first\n")
+    ran.gate.runs.queue.finish(lease, "inconclusive", "the test ends", None)
+    prune_database(ran.gate.database, Ages(logs=timedelta(seconds=-1)), by="keeper")
+    link = ran.gate.history.list_audit(action="prune.logs").items[0].seq
+    text = run_pages().get(f"/ui/runs/{lease.run.id}").text
+    assert f'by keeper: <a href="/ui/audit?action=prune.logs">link {link} of the audit' in text
+    assert "It printed nothing" not in text
 
 
 def test_the_log_is_followed_from_where_it_was(run_pages, ran):
@@ -232,7 +246,7 @@ def test_a_run_is_submitted(run_pages, ran):
     [
         ({"suite": ""}, "choose a suite"),
         ({"suite": "dl-cor"}, "there is no suite"),
-        ({"stack": ""}, "name a stack or an image"),
+        ({"target": "inference-l4", "pool": ""}, "would have no image to run in on staging-l4"),
         ({"stack": "cuda 12"}, "is not name=version"),
         ({"stack": "cuda=twelve"}, "stack.cuda"),
         ({"target": "prod-a10"}, "prod-a10"),

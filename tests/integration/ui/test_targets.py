@@ -134,8 +134,7 @@ def test_nobody_sees_targets_where_reading_needs_a_token(pages):
 
 def test_hostile_text_is_text(pages, stocked, by, target_body):
     pool = {"name": "p", "gpu": "L4", "driver": "580.95.05"}
-    match = {"namespaces": [HOSTILE]}
-    stocked.matrix.create("Target", target_body("made", pools=[pool], match=match), by)
+    stocked.matrix.create("Target", target_body("made", pools=[pool]), by)
     stocked.decide(
         {"target": "made", "stack": {"cuda": "12.4"}, "image": HOSTILE},
         asked_by=HOSTILE,
@@ -147,4 +146,4 @@ def test_hostile_text_is_text(pages, stocked, by, target_body):
         shown = client.get(f"/ui/{path}").text
         assert "<script>alert" not in shown, path
         assert "<img src=x" not in shown, path
-    assert "&lt;script&gt;" in client.get("/ui/targets/made").text
+    assert "&lt;script&gt;" in client.get("/ui/decisions").text

@@ -20,6 +20,7 @@ from compatgate.gate.service import Gate
 
 API = "/api/v1"
 OLD, NEW = "535.183.01", "550.54.15"
+IMAGE = ("--image", "registry.example/team/app:1")
 STACK = "cuda=12.4,torch=2.4.1+cu124,arch=sm_80"
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -102,7 +103,7 @@ def test_a_candidate_is_blessed_goes_stale_and_fails(server: Any, worker: Gate, 
     gate.ask("POST", "/entries", entry())
     allowed, rules = gate.verdict()
     assert (allowed, rules) == (False, {"CG811"})
-    ask = ("canary", "run", "--suite", "smoke", "--target", "lab", "--stack", STACK)
+    ask = ("canary", "run", "--suite", "smoke", "--target", "lab", "--stack", STACK, *IMAGE)
 
     thread = threading.Thread(target=work, args=(worker, "passed", OLD))
     thread.start()
@@ -140,7 +141,7 @@ def test_a_log_is_followed_from_the_command_line_until_its_run_ends(
 ) -> None:
     gate = Server(server)
     gate.ask("POST", "/targets", target(OLD))
-    status, out, _ = cli("canary", "run", "--suite", "smoke", "--target", "lab", "--detach")
+    status, out, _ = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach")
     assert status == 0
     run_id = next(word for word in out.split() if word.startswith("run_"))
     assert cli("canary", "logs", run_id)[:2] == (0, "")
@@ -157,7 +158,7 @@ def test_a_server_that_stops_does_not_wait_for_who_follows_a_log(
     server: Any, worker: Gate, cli: Cli
 ) -> None:
     Server(server).ask("POST", "/targets", target(OLD))
-    out = cli("canary", "run", "--suite", "smoke", "--target", "lab", "--detach")[1]
+    out = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach")[1]
     run_id = next(word for word in out.split() if word.startswith("run_"))
     connection = server.connect()
     url = f"{API}/runs/{run_id}/logs?follow=true"
@@ -172,7 +173,7 @@ def test_a_server_that_stops_does_not_wait_for_who_follows_a_log(
 
 def test_listing_cancelling_and_running_again(server: Any, worker: Gate, cli: Cli) -> None:
     Server(server).ask("POST", "/targets", target(OLD))
-    out = cli("canary", "run", "--suite", "smoke", "--target", "lab", "--detach")[1]
+    out = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach")[1]
     run_id = next(word for word in out.split() if word.startswith("run_"))
     assert run_id in cli("canary", "list", "--state", "queued", "--target", "lab")[1]
     assert cli("canary", "rerun", run_id)[0] == 2
@@ -198,6 +199,6 @@ def test_a_cancelled_run_ends_the_waiting_with_its_own_status(
 
     thread = threading.Thread(target=cancel)
     thread.start()
-    status, out, _ = cli("canary", "run", "--suite", "smoke", "--target", "lab")
+    status, out, _ = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE)
     thread.join()
     assert (status, "cancelled by someone" in out) == (3, True)

@@ -102,6 +102,24 @@ def test_tainting_goes_with_nodes(option: str, capsys: pytest.CaptureFixture[str
     assert f"{option}: goes with --nodes" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("manifests --failure-policy Ignore", "--failure-policy: goes with --webhook"),
+        ("manifests --nodes --timeout 5", "--timeout: goes with --webhook"),
+        ("manifests --nodes --kinds kinds.yaml", "--kinds: goes with --webhook"),
+        ("manifests --exclude-namespace a", "--exclude-namespace: goes with --webhook or --audit"),
+        ("manifests --webhook --image a", "--image: goes with --nodes or --audit"),
+        ("nodes --file x.json --max-tainted 3", "--max-tainted: goes with --suggest"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["k8s", *arguments.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_each_gpu_node_reports_its_driver_also_when_it_is_tainted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

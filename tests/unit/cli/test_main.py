@@ -56,6 +56,18 @@ def test_every_action_of_a_command_explains_itself(name: str) -> None:
         assert parser.format_help().startswith(f"usage: {parser.prog}")
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_argument_and_action_is_explained(name: str) -> None:
+    whole = Parser(prog=name, description="a command")
+    import_module(COMMANDS[name][0]).add_arguments(whole)
+    assert "example" in (whole.epilog or "")
+    for parser in _parsers(whole):
+        assert parser.description, parser.prog
+        for action in parser._actions:
+            grouped = isinstance(action, argparse._SubParsersAction)
+            assert action.help or grouped, f"{parser.prog} {action.option_strings or action.dest}"
+
+
 def test_the_overview_names_every_command_and_imports_none() -> None:
     code = (
         "import sys; from compatgate.cli.main import main; main(['--help']);"
@@ -88,6 +100,8 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
         ),
         (["check", "--pool"], "argument --pool: expected one argument"),
         (["target", "lst"], "invalid choice: 'lst'"),
+        (["matrix", "list", "--limit", "0"], "argument --limit: '0' is not a number from 1"),
+        (["canary", "list", "--limit", "-1"], "argument --limit: '-1' is not a number from 1"),
     ],
 )
 def test_a_usage_error_is_one_line_that_names_the_near_one(

@@ -46,3 +46,11 @@ def test_a_redirection_leads_to_no_place_that_could_not_have_been_named(
     (tmp_path / "verdict.json").write_text("{}")
     assert main(["verify", str(tmp_path / "verdict.json"), "--jwks", elsewhere]) == 2
     assert "keys are fetched over https" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_key_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "verdict.json").write_text("{}")
+    assert main(["verify", str(tmp_path / "verdict.json"), "--key", __file__]) == 2
+    assert "--key: holds no public key (PEM, or a JSON Web Key Set)" in capsys.readouterr().err

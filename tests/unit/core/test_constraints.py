@@ -151,3 +151,20 @@ def test_a_bare_major_is_refused_because_it_would_mean_its_zeroth_minor(componen
 def test_a_bare_branch_is_a_bound(text, allowed):
     have = parse_version("driver", "535.104.05")
     assert parse_constraint("driver", text).allows(have) is allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        (">=536,<535", True),
+        (">=535,<535", True),
+        (">535,<=535", False),
+        (">=535,<=535", False),
+        ("<536,>=535.104.05", False),
+        ("535.104.05,<535", True),
+        ("535.*,<536", False),
+        ("!=535.104.05", False),
+    ],
+)
+def test_bounds_that_leave_nothing_are_seen(text: str, empty: bool) -> None:
+    assert parse_constraint("driver", text).is_empty is empty

@@ -70,6 +70,13 @@ def test_the_cuda_in_an_alias_survives_a_change_of_something_else():
     assert changed.get("cudnn").cuda == (11,)
 
 
+def test_a_change_does_not_read_again_what_it_leaves_as_it_is():
+    """The CUDA in a name lengthens the text to what is no version of CUDA by itself."""
+    stack = parse_stack({"nvidia-cuda-runtime-cu12": "12.4.127"})
+    changed = with_changes(stack, {"python": "3.11"})
+    assert changed.get("cuda").major_minor == (12, 4)
+
+
 def test_a_number_is_a_version_where_nvidia_writes_integers():
     stack = parse_stack({"cuda": 12040, "cudnn": 90100, "nccl": 22105})
     assert stack.get("cuda").major_minor == (12, 4)

@@ -88,6 +88,20 @@ def test_a_syntax_error_names_its_line_and_what_came_before_is_still_read(load: 
     assert problem.problem.startswith("not valid YAML")
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("a:\n\tb: 1\n", "begins with a tab"),
+        ("a:\n  - b: 1\n   c: 2\n", "indented as its neighbours are"),
+        ("a: [1, 2\nb: 3\n", "is every bracket closed?"),
+        ("reason: seen: works\n", "a colon needs quotes"),
+    ],
+)
+def test_a_syntax_error_says_what_it_mostly_comes_from(load: Load, text: str, hint: str) -> None:
+    (problem,) = load(text)[1]
+    assert hint in problem.hint
+
+
 def test_json_may_be_indented_with_tabs_and_hold_a_list_of_documents(load: Load) -> None:
     documents, problems = load('[\n\t{"a": "x\\ty"},\n\t{"b": "\\ud83d\\ude00"}\n]')
     assert not list(problems)

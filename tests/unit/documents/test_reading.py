@@ -151,6 +151,18 @@ def test_what_yaml_would_misread_is_to_be_quoted(
         assert found[0].hint == f'write "{written}"'
 
 
+def test_quotes_are_not_advised_where_they_would_not_make_it_right(problems: Problems) -> None:
+    (found,) = problems(DESIGN.replace("maxAge: 30d", "maxAge: 30"))
+    assert found.problem == "30 is not a duration"
+    assert "like 30d" in found.hint
+
+
+def test_a_constraint_that_nothing_can_meet_is_a_mistake(problems: Problems, entry: Entry) -> None:
+    (found,) = problems(entry(components='{driver: ">=536,<535"}'))
+    assert found.field == "spec.components.driver"
+    assert found.problem == "no version of driver is >=536,<535"
+
+
 def test_a_name_that_yaml_reads_as_false_is_to_be_quoted(problems: Problems) -> None:
     found = problems(DESIGN.replace("{name: legacy-ocr}", "{name: no}"))
     assert found[0].field == "metadata.name"

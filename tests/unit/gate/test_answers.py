@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from datetime import datetime
 
@@ -33,3 +34,11 @@ def test_an_answer_at_another_moment_differs_in_that_moment_only(verdict: Verdic
 def test_the_moment_is_written_as_the_evaluation_writes_it(verdict: Verdict) -> None:
     moment = datetime.fromisoformat(verdict.decided_at)
     assert shown_moment(moment) == verdict.decided_at
+
+
+def test_what_is_kept_of_an_answer_is_nothing_for_the_garbage_collector(verdict: Verdict) -> None:
+    """Thousands are kept; walking them again and again would hold up whoever asks meanwhile."""
+    answer = Answer.of(verdict)
+    assert verdict.findings
+    parts = (answer, verdict, verdict.checked, *verdict.findings)
+    assert [part for part in parts if gc.is_tracked(part)] == []

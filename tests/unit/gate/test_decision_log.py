@@ -14,6 +14,7 @@ from compatgate.gate import decisions
 from compatgate.gate.decisions import DecisionLog
 from compatgate.store.database import Database
 from compatgate.store.decisions import NewDecision
+from compatgate.store.turn import Turn
 
 
 def _decision(who: str, verdict: str = "vd_1") -> NewDecision:
@@ -92,6 +93,37 @@ def test_decisions_that_come_during_a_write_share_the_next_one(
         thread.join(10)
     assert writer.batches[0] == ["first"]
     assert sorted(writer.batches[1]) == sorted(f"r{n}" for n in range(10))
+
+
+def test_decisions_that_come_while_another_process_writes_share_a_batch(
+    log: DecisionLog,
+    writer: _Writer,
+    together: Callable[..., list[threading.Thread]],
+    tmp_path: object,
+) -> None:
+    with Turn(Database.open(f"{tmp_path}/unused.db")):
+        threads = together(lambda index: log.record(_decision(str(index)), "{}"), 3)
+        deadline = time.monotonic() + 10
+        while len(log._open.rows) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert writer.batches == []
+    for thread in threads:
+        thread.join()
+    assert [sorted(batch) for batch in writer.batches] == [["0", "1", "2"]]
+
+
+def test_after_a_turn_that_could_not_be_had_the_next_decision_begins_a_batch_of_its_own(
+    log: DecisionLog, writer: _Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise OSError("no locks are left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Turn, "__enter__", refuse)
+        with pytest.raises(Unavailable, match="no locks are left"):
+            log.record(_decision("a"), "{}")
+    log.record(_decision("b"), "{}")
+    assert writer.batches == [["b"]]
 
 
 def test_nothing_is_lost_or_written_twice_under_load(

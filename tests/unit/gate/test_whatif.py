@@ -140,6 +140,8 @@ def test_a_named_target_decides_where_a_node_belongs(snapshot: Snapshot, now: da
         ({"target": ""}, "target", "must be the name"),
         ({"targt": "prod-a100"}, "targt", "did you mean target"),
         ({"target": "prod-a100", "set": {}}, "set", "nothing is changed"),
+        ({"target": "prod-a100", "set": {"drivr": "1"}}, "set.drivr", "did you mean driver"),
+        ({"target": "prod-a100", "set": {"cuda": "x"}}, "set.cuda", "is not a version"),
         ({"target": "prod-a100", "set": [1]}, "set", "must be a JSON object"),
         ({"target": "prod-a100", "pool": "x"}, "pool", "has no pool"),
         ({"node": {}}, "node", "labels"),

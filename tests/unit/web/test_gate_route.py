@@ -97,6 +97,26 @@ def test_a_denial_is_an_answer_not_an_error(client: FlaskClient) -> None:
     assert answer.get_json()["findings"]
 
 
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ('{"target": "prod-a100", "stack": {"cuda": "12.4"}, "stack": {"cuda": "11.8"}}', "stack"),
+        ('{"target":"prod-a100","stack":{"cuda":"12.4","cuda":"12.4"}}', "cuda"),
+    ],
+)
+def test_a_key_twice_is_refused_and_named_however_the_question_comes(
+    client: FlaskClient, gate: Gate, body: str, key: str
+) -> None:
+    raw = body.encode()
+    answers = [way(client._client, raw) for way in (short, framed)]  # type: ignore[attr-defined]
+    answers.append(client.post(PREVIEW, data=raw, content_type="application/json"))
+    for answer in answers:
+        problem = answer.get_json(force=True)
+        assert (problem["status"], problem["field"]) == (400, key)
+        assert f"the key '{key}' stands twice in one object" in problem["detail"]
+    assert gate.history.list_decisions().items == ()
+
+
 def test_a_body_in_chunks_is_read_as_well(client: FlaskClient) -> None:
     answer = client.post(
         GATE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,17 @@ def test_a_token_is_needed_where_nobody_may_ask_and_the_uid_is_answered_all_the_
     forbidden = client.post(PATH, json=REVIEW, headers={"Authorization": f"Bearer {reader}"})
     assert forbidden.status_code == 403
     assert forbidden.get_json()["response"]["uid"] == UID
+
+
+def test_a_review_with_a_key_twice_is_refused_and_its_uid_answered(
+    client: FlaskClient, gate: Gate
+) -> None:
+    text = json.dumps(REVIEW).replace('"containers":', '"containers": [], "containers":')
+    body = client.post(PATH, data=text, content_type="application/json").get_json()
+    assert (body["response"]["uid"], body["response"]["allowed"]) == (UID, False)
+    assert body["response"]["status"]["code"] == 400
+    assert "the key 'containers' stands twice" in body["response"]["status"]["message"]
+    assert gate.history.list_decisions().items == ()
 
 
 def test_the_decision_is_in_the_log_with_its_source(client: FlaskClient) -> None:

@@ -6,18 +6,21 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from canary_runs import DRIVER, GPU, MEASURED, evidence, host
+from canary_runs import DRIVER, GPU, MEASURED, evidence, host, suites
 from flask.testing import FlaskClient
+from msgspec import structs
 
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
-from compatgate.canary.workload import MetricSpec
+from compatgate.canary.workload import ImageSpec, MetricSpec
 from compatgate.canary.workloads import Library
 from compatgate.gate.matrix import By
+from compatgate.gate.pruning import Ages, prune_database
 from compatgate.gate.service import Gate
 from compatgate.web import streams
 
@@ -102,6 +105,37 @@ def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, gate
     assert problem["status"] == 400
     assert "no staging host could ever run it: it needs A100-SXM4-80GB" in problem["detail"]
     assert "a100-1 (L4" in problem["hint"]
+
+
+@pytest.mark.parametrize("where", [{}, {"target": None, "host": "a100-1"}])
+@pytest.mark.parametrize("stack", [None, {"cuda": "12.4"}])
+def test_a_run_that_no_image_is_there_for_is_refused(
+    client: FlaskClient, gate: Gate, where: dict[str, Any], stack: Any
+) -> None:
+    inside = ImageSpec(inside=True)
+    library = suites()
+    library.workloads["gemm"] = structs.replace(library.workloads["gemm"], image=inside)
+    gate.runs.catalogue = lambda: library
+    asked = ASKED | {"stack": stack} | where
+    problem = client.post(f"{API}/runs", json=asked).get_json(force=True)
+    assert (problem["status"], problem["field"]) == (400, "image")
+    assert "the workload gemm would have no image to run in on a100-1" in problem["detail"]
+    assert client.get(f"{API}/runs").get_json()["items"] == []
+    named = asked | {"image": "registry.example/team/app:1"}
+    assert client.post(f"{API}/runs", json=named).status_code == 201
+    assert client.post(f"{API}/runs", json=asked | {"suite": "hello"}).status_code == 201
+
+
+@pytest.mark.parametrize("executor", ["process", "slurm", "kubernetes"])
+def test_a_host_that_needs_no_image_or_may_know_one_is_asked(
+    client: FlaskClient, gate: Gate, executor: Any
+) -> None:
+    library = suites()
+    inside = ImageSpec(inside=True)
+    library.workloads["gemm"] = structs.replace(library.workloads["gemm"], image=inside)
+    gate.runs.catalogue = lambda: library
+    gate.runs.queue.register("w2", [host("other", executor=executor)])
+    assert client.post(f"{API}/runs", json=ASKED).status_code == 201
 
 
 @pytest.mark.parametrize("where", [{}, {"target": None, "host": "a100-1"}])
@@ -210,6 +244,32 @@ def test_a_log_is_text_with_a_line_for_each_step(
     assert log.text == "==> a-0, attempt 1 <==\none\n\ufffd\n==> b-0, attempt 1 <==\ngröße"
     assert client.get(f"{API}/runs/{lease.run.id}/logs?step=b-0").text == "größe"
     assert client.get(f"{API}/runs/run_none/logs").status_code == 404
+
+
+def test_a_step_that_never_was_is_not_found_once_the_run_has_ended(
+    client: FlaskClient, gate: Gate, lease: Lease
+) -> None:
+    logs = f"{API}/runs/{lease.run.id}/logs"
+    gate.runs.queue.write(lease, "gemm-0", b"one")
+    assert client.get(f"{logs}?step=gemm-1").text == ""  # it may come
+    gate.runs.queue.finish(lease, "error", "", None)
+    problem = client.get(f"{logs}?step=gemm-1").get_json(force=True)
+    assert (problem["status"], problem["field"]) == (404, "step")
+    assert "did you mean gemm-0" in problem["hint"]
+    assert client.get(f"{logs}?step=gemm-0").text == "one"
+
+
+@pytest.mark.parametrize("how", ["", "?follow=true", "?step=a-0&after=7"])
+def test_a_log_that_was_removed_is_gone_and_says_since_when(
+    client: FlaskClient, gate: Gate, lease: Lease, how: str
+) -> None:
+    gate.runs.queue.write(lease, "a-0", b"one")
+    gate.runs.queue.finish(lease, "error", "", None)
+    prune_database(gate.database, Ages(logs=timedelta(seconds=-1)), by="keeper")
+    problem = client.get(f"{API}/runs/{lease.run.id}/logs{how}").get_json(force=True)
+    assert (problem["status"], problem["value"]) == (410, lease.run.id)
+    assert "by keeper (link" in problem["detail"]
+    assert client.get(f"{API}/runs/{lease.run.id}").status_code == 200
 
 
 def events(text: str) -> list[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from compatgate.canary.executors.docker.names import RUN
 from compatgate.canary.executors.interface import Job, Progress
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.dockerfile import arguments
+from compatgate.canary.workloads.own_image import brings_image
 from compatgate.canary.workloads.pack import archive, files_of
 from compatgate.errors import BadInput, Infrastructure, NotFound
 
@@ -34,9 +35,9 @@ def prepare(api: Any, job: Job, progress: Progress) -> str:
         return have(api, job.image, progress)
     if own.reference:
         return have(api, own.reference, progress)
-    if own.context is None:
+    if own.context is None or not (job.image or brings_image(job.workload)):
         raise BadInput(
-            f"the workload {job.workload.name} runs inside an image under test, and there is none",
+            f"the workload {job.workload.name} runs in an image under test, and there is none",
             field="image",
             hint="name one, --image REF",
         )
@@ -153,12 +154,6 @@ def _context(workload: Workload) -> tuple[bytes, bool]:
 
 
 def _build_failed(workload: Workload, what: str) -> Exception:
-    if "base name" in what and "should not be blank" in what:
-        return BadInput(
-            f"the workload {workload.name} builds on an image under test, and there is none",
-            field="image",
-            hint="name one, --image REF",
-        )
     if found := no_image(f"that the Dockerfile of {workload.name} names", what):
         return found
     if "i/o timeout" in what or "dial tcp" in what or "TLS handshake" in what:

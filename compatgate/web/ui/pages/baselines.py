@@ -38,7 +38,7 @@ _EMPTY = Empty(
     "No baseline yet.",
     "The first sound run of a workload on a GPU proposes one; a person approves it, and later runs "
     "are judged against it. Samples of such a GPU can start it: canary baselines import.",
-    "compatgate canary run --suite smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124",
+    "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
 _NONE = Empty("No baseline fits these filters.", "Take one of them away.")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from compatgate.core.nodes import What
 from compatgate.errors import CompatgateError, NotFound
-from compatgate.gate.nodes.drifted import Drifted, drifted
+from compatgate.gate.nodes.drifted import Drifted
 from compatgate.gate.nodes.view import NodeView
 from compatgate.gate.whatif import what_if
 from compatgate.store import clock
@@ -71,10 +71,12 @@ def show(ask: Ask[DriftQuery]) -> Shown:
         "gpu": query.gpu,
         "stale": chosen(query.stale),
     }
-    # The pages that follow, and a file, have the nodes alone.
-    each = () if query.cursor or query.format else nodes.each(**stored)
-    groups = drifted(each, snapshot, target=query.target, what=query.what)
-    found = rows_of(nodes.drift, query.cursor, target=query.target, what=query.what, **stored)
+    wanted: dict[str, Any] = {"target": query.target, "what": query.what, **stored}
+    groups: Sequence[Drifted] = ()
+    if query.cursor or query.format:  # the pages that follow, and a file, have the nodes alone
+        found = rows_of(nodes.drift, query.cursor, **wanted)
+    else:
+        groups, found = nodes.drift_together(**wanted)
     lines = [line for view in found.items for line in _lines(view, query)]
     table = table_of("drift", _COLUMNS, lines, found, query, _NONE, label="differences")
     shown = groups[:MOST_GROUPS]
@@ -114,7 +116,7 @@ def _lines(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
     ]
 
 
-def _changed(ask: Ask[Any], groups: list[Drifted]) -> dict[str, Stored]:
+def _changed(ask: Ask[Any], groups: Sequence[Drifted]) -> dict[str, Stored]:
     """Targets that were changed after their nodes became what they are: the drift is younger."""
     found = {}
     for one in groups:
@@ -125,7 +127,7 @@ def _changed(ask: Ask[Any], groups: list[Drifted]) -> dict[str, Stored]:
     return found
 
 
-def _lost(ask: Ask[Any], groups: list[Drifted]) -> Iterator[str]:
+def _lost(ask: Ask[Any], groups: Sequence[Drifted]) -> Iterator[str]:
     """What of each group's target would not hold with what its nodes have; empty: not tried."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     for one in groups:

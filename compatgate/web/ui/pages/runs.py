@@ -35,7 +35,7 @@ _COLUMNS = (
 _EMPTY = Empty(
     "No run yet.",
     "A run executes a suite of canary programs on a staging host, for the stack of a target.",
-    "compatgate canary run --suite smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124",
+    "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
 _NONE = Empty("No run fits these filters.", "Take one of them away.")
 
@@ -169,9 +169,6 @@ def submit(ask: Ask[Any]) -> Shown | Goto:
 def _submission(given: dict[str, str]) -> Submission:
     if not given["suite"]:
         raise BadInput("choose a suite", field="suite")
-    if not (given["stack"] or given["image"]):
-        hint = "what is to be tested: versions, or an image that holds them"
-        raise BadInput("name a stack or an image", field="stack", hint=hint)
     fields = dict(_texts(given))
     if given["stack"]:
         fields["stack"] = parse_stack_text(given["stack"])

@@ -16,9 +16,11 @@ from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.cli.main import main
-from compatgate.gate.pruning import Ages, Pruned, prune_database
+from compatgate.gate.pruning import Ages, OfRuns, Pruned, prune_database
+from compatgate.gate.runs import logs
 from compatgate.gate.runs.queue import DatabaseQueue
 from compatgate.gate.service import Gate
+from compatgate.store import clock
 from compatgate.store.models import RunStep
 
 REPORT: dict[str, Any] = {"metrics": [{"name": "time", "unit": "ms", "values": [1.0] * 500}]}
@@ -173,6 +175,33 @@ def test_many_runs_are_removed_in_parts_each_with_its_link(
     assert [link.detail["runs"] for link in reversed(links)] == [old[:2], old[2:4], old[4:]]
     with gate.database.reading() as session:
         assert len(session.execute(select(RunStep.run)).all()) == 5
+
+
+def test_whoever_asks_for_a_log_that_was_removed_is_told_by_which_link(
+    gate: Gate,
+    database_url: str,
+    ended: Callable[..., str],
+    time: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old = ended()
+    time.forward(days=100)
+    recent = ended()
+    prune(gate)
+    link = gate.history.list_audit(action="prune.logs").items[0]
+    assert old in link.detail["runs"]
+    part = logs.latest(gate.runs, old)
+    assert part.pruned
+    assert (part.text, part.pruned.by, part.pruned.link) == ("", "keeper", link.seq)
+    assert logs.latest(gate.runs, recent).pruned is None
+    logs.check_there(gate.runs, recent)
+    for follow in ((), ("-f",)):
+        capsys.readouterr()
+        assert main(["canary", "logs", "--database", database_url, *follow, old]) == 2
+        said = capsys.readouterr().err
+        assert f"its log was removed on {part.pruned.at:%Y-%m-%d}" in said
+        assert f"by keeper (link {link.seq} of the audit log" in said
+    assert prune(gate, Ages(logs=DAY)).logs == OfRuns(clock.now() - DAY, 0, 0)
 
 
 def test_the_command_says_what_it_removed(

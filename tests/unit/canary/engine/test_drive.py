@@ -4,6 +4,7 @@ import threading
 import msgspec
 import pytest
 from engine_edges import ENV, Memory, Says, Script, exited, lines
+from msgspec.structs import replace
 
 from compatgate.canary.engine import log
 from compatgate.canary.engine.drive import drive
@@ -257,6 +258,16 @@ def test_a_run_that_measured_something_else_is_not(bench, lease):
     other = {**ENV, "versions": {"cuda": "12.1"}}
     drive(lease, bench(Script((lines(1.0, env=other), exited())), Memory(), judge=judge))
     assert judge.offered == []
+
+
+def test_where_no_stack_was_stated_what_the_image_brings_is_measured(bench, lease):
+    queue, judge = Memory(), Says()
+    anything = replace(lease, run=replace(lease.run, stack={}, image="registry.example/app:1"))
+    drive(anything, bench(Script((lines(1.0), exited())), queue, judge=judge))
+    outcome, _, evidence = queue.ended
+    assert outcome == "passed"
+    assert {n: v.text for n, v in evidence.components.items()} == ENV["versions"]
+    assert judge.offered == [("run_1", "gemm-0")]
 
 
 def test_a_database_that_fails_in_between_is_no_verdict_on_the_run(bench, lease):

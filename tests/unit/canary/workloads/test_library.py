@@ -74,11 +74,31 @@ def test_unknown_names_come_with_the_nearest(tmp_path: Path) -> None:
     library = Library.open([])
     with pytest.raises(NotFound, match="did you mean hello-cpu"):
         library.workload("hello-gpu")
-    with pytest.raises(NotFound, match="did you mean smoke"):
+    with pytest.raises(NotFound, match=r"did you mean smoke.*COMPATGATE_WORKLOADS names folders"):
         library.suite("smoke1")
     (tmp_path / "suites.toml").write_text('[x]\ndescription = "x"\nworkloads = ["helo-cpu"]\n')
     with pytest.raises(ManyProblems, match=r"suite x: there is no workload 'helo-cpu'"):
         Library.open([tmp_path])
+
+
+def test_a_workload_that_is_named_for_a_suite_leads_to_the_suites_with_it(
+    make_workload: Make, tmp_path: Path
+) -> None:
+    make_workload("our-gemm")
+    library = Library.open([tmp_path])
+    with pytest.raises(NotFound, match=r"that is a workload; name it in a suite.*suites\.toml"):
+        library.suite("our-gemm")
+    with pytest.raises(NotFound, match="that is a workload; suites with it: smoke"):
+        library.suite("ptx-jit")
+
+
+def test_reading_again_finds_what_was_changed(make_workload: Make, tmp_path: Path) -> None:
+    folder = make_workload("our-gemm")
+    before = Library.open([tmp_path])
+    (folder / "program.py").write_text("print('another')\n")
+    (tmp_path / "suites.toml").write_text('[ours]\ndescription = "x"\nworkloads = ["our-gemm"]\n')
+    (after,) = before.reread().of_suite("ours")
+    assert after.digest != before.workload("our-gemm").digest
 
 
 def test_a_folder_without_any_of_this_is_refused(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_sizes_and_durations_have_units(make_workload: Make) -> None:
         ("inside = true", "", "image: names no image"),
         ("inside = true", 'context = "../other"', "leaves the workload's folder"),
         ("inside = true", 'context = "."\nreference = "x"', "both context and reference"),
-        ("[image]", "timeout = 10\n[image]", "timeout: must be text"),
+        ("[image]", "timeout = 10\n[image]", "timeout: 10 is not a duration"),
         ("[image]", 'timeout = "10 min"\n[image]', "'10 min' is not a duration"),
         ("[image]", "seeds = [1, 1]\n[image]", "seeds: 1 is named twice"),
         ("[image]", "gpu = 1\n[image]", "gpu: unknown key (did you mean gpus?)"),

@@ -172,8 +172,15 @@ def test_the_nearest_entry_is_of_this_target(judge):
 
 def test_a_component_that_the_stack_does_not_state_is_part_of_the_difference(judge):
     verdict = judge(entry("e", cuda="12.4.*", nccl="2.20.*"))
-    assert "differs in nccl" in verdict.findings[0].message
+    said = "the nearest is e, which asks for nccl, of which the stack says nothing;"
+    assert said in verdict.findings[0].message
     assert fixes(verdict, "CG801") == [{"nccl": "2.20.5"}]
+
+
+def test_what_differs_and_what_was_left_unsaid_are_told_apart(judge):
+    verdict = judge(entry("e", cuda="12.6.*", nccl="2.20.*"))
+    said = "differs in cuda and asks for nccl, of which the stack says nothing"
+    assert said in verdict.findings[0].message
 
 
 def test_a_driver_that_differs_is_moved_into_the_entrys_range(judge):

@@ -39,6 +39,23 @@ def test_an_operators_kind_and_resource_are_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "names"),
+    [
+        ("resources: [example.com/gpu]", {"nvidia", "nvidia-cdi", "nvidia-legacy"}),
+        ("runtimeClasses: [gpu]", {"gpu"}),
+        ("runtimeClasses: []", set()),
+    ],
+)
+def test_an_operators_runtime_classes_take_the_place_of_the_shipped_ones(
+    tmp_path: Path, own: str, names: set[str]
+) -> None:
+    (tmp_path / "own.yaml").write_text(own)
+    kinds = load_kinds([str(tmp_path / "own.yaml")])
+    asked = {"nvidia", "nvidia-cdi", "nvidia-legacy", "gpu", "runc", ""}
+    assert {name for name in asked if kinds.hands_out(name)} == names
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "[",
@@ -71,6 +88,11 @@ def test_an_exemption_names_a_namespace_and_a_waiver() -> None:
         "{}",
         "kinds: 7",
         "other: 1",
+        "runtimeClasses: []",
+        "runtimeClasses: [nvidia, other]",
+        "runtimeClasses: nvidia",
+        "runtimeClasses: null",
+        "runtimeClasses: ['']",
         "resources: ['']",
         "kinds: [{kind: A}]",
         "kinds: [{kind: A, resource: a, pod: 1}]",

@@ -1,0 +1,53 @@
+"""The parts of a question that a fix can change, and what of it must then be asked again.
+
+A value or a rule that looks at none of the parts that were changed is what it was before. Whatever
+does not say what it looks at looks at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from compatgate.core.components import COMPONENTS
+from compatgate.core.stack import canonical_key
+
+Part = Literal["driver", "cuda-compat", "arch", "cuda", "cudnn", "nccl", "python", "builds"]
+Parts = frozenset[Part]
+
+DRIVER: Parts = frozenset(("driver",))
+FORWARD: Parts = frozenset(("cuda-compat", "driver"))
+CUDA: Parts = frozenset(("cuda", "builds"))
+"""The stack's CUDA is the stated one or the one that a framework brings."""
+CODE: Parts = CUDA | {"arch"}
+CUDNN: Parts = CUDA | {"cudnn"}
+NCCL: Parts = CUDA | {"nccl"}
+STACK_VERSIONS: Parts = CUDA | {"cudnn", "nccl", "python"}
+VERSIONS: Parts = STACK_VERSIONS | DRIVER
+NOTHING: Parts = frozenset()
+EVERYTHING: Parts = VERSIONS | {"cuda-compat", "arch"}
+
+_OF: dict[str, Parts] = {
+    "driver": DRIVER,
+    "cuda-compat": frozenset(("cuda-compat",)),
+    "cuda-compat-use": frozenset(("cuda-compat",)),
+    "arch": frozenset(("arch",)),
+    "cuda": frozenset(("cuda",)),
+    "cudnn": frozenset(("cudnn",)),
+    "nccl": frozenset(("nccl",)),
+    "python": frozenset(("python",)),
+}
+
+
+def parts_of(keys: Iterable[str]) -> Parts:
+    """The parts that a change of these keys of ``set`` may change.
+
+    A component that is not a part of its own is one of the ``builds``: what has published builds,
+    or none that are known; it may bring another CUDA. A key that is not known (the pool's GPU, the
+    image's requirements) may change anything.
+    """
+    found: Parts = NOTHING
+    for key in keys:
+        name = canonical_key(key)
+        found |= _OF.get(name) or (CUDA if name in COMPONENTS else EVERYTHING)
+    return found
