@@ -22,7 +22,11 @@ _LOW, _HIGH = 0.05, 0.95
 
 
 class Band(Struct, frozen=True):
-    """Between which values nine of ten of an approved baseline lie, in the run's unit."""
+    """Between which values nine of ten of an approved baseline lie, in the run's unit.
+
+    Attributes:
+        same: it is of the workload as it ran; another's is there to compare with, and judges nothing.
+    """
 
     baseline: int
     version: int
@@ -32,6 +36,7 @@ class Band(Struct, frozen=True):
     high: float
     n: int
     runs: int
+    same: bool
 
 
 class Point(Struct, frozen=True):
@@ -63,7 +68,7 @@ def bands(
     Args:
         rows: approved ones of one SKU and family, newest first.
         workload: by name.
-        digest: of its content now; baselines of the same content come first.
+        digest: of its content as it ran; baselines of the same content come first.
         metrics: of the run.
     """
     wanted = f"{workload}@{(digest or '').removeprefix('sha256:')[:12]}"
@@ -72,13 +77,13 @@ def bands(
     found: dict[str, Band] = {}
     for metric in metrics:
         row = next((row for row in mine if row.metric == metric.name), None)
-        band = _band(row, metric.unit) if row else None
+        band = _band(row, metric.unit, same=row.workload == wanted) if row else None
         if band is not None:
             found[metric.name] = band
     return found
 
 
-def _band(row: BaselineRow, unit: str) -> Band | None:
+def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
     baseline = Baseline.from_json(row.body)
     factor = conversion(baseline.unit, unit)
     if factor is None:
@@ -86,7 +91,7 @@ def _band(row: BaselineRow, unit: str) -> Band | None:
     ordered = sorted(value * factor for value in baseline.samples.values)
     low, middle, high = _spread(ordered)
     counted = len(ordered), len(baseline.runs)
-    return Band(row.id, row.version, row.decided_at, low, middle, high, *counted)
+    return Band(row.id, row.version, row.decided_at, low, middle, high, *counted, same)
 
 
 def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:

@@ -125,8 +125,9 @@ def _metrics(
 ) -> list[MetricShown]:
     workload = runs.catalogue().workloads.get(step.body["workload"])
     declared = workload.metrics if workload else {}
-    name, digest = step.body["workload"], workload.digest if workload else None
-    found = bands(approved, name, digest, report.metrics)
+    ran = (step.body.get("origin") or {}).get("digest")
+    digest = ran or (workload.digest if workload else None)
+    found = bands(approved, step.body["workload"], digest, report.metrics)
     past = history(runs.past(run, step.row.name), step.family)
     said = _said(step)
     return [

@@ -38,8 +38,10 @@ def test_a_band_holds_nine_of_ten_values_in_the_runs_unit() -> None:
 def test_the_same_content_comes_before_a_newer_baseline_of_another() -> None:
     rows = [row(2, "gemm@bbbbbbbbbbbb"), row(1, "gemm@aaaaaaaaaaaa")]
     digest = "sha256:aaaaaaaaaaaa0000"
-    assert bands(rows, "gemm", digest, [Metric("step", "ms", ())])["step"].baseline == 1
-    assert bands(rows, "gemm", "sha256:cc", [Metric("step", "ms", ())])["step"].baseline == 2
+    mine = bands(rows, "gemm", digest, [Metric("step", "ms", ())])["step"]
+    assert (mine.baseline, mine.same) == (1, True)
+    another = bands(rows, "gemm", "sha256:cc", [Metric("step", "ms", ())])["step"]
+    assert (another.baseline, another.same) == (2, False)
 
 
 def test_another_workload_or_unit_gives_no_band() -> None:
