@@ -63,8 +63,8 @@ def _derived(record: Record, major: int) -> Source:
     if not floor:
         return of(record)
     return source(
-        f"no support matrix of {record['version']} was found; the driver floor is that of"
-        f" CUDA {major}, as in the matrices of its neighbours",
+        f"driver floor of CUDA {major} in the support matrices of neighbouring releases, as none of"
+        f" cuDNN {record['version']} was found",
         confidence=floor["confidence"],
     )
 
