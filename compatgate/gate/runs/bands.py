@@ -25,7 +25,7 @@ class Band(Struct, frozen=True):
     """Between which values nine of ten of an approved baseline lie, in the run's unit.
 
     Attributes:
-        same: it is of the workload as it ran; another's is there to compare with, and judges nothing.
+        same: it is of the workload as it ran; another's judges nothing and is to compare with.
     """
 
     baseline: int
