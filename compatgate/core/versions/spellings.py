@@ -31,7 +31,8 @@ def parse_version(component: str, text: str) -> Version:
     if not clean.isascii():
         raise _bad(resolved.component.name, text, "versions are written in ASCII")
     version = _PARSERS[resolved.component.scheme](resolved.component.name, clean)
-    if resolved.cuda and version.cuda is None and not version.local:
+    itself = resolved.component.name == "cuda"  # nvidia-cuda-runtime-cu12 is CUDA 12, not for it
+    if resolved.cuda and version.cuda is None and not version.local and not itself:
         label = f"cu{''.join(map(str, resolved.cuda))}"  # nvidia-cudnn-cu12 is a build for CUDA 12
         return Version(f"{clean}+{label}", version.parts, version.key, resolved.cuda, label)
     return version

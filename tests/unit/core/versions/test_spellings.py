@@ -175,3 +175,17 @@ def test_a_branch_is_told_apart_from_a_driver_version():
 def test_a_major_alone_asks_for_its_minor():
     with pytest.raises(BadInput, match=r"write 12\.x with its minor"):
         parse_version("cuda", "12")
+
+
+@pytest.mark.parametrize(
+    ("package", "component", "text", "shown"),
+    [
+        ("nvidia-cuda-runtime-cu12", "cuda", "12.4.127", "12.4.127"),
+        ("nvidia-cudnn-cu12", "cudnn", "9.1.0.70", "9.1.0.70+cu12"),
+        ("nvidia-nccl-cu12", "nccl", "2.21.5", "2.21.5+cu12"),
+    ],
+)
+def test_what_a_package_states_reads_back_as_its_component(package, component, text, shown):
+    version = parse_version(package, text)
+    assert version.text == shown
+    assert parse_version(component, shown) == version
