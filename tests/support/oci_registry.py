@@ -22,6 +22,7 @@ class OciRegistry:
     Attributes:
         asked: method and path of every request.
         lists: answered as every list of referrers, where a test sets it.
+        refuses: how many manifests are still refused for want of a blob.
     """
 
     def __init__(self) -> None:
@@ -29,6 +30,7 @@ class OciRegistry:
         self.manifests: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.lists: dict[str, Any] | None = None
+        self.refuses = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -92,6 +94,9 @@ class OciRegistry:
 
     def _manifests(self, ask: Any, name: str, rest: str, query: str, body: bytes) -> None:
         if ask.command == "PUT":
+            if self.refuses:
+                self.refuses -= 1
+                return ask.answer(400, b'{"errors": [{"code": "MANIFEST_BLOB_UNKNOWN"}]}')
             self.manifests[rest] = self.manifests[_digest(body)] = body
             subject = json.loads(body).get("subject")
             more = {"OCI_Subject": subject["digest"]} if subject else {}

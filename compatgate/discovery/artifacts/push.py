@@ -5,6 +5,8 @@ Source: opencontainers/distribution-spec ``spec.md``, "Pushing blobs" and "Pushi
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from urllib.parse import quote
 
 from compatgate.discovery.artifacts.manifest import Descriptor
@@ -12,6 +14,8 @@ from compatgate.discovery.image.registry import Registry
 from compatgate.discovery.image.transport import Response
 from compatgate.errors import BadInput
 
+PAUSES_S = (0.2, 0.6)
+"""Before an artifact is pushed once more."""
 _WRITTEN = "written to"
 
 
@@ -57,7 +61,25 @@ def push_manifest(registry: Registry, data: bytes, media_type: str, locator: str
 def push_all(
     registry: Registry, blobs: dict[str, bytes], manifest: bytes, own: Descriptor
 ) -> Response:
-    """Push an artifact's blobs, then its manifest under its digest."""
+    """Push an artifact's blobs, then its manifest under its digest.
+
+    While others push the same blobs, registries refuse a manifest for want of them: what is refused
+    is tried again.
+
+    Raises:
+        Unavailable: the registry does not answer, or not let it be.
+        BadInput: it takes no manifests of this form.
+    """
+    for pause in PAUSES_S:
+        with suppress(BadInput):
+            return _push_once(registry, blobs, manifest, own)
+        time.sleep(pause)
+    return _push_once(registry, blobs, manifest, own)
+
+
+def _push_once(
+    registry: Registry, blobs: dict[str, bytes], manifest: bytes, own: Descriptor
+) -> Response:
     for digest, data in blobs.items():
         push_blob(registry, data, digest)
     return push_manifest(registry, manifest, own.media_type, own.digest)

@@ -15,7 +15,7 @@ from compatgate.discovery.artifacts.manifest import Descriptor, Listed, index, r
 from compatgate.discovery.artifacts.push import push_manifest
 from compatgate.discovery.image.manifest import OCI_INDEX
 from compatgate.discovery.image.registry import LARGEST_MANIFEST, Registry
-from compatgate.errors import NotFound, TimedOut, Unavailable
+from compatgate.errors import BadInput, NotFound, TimedOut, Unavailable
 
 SETTLE_S = 0.3
 """What others need at most between reading such a list and writing it."""
@@ -54,7 +54,10 @@ def list_by_tag(registry: Registry, digest: str, own: Descriptor) -> None:
             if any(one.digest == own.digest for one in listed):
                 return
             push_manifest(registry, index([*listed, own]), OCI_INDEX, _tag(digest))
-        except Unavailable as error:  # registries stumble over a tag that is just being written
+        except (
+            BadInput,
+            Unavailable,
+        ) as error:  # registries stumble over a tag that is just being written
             troubles += 1
             if troubles > _MOST_TROUBLES or isinstance(error, TimedOut):
                 raise

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.discovery.artifacts import attach, attached, opened, referrers
+from compatgate.discovery.artifacts import attach, attached, opened, push, referrers
 from compatgate.discovery.artifacts.manifest import Layer
 from compatgate.discovery.image import ImageOptions
 from compatgate.errors import BadInput, CompatgateError, Unavailable
@@ -60,6 +60,21 @@ def test_what_is_there_is_not_sent_again(oci_registry: Any, options: ImageOption
     pushed(reference, digest, options, b"one", b"one")
     sent = [asked for asked in oci_registry.asked if asked.startswith("PUT /v2/team/app/blobs")]
     assert len(sent) == 2  # the config and the layer, once each
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_manifest_that_is_refused_while_others_push_is_pushed_again(
+    oci_registry: Any, options: ImageOptions, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr(push, "PAUSES_S", (0.01, 0.01))
+    reference, digest = oci_registry.image()
+    oci_registry.refuses = times
+    if times > 2:
+        with pytest.raises(BadInput, match="MANIFEST_BLOB_UNKNOWN"):
+            pushed(reference, digest, options, b"one")
+    else:
+        pushed(reference, digest, options, b"one")
+        assert fetched(reference, digest, options) == [b"one"]
 
 
 def test_a_list_that_names_what_is_gone_is_read_all_the_same(
