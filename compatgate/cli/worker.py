@@ -114,7 +114,7 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
     queue = gate.runs.open_queue(settings)
     queue.register(args.name, hosts)
     benches = {
-        host.name: open_bench(host, queue, gate.baselines, library, gate.facts, settings)
+        host.name: open_bench(host, queue, gate.baselines, library.reread, gate.facts, settings)
         for host in hosts
     }
     worker = Worker(

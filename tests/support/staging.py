@@ -154,11 +154,11 @@ class Staging:
 
     def work(self, name: str = "here") -> None:
         """Work here, with the parts that a worker has, until nothing is left to run."""
-        hosts, library = read_hosts(self.hosts_file), self.library()
+        hosts = read_hosts(self.hosts_file)
         queue = self.gate.runs.open_queue(SETTINGS)
         benches = {
             host.name: open_bench(
-                host, queue, self.gate.baselines, library, self.gate.facts, SETTINGS
+                host, queue, self.gate.baselines, self.library, self.gate.facts, SETTINGS
             )
             for host in hosts
         }

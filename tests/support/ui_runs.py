@@ -159,7 +159,7 @@ class Runs:
         """Let a worker run whatever waits for these hosts."""
         settings = Settings(heartbeat=5.0, lease=30.0, pauses=(0.1,), poll=0.05, repeats=0)
         queue = self.gate.runs.open_queue(settings)
-        library, facts = self.gate.runs.catalogue(), self.gate.facts
+        library, facts = self.gate.runs.catalogue, self.gate.facts
         benches = {
             host.name: open_bench(host, queue, self.gate.baselines, library, facts, settings)
             for host in hosts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from compatgate.canary.engine.judging import BaselineJudge
@@ -24,11 +26,21 @@ def open_bench(
     host: Host,
     queue: Queue,
     baselines: Baselines,
-    library: Library,
+    catalogue: Callable[[], Library],
     facts: Facts,
     settings: Settings = STANDARD,
 ) -> Bench:
     """What runs on a host need; the host itself is first asked when one begins.
+
+    Args:
+        host: that they run on.
+        queue: that they come from.
+        baselines: that they are judged against.
+        catalogue: gives the workloads as their files are now; asked when a run begins. Baselines
+            are kept for the digest of what was run: what was read when the worker started would
+            have a changed program judged by what its older version did.
+        facts: to read GPUs by.
+        settings: of the engine.
 
     Raises:
         BadInput: the host's GPU is none that the facts know.
@@ -39,7 +51,7 @@ def open_bench(
         executor=open_executor(host),
         gpu=host.gpu,
         driver=host.driver,
-        workloads=lambda suite: _workloads(library, suite),
+        workloads=lambda suite: _workloads(catalogue(), suite),
         reader=reader_of,
         judge=BaselineJudge(baselines, sku),
         watch=_watch(host, facts, settings),
@@ -61,16 +73,13 @@ def with_driver(host: Host) -> Host:
 
 
 def _workloads(library: Library, suite: str) -> tuple[Workload, ...]:
-    """The workloads of a suite as their files are now, since it is these that will be run.
-
-    Baselines are kept for the digest of what was run; one that was read when the worker started
-    would have a changed program judged by what its older version did.
+    """The workloads of a suite.
 
     Raises:
         NotFound: this worker does not know the suite.
     """
     try:
-        return library.reread().of_suite(suite)
+        return library.of_suite(suite)
     except NotFound as error:
         error.hint = "give this worker the gate's folders: --workloads, or COMPATGATE_WORKLOADS"
         raise

@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     queue.register("w", [HOST])
     asked = Submission("hello", host=HOST.name, stack={"python": python_version()})
     (run,) = gate.runs.submit(asked, by="mara")
-    bench = open_bench(HOST, queue, gate.baselines, gate.runs.catalogue(), gate.facts, settings)
+    bench = open_bench(HOST, queue, gate.baselines, gate.runs.catalogue, gate.facts, settings)
     Worker("w", queue, [HOST], {HOST.name: bench}, idle=0.02).run(once=True)
     bench.executor.close()
     gate.close()

@@ -59,7 +59,7 @@ class Bed:
         lease = queue.lease("w1", [self.host])
         assert lease is not None
         facts, baselines = self.gate.facts, self.gate.baselines
-        bench = open_bench(self.host, queue, baselines, self.library, facts, SETTINGS)
+        bench = open_bench(self.host, queue, baselines, lambda: self.library, facts, SETTINGS)
         try:
             drive(lease, bench)
         finally:
@@ -185,6 +185,7 @@ def test_a_run_that_is_cancelled_leaves_nothing(bed: Callable[..., Bed], cluster
     working = threading.Thread(target=here.work)
     working.start()
     while not cluster.names("pods"):
+        assert working.is_alive(), here.show().run.reason
         time.sleep(0.05)
     here.gate.runs.cancel(here.run, by="tester")
     working.join(30)

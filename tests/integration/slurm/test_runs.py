@@ -59,7 +59,7 @@ class Bed:
         lease = queue.lease(worker, [self.host])
         assert lease is not None
         bench = open_bench(
-            self.host, queue, self.gate.baselines, self.library, self.gate.facts, SETTINGS
+            self.host, queue, self.gate.baselines, lambda: self.library, self.gate.facts, SETTINGS
         )
         drive(lease, bench)
 
