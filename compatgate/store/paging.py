@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -73,6 +73,22 @@ def page(
     rows = rows[:limit]
     following = cursor_of([getattr(rows[-1], k.key) for k in keys]) if more else None
     return Page(tuple(make(row) for row in rows), following)
+
+
+def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
+    """All pages of a list, as long as they may be; each is read when it is asked for.
+
+    Args:
+        fetch: takes ``filters``, ``cursor`` and ``limit``.
+        filters: for ``fetch``.
+    """
+    cursor = None
+    while True:
+        found = fetch(**filters, cursor=cursor, limit=MOST)
+        yield found
+        cursor = found.next
+        if cursor is None:
+            return
 
 
 def cursor_of(values: list[Any]) -> str:

@@ -7,6 +7,7 @@ before what was measured elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from compatgate.gate.runs.baselines import summary
 from compatgate.store import audit, baselines, clock
 from compatgate.store.baselines import Key
 from compatgate.store.database import Database
-from compatgate.store.paging import MOST
+from compatgate.store.paging import pages
 from compatgate.store.run_rows import BaselineRow
 
 
@@ -219,16 +220,9 @@ def _of_baseline(line: ExportedBaseline, workload: Workload) -> _Proposal:
 
 
 def _approved(session: Session, **filters: Any) -> list[BaselineRow]:
-    found: list[BaselineRow] = []
-    cursor = None
-    while True:
-        page = baselines.list_baselines(
-            session, state="approved", cursor=cursor, limit=MOST, **filters
-        )
-        found += page.items
-        cursor = page.next
-        if cursor is None:
-            return sorted(found, key=lambda r: (r.workload, r.sku, r.family, r.metric))
+    listed = partial(baselines.list_baselines, session)
+    found = (row for part in pages(listed, state="approved", **filters) for row in part.items)
+    return sorted(found, key=lambda r: (r.workload, r.sku, r.family, r.metric))
 
 
 def _line(row: BaselineRow) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from flask import request
 from msgspec import Struct
 
-from compatgate.store.paging import MOST
 from compatgate.store.paging import Page as Part
+from compatgate.store.paging import pages
 from compatgate.web.ui.tables import Column, Empty, Table, make
 
 EXPORTED = 10_000
@@ -51,7 +51,7 @@ def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any)
     if not is_export():
         return fetch(cursor=cursor, **filters)
     items: list[Any] = []
-    for part in _parts(fetch, filters):
+    for part in pages(fetch, **filters):
         items += part.items
         if len(items) >= EXPORTED:
             return Part(tuple(items), part.next)
@@ -70,16 +70,6 @@ def found_by(fetch: Callable[..., Part[Any]], query: LongListing, **instead: Any
     own = [name for name in query.__struct_fields__ if name not in shared]
     filters = {name: getattr(query, name) for name in own}
     return rows_of(fetch, query.cursor, **{**filters, **instead})
-
-
-def _parts(fetch: Callable[..., Part[Any]], filters: dict[str, Any]) -> Iterator[Part[Any]]:
-    cursor = None
-    while True:
-        part = fetch(**{**filters, "cursor": cursor, "limit": MOST})
-        yield part
-        cursor = part.next
-        if cursor is None:
-            return
 
 
 def table_of(
