@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,9 +14,6 @@ from compatgate.gate.snapshot import Snapshot
 from compatgate.store.leases import driver_key
 from compatgate.store.run_rows import HostRow
 
-if TYPE_CHECKING:
-    from compatgate.gate.runs.submission import Submission
-
 
 class Place(Struct, frozen=True):
     """What a run wants of its host; None: nothing."""
@@ -28,32 +24,46 @@ class Place(Struct, frozen=True):
 
 
 def places(
-    asked: Submission, snapshot: Snapshot, hosts: Sequence[HostRow], *, needs_gpu: bool
+    target: str | None,
+    pool: str | None,
+    host: str | None,
+    snapshot: Snapshot,
+    hosts: Sequence[HostRow],
+    *,
+    needs_gpu: bool,
 ) -> list[Place]:
-    """The places of a submission.
+    """The places that a submission names.
+
+    Args:
+        target: whose pools, or one of them, runs are for.
+        pool: of the target; None: all.
+        host: to run on; None: any.
+        snapshot: has the targets.
+        hosts: that workers have registered.
+        needs_gpu: whether a workload takes one; else one place will do.
 
     Raises:
         BadInput: it names neither target nor host, or a pool of no target.
         NotFound: there is no such target, pool or host.
     """
-    named = _host(asked.host, hosts)
-    if asked.target is None:
-        if asked.pool is not None:
+    named = _host(host, hosts)
+    if target is None:
+        if pool is not None:
             raise BadInput("a pool belongs to a target", field="pool", hint="name the target")
         if named is None:
             hint = "a target that is stored, or the host to run on"
             raise BadInput("neither target nor host is named", field="target", hint=hint)
         return [Place(None, named.gpu if needs_gpu else None, None)]
-    pools = _pools(asked.target, asked.pool, snapshot)
+    pools = _pools(target, pool, snapshot)
     if not needs_gpu:
-        return [Place(asked.pool, None, None)]
-    if named is not None and asked.pool is None:
-        pools = [pool for pool in pools if pool.gpu and pool.gpu.sku == named.gpu] or pools
+        return [Place(pool, None, None)]
+    if named is not None and pool is None:
+        pools = [one for one in pools if one.gpu and one.gpu.sku == named.gpu] or pools
     distinct: dict[tuple[str | None, str | None], Place] = {}
-    for pool in pools:
-        gpu = pool.gpu.sku if pool.gpu else None
-        driver = pool.driver.text if pool.driver else None
-        distinct.setdefault((gpu, driver_key(driver)), Place(pool.name, gpu, driver))
+    for one in pools:
+        gpu = one.gpu.sku if one.gpu else None
+        driver = one.driver.text if one.driver else None
+        distinct.setdefault((gpu, driver_key(driver)), Place(one.name, gpu, driver))
     return list(distinct.values())
 
 

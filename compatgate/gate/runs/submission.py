@@ -80,7 +80,8 @@ def plan(
     needs = _needs(asked.suite, catalogue)
     stack = _stack(asked)
     _check(asked, snapshot)
-    found = places(asked, snapshot, hosts, needs_gpu=bool(needs.gpus))
+    where = asked.target, asked.pool, asked.host
+    found = places(*where, snapshot, hosts, needs_gpu=bool(needs.gpus))
     made = [_queued(asked, needs, stack, place, by, at, purpose) for place in found]
     return [checked(run, hosts, needs.imageless) for run in made]
 
