@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from compatgate.core.arch import Arch
 from compatgate.core.carriers import Carrier, carriers_of
@@ -29,7 +30,8 @@ from compatgate.core.parts import (
     DRIVER,
     EVERYTHING,
     FORWARD,
-    STACK_VERSIONS,
+    PACKAGES,
+    RECORDS,
     VERSIONS,
     Parts,
 )
@@ -37,6 +39,9 @@ from compatgate.core.stack import Stack, brought_cuda
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.toolkits import find_floor, find_toolkit
 from compatgate.core.versions import Version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.packages import GpuPackage
 
 DERIVED: dict[str, Parts] = {
     "branch": DRIVER,
@@ -52,8 +57,9 @@ DERIVED: dict[str, Parts] = {
     "code": CODE,
     "runs": CODE,
     "ptx_cuda": CODE,
+    "packages": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
-    "issues": STACK_VERSIONS,
+    "issues": PACKAGES,
     "entries": VERSIONS,
     "deciding": VERSIONS,
     "nearest": VERSIONS,
@@ -267,6 +273,32 @@ class Case:
     def _runs_here(self, carrier: Carrier) -> HowItRuns | None:
         device = self.capability
         return how_it_runs(carrier.code, device, self.facts.arch) if device else None
+
+    # --- packages --------------------------------------------------------------------------
+
+    @derived
+    def packages(self) -> tuple[GpuPackage, ...]:
+        """The stack's packages, and components without published tables, with their records."""
+        stack = self.stack
+        names = [*stack.packages, *(n for n in stack.components if self.facts.is_package(n))]
+        return tuple(map(self._package, names)) if names else ()
+
+    def _package(self, name: str) -> GpuPackage:
+        from compatgate.core.packages import GpuPackage, find_record
+
+        stack, pool = self.stack, self.pool
+        version = stack.versions[name]
+        found = find_record(
+            self.facts.records(name),
+            version,
+            stack.wheels.get(name),
+            pool.os,
+            pool.cpu,
+            stack.get("python"),
+        )
+        record, assumed = found or (None, "")
+        toolkits = self.facts.cuda_components.toolkits(name, version.public)
+        return GpuPackage(name, version, record, assumed, toolkits, stack.code.get(name, ()))
 
     # --- libraries and matrix --------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import is_framework
 from compatgate.core.frameworks import CONDA
 from compatgate.discovery import python_script
 from compatgate.discovery.lockfiles import pypi
@@ -108,8 +108,7 @@ def read_answer(document: dict[str, Any], python: str) -> Environment:
 
 def _with_channel(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
     """A framework that conda installed is a build of its own; its label says so."""
-    component = COMPONENTS.get(seen.component)
-    if component is None or component.kind != "framework" or "+" in seen.version:
+    if not is_framework(seen.component) or "+" in seen.version:
         return seen
     if seen.component not in conda:
         return seen

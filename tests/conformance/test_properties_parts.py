@@ -212,7 +212,8 @@ def outcomes(answer):
 
 
 def test_a_key_that_nobody_knows_may_change_everything():
-    assert parts_of(["gpu"]) == parts_of(["require"]) == parts_of(["no-such-thing"]) == EVERYTHING
+    assert parts_of(["gpu"]) == parts_of(["require"]) == parts_of(["no such thing"]) == EVERYTHING
+    assert parts_of(["xformers"]) == {"packages"}
     assert parts_of(["pytorch"]) == parts_of(["tensorrt"]) == {"builds", "cuda"}
     assert all(parts_of([name]) < EVERYTHING for name in COMPONENTS)
 

@@ -27,6 +27,8 @@ TABLES: dict[str, Table] = {
     "cudnn": Table("cudnn", "cudnn"),
     "nccl": Table("nccl", "nccl"),
     "known_issues": Table("known_issues", "known_issues"),
+    "cuda_components": Table("cuda_components", "cuda_components"),
+    "packages": Table("components", "packages"),
     "xid": Table("xid", "xid"),
     "gpu_peaks": Table("gpu_peaks", "gpu_peaks"),
     "framework/torch": Table("pytorch", "pytorch"),

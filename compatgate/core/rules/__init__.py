@@ -20,6 +20,7 @@ from compatgate.core.rules import (
     matrix,
     mig,
     nccl,
+    packages,
     waived,
 )
 from compatgate.core.rules.base import Rule
@@ -44,6 +45,10 @@ RULES: tuple[Rule, ...] = (
     framework_arch.framework_arch,
     framework_pins.framework_framework,
     framework_driver.framework_driver,
+    packages.package_open,
+    packages.package_arch,
+    packages.package_requires,
+    packages.package_libraries,
     nccl.nccl_cuda,
     nccl.nccl_gpu,
     image.require_cuda,

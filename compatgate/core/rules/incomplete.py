@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from compatgate.core.case import Case
-from compatgate.core.components import COMPONENTS
 from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
@@ -33,12 +32,6 @@ def incomplete(case: Case) -> Answer:
         problems.append(_no_cuda(case))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in case.stack.open]
     problems += [Problem("not-checked", "stack", what) for what in case.stack.unread]
-    for name in case.stack.components:
-        if COMPONENTS[name].kind == "framework" and case.facts.framework(name) is None:
-            message = (
-                f"no facts on {COMPONENTS[name].label} releases are carried: its build not checked"
-            )
-            problems.append(Problem("not-checked", name, message))
     return problems or PASS
 
 

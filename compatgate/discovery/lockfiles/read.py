@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import is_framework
 from compatgate.discovery.lockfiles import conda, pypi, wheels
 from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
 from compatgate.discovery.lockfiles.formats import FORMATS
@@ -139,9 +139,7 @@ def _only_selected(packages: Sequence[Package], file: str) -> list[str]:
     found: dict[str, str] = {}
     for package in packages:
         component = _is_component(package) if package.selection else ""
-        if component and (
-            package.selection not in found or COMPONENTS[component].kind == "framework"
-        ):
+        if component and (package.selection not in found or is_framework(component)):
             found[package.selection] = f"{package.selection} has {component} {package.version}"
     if found:
         return [f"{file} installs no component by default: {'; '.join(found.values())}; choose"]

@@ -53,7 +53,7 @@ def test_a_framework_names_its_file() -> None:
 def test_an_unknown_table_names_the_nearest() -> None:
     with pytest.raises(BadInput, match="did you mean gpus"):
         source_of("gpu", source_names())
-    with pytest.raises(BadInput, match="one of cuda_arch_support"):
+    with pytest.raises(BadInput, match="one of components"):
         source_of("zzzz", source_names())
 
 

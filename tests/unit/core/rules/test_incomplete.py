@@ -38,12 +38,6 @@ def test_a_framework_without_its_cuda_is_asked_for_the_build(ask):
         assert build in need
 
 
-def test_a_framework_without_facts_is_said_and_does_not_weigh(ask):
-    verdict = ask("driver=580.65.06,gpu=L4", "flash-attn=2.5.0,cuda=12.4,arch=sm_89")
-    assert found(verdict)["flash-attn"].outcome == "not-checked"
-    assert verdict.verdict == "pass"
-
-
 @pytest.mark.parametrize("gpu", ["8.9", "sm_89"])
 def test_a_bare_capability_is_enough_and_says_what_was_not_checked(gpu, ask):
     verdict = ask(f"driver=580.65.06,gpu={gpu}", "cuda=12.4,arch=sm_89")

@@ -1,0 +1,186 @@
+"""The packages of a stack, each with the record of the wheel that it is taken to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from compatgate.core.arch import Arch, parse_arch
+from compatgate.core.derived import derived
+from compatgate.core.facts import CudaArch, Pair
+from compatgate.core.facts.records import Library, Record
+from compatgate.core.gpu_code import HowItRuns, how_it_runs, ptx_runs, sass_runs
+from compatgate.core.stack_values import Wheel
+from compatgate.core.target import Cpu, Os
+from compatgate.core.versions import Version
+
+_ENOUGH = 0.5
+"""Share of a library's translation units that must run on a GPU for the library to support it: a
+stray unit (vLLM 0.11.0 has ``sm_52`` in one of 28) is no support."""
+
+
+class GpuPackage(Struct, frozen=True, dict=True):
+    """A package of a stack.
+
+    Attributes:
+        name: normalised.
+        record: of its wheel, None where no record fits.
+        assumed: why this wheel's record is taken; empty where the wheel's digest or file name says
+            so.
+        toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
+        stated: GPU code that the asker states for it.
+    """
+
+    name: str
+    version: Version
+    record: Record | None = None
+    assumed: str = ""
+    toolkits: tuple[Pair, ...] = ()
+    stated: tuple[Arch, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether nothing says what the package carries."""
+        return not (self.record or self.toolkits or self.stated)
+
+    @property
+    def title(self) -> str:
+        """Return name and version, for messages."""
+        return f"{self.name} {self.version}"
+
+    @derived
+    def libraries(self) -> tuple[Library, ...]:
+        """Return the libraries whose code says which GPUs the package supports.
+
+        Libraries that the wheel only bundles (``NAME.libs/``) do not, where it has code of its own;
+        nor do libraries with nothing but architecture-specific code (``sm_90a``): they are loaded
+        on that GPU alone.
+        """
+        record = self.record
+        if record is None:
+            return ()
+        carrying = [library for library in record.libraries if library.carries_code]
+        own = [library for library in carrying if ".libs/" not in library.path] or carrying
+        general = [library for library in own if not _is_specific(library)]
+        return tuple(general or own)
+
+
+def _is_specific(library: Library) -> bool:
+    codes = [code for name in library.sass for code in parse_arch(name)]
+    return not library.ptx and all(code.suffix for code in codes)
+
+
+def find_record(
+    records: Iterable[Record],
+    version: Version,
+    wheel: Wheel | None,
+    os: Os,
+    cpu: Cpu,
+    python: Version | None,
+) -> tuple[Record, str] | None:
+    """Find the record of the wheel that a package is installed from.
+
+    The digest decides, then the file's name; without them it is the wheel of this version and build
+    for the platform, measured for this Python or another one, which is said as an assumption.
+
+    Args:
+        records: of the package.
+        version: with its local label; without one the index's own wheel is assumed.
+        wheel: what is known of the file.
+        os: of the pool; WSL takes wheels for Linux.
+        cpu: of the pool.
+        python: of the stack, where it is known.
+
+    Returns:
+        The record and what is assumed (empty where nothing is); None where no record fits.
+    """
+    known = list(records)
+    if wheel and wheel.sha256:
+        if found := next((r for r in known if r.sha256 == wheel.sha256), None):
+            return found, ""
+    if wheel and wheel.file:
+        if found := next((r for r in known if r.wheel == wheel.file), None):
+            return found, ""
+    fitting = [
+        record
+        for record in known
+        if _is_version(record, version) and _is_for(record.wheel, os, cpu)
+    ]
+    if not fitting:
+        return None
+    tag = f"cp{python.parts[0]}{python.minor}" if python else ""
+    best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
+    return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _is_version(record: Record, version: Version) -> bool:
+    public, _, local = record.version.partition("+")
+    return public == version.public and local == version.local
+
+
+_ENDINGS = {
+    ("linux", "x86_64"): ("_x86_64", "-any"),
+    ("linux", "aarch64"): ("_aarch64", "-any"),
+    ("windows", "x86_64"): ("-win_amd64", "-any"),
+    ("windows", "aarch64"): ("-win_arm64", "-any"),
+}
+
+
+def _is_for(wheel: str, os: Os, cpu: Cpu) -> bool:
+    """Tell whether a wheel's platform tag is that of a pool (PEP 425)."""
+    system = "windows" if os == "windows" else "linux"
+    name = wheel.removesuffix(".whl")
+    return name.endswith(_ENDINGS[system, cpu]) and "macosx" not in name
+
+
+class Support(Struct, frozen=True):
+    """How a library's code runs on a GPU.
+
+    Attributes:
+        how: None where it does not.
+        certain: False where only some of its translation units run.
+    """
+
+    how: HowItRuns | None
+    certain: bool = True
+
+
+def support_of(library: Library, device: Pair, facts: CudaArch) -> Support:
+    """Judge whether a library's translation units run on a GPU.
+
+    Counts are per architecture, not per unit: the architecture that most units have stands for
+    what the library is built for.
+    """
+    most = max((*library.sass.values(), *library.ptx.values()), default=0)
+    by_sass = max((n for name, n in library.sass.items() if _runs(name, device, facts)), default=0)
+    if by_sass >= _ENOUGH * most:
+        return Support("sass")
+    by_ptx = max(
+        (n for name, n in library.ptx.items() if _compiles(name, device, facts)), default=0
+    )
+    if by_ptx >= _ENOUGH * most:
+        return Support("ptx")
+    return Support(None, certain=not (by_sass or by_ptx) or max(by_sass, by_ptx) == 1)
+
+
+def _runs(name: str, device: Pair, facts: CudaArch) -> bool:
+    return any(sass_runs(code, device, facts) for code in parse_arch(name))
+
+
+def _compiles(name: str, device: Pair, facts: CudaArch) -> bool:
+    return any(ptx_runs(code, device, facts) for code in parse_arch(name))
+
+
+def runs_stated(package: GpuPackage, device: Pair, facts: CudaArch) -> HowItRuns | None:
+    """Return how the code that is stated for a package runs on a GPU."""
+    return how_it_runs(package.stated, device, facts)
+
+
+def alternatives_of(record: Record, libraries: Sequence[Library]) -> list[list[Library]]:
+    """Group libraries of which a package loads one; every other library is a group of its own."""
+    by_path = {library.path: library for library in libraries}
+    groups = [
+        [by_path.pop(path) for path in group if path in by_path] for group in record.alternatives
+    ]
+    return [group for group in groups if group] + [[library] for library in by_path.values()]
