@@ -95,13 +95,13 @@ def find_record(
     Returns:
         The record and what is assumed (empty where nothing is); None where no record fits.
     """
-    known = list(records)
-    if wheel and wheel.sha256:
-        if found := next((r for r in known if r.sha256 == wheel.sha256), None):
-            return found, ""
-    if wheel and wheel.file:
-        if found := next((r for r in known if r.wheel == wheel.file), None):
-            return found, ""
+    known = [record for record in records if record.version.partition("+")[0] == version.public]
+    for record in known if wheel else ():
+        if wheel and record.sha256 and record.sha256 == wheel.sha256:
+            return record, ""
+    for record in known if wheel else ():
+        if wheel and record.wheel == wheel.file:
+            return record, ""
     fitting = [
         record
         for record in known

@@ -60,8 +60,8 @@ def parts_of(keys: Iterable[str]) -> Parts:
     """The parts that a change of these keys of ``set`` may change.
 
     A component that is not a part of its own is one of the ``builds``: what has published builds,
-    or none that are known; it may bring another CUDA. A package brings none. A key that is not known (the pool's GPU, the
-    image's requirements) may change anything.
+    or none that are known; it may bring another CUDA. A package brings none. A key that is not
+    known (the pool's GPU, the image's requirements) may change anything.
     """
     found: Parts = NOTHING
     for key in keys:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from compatgate.core.components import find_component
+from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.diagnostics.files import Files
 from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.files import torch_version
@@ -80,7 +81,7 @@ def packaged(packages: Packages) -> list[Observation]:
     return packages.stated + [
         seen
         for site, versions in packages.versions.items()
-        for seen in read_answer({"packages": versions}, site).observations
+        for seen in read_answer({"packages": versions}, site, FILES_ARE_READ).observations
         if seen.component != "python"
     ]
 

@@ -1,4 +1,4 @@
-"""The libraries of CUDA toolkits: which release belongs to which toolkit, and how they are linked."""
+"""The libraries of CUDA toolkits: which release is of which toolkit, and how they are linked."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ class CudaComponents(Struct, frozen=True, dict=True):
         return {part.package: part for part in self.parts}
 
     def toolkits(self, package: str, version: str) -> tuple[Pair, ...]:
-        """Return the toolkits that a package's release belongs to; empty for one that is unknown."""
+        """Return the toolkits that a package's release belongs to; empty for an unknown one."""
         part = self.by_package.get(package)
         return part.toolkits.get(version, ()) if part else ()

@@ -1,4 +1,4 @@
-"""Packages of the index that carry GPU code or are tied to CUDA, and the common ones that do not."""
+"""Packages of the index that carry GPU code or are tied to CUDA, and common ones that are not."""
 
 from __future__ import annotations
 
@@ -71,6 +71,10 @@ class Packages(Struct, frozen=True, dict=True):
         return carries is not None and carries != "nothing"
 
 
+FILES_ARE_READ = Packages((), ())
+"""No package counts by its name: whoever reads the files themselves sees the code they carry."""
+
+
 class Locked(Struct, frozen=True):
     """What a lock, bill of materials or environment shows of a package.
 
@@ -91,8 +95,8 @@ def why_gpu(package: Locked, known: Packages) -> str | None:
     """Return why a package belongs into a GPU stack, None where it carries nothing.
 
     The first of these that holds: what the facts say of it, a build for CUDA or ROCm, its name, a
-    platform wheel that is built against a package with GPU code. (A wheel's tag alone proves little:
-    ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.)
+    platform wheel that is built against a package with GPU code. (A wheel's tag alone proves
+    little: ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.)
     """
     match known.carries(package.name):
         case "nothing":

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from compatgate.core.components import is_framework, resolve_component
+from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.core.versions import parse_version, show
 from compatgate.discovery.image.compat import of_path
 from compatgate.discovery.image.databases import apk_packages, dpkg_packages
@@ -55,7 +56,7 @@ def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
     """The component that a distribution is, and the Python that it is installed for."""
     found = [
         replace(seen, origin=origin)
-        for seen in read_answer({"packages": {name: version}}, origin).observations
+        for seen in read_answer({"packages": {name: version}}, origin, FILES_ARE_READ).observations
         if seen.component != "python" and _is_version(seen)
     ]
     python = python_of(origin)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_packages import PACKAGES
 
 from compatgate.discovery.lockfiles import LockReading, Platform, read_lockfile
 
@@ -35,7 +36,7 @@ def read() -> Callable[..., LockReading]:
         path = FILES / name
         given = Path(name).name if text is not None else path
         data = text.encode() if text is not None else path.read_bytes()
-        return read_lockfile(given, data, platform=_platform(target), **selection)
+        return read_lockfile(given, data, known=PACKAGES, platform=_platform(target), **selection)
 
     return reading
 
