@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.wheels.families import NAMED, of_gpus
 
 HEAD = 24 * 1024 * 1024
 TAIL = 12 * 1024 * 1024
+_WINDOW = 2 * 1024 * 1024
+_MOST_EXTRA = 12
 _LONGEST_NAME = 128
 _PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/%"
 
@@ -21,15 +23,19 @@ class Missed(Exception):
 class KeptStream:
     """A stream whose first and last bytes stay.
 
-    Memory is bounded by `HEAD`, `TAIL` and what `keep_too` is asked for.
+    Memory is bounded by `HEAD`, `TAIL` and what `fetch_all` is asked for.
+
+    Args:
+        size: in bytes.
+        reopen: has a function read the same file from its beginning.
 
     Attributes:
-        size: in bytes.
         named: libraries of GPUs that its data names.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, reopen: Callable[[Callable[[Readable], None]], None]) -> None:
         self.size = size
+        self._reopen = reopen
         self.named: set[str] = set()
         self._file: Readable | None = None
         self._start = b""
@@ -76,8 +82,29 @@ class KeptStream:
             raise Missed
         return b""
 
-    def keep_too(self, file: Readable, ranges: Sequence[tuple[int, int]]) -> None:
-        """Read the file again from its beginning, and keep these ranges of bytes."""
+    def fetch(self, offset: int, count: int) -> bytes:
+        """Bytes that passed, read a second time where they were not kept; fewer at the end.
+
+        Raises:
+            Missed: the file was read again too often already.
+        """
+        try:
+            return self.kept(offset, count)
+        except Missed:
+            self.fetch_all([(offset, min(offset + max(count, _WINDOW), self.size))])
+            return self.kept(offset, count)
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read the file a second time, and keep these ranges of bytes as well.
+
+        Raises:
+            Missed: the file was read again too often already.
+        """
+        if len(self._extra) >= _MOST_EXTRA:
+            raise Missed
+        self._reopen(lambda file: self._keep_too(file, ranges))
+
+    def _keep_too(self, file: Readable, ranges: Sequence[tuple[int, int]]) -> None:
         parts = {wanted: bytearray() for wanted in ranges}
         place, end = 0, max((end for _, end in ranges), default=0)
         while place < end and (data := file.read(256 * 1024)):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -23,7 +24,6 @@ from compatgate.discovery.gpucode.sections import MAGIC, read_sections
 from compatgate.discovery.gpucode.source import CHUNK, Readable, Source, damaged
 from compatgate.discovery.wheels.families import SYSTEM
 from compatgate.discovery.wheels.kept import KeptStream, Missed
-from compatgate.errors import BadInput
 
 LARGEST_TABLES = 64 * 1024 * 1024
 """Bytes of the tables that are read of one file."""
@@ -74,7 +74,7 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
     Raises:
         BadInput: it is damaged.
     """
-    stream = KeptStream(size)
+    stream = KeptStream(size, lambda read: opener(read, whole=False))
     found: list[GpuCode] = []
 
     def read(file: Readable) -> None:
@@ -82,14 +82,15 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
         if start != MAGIC:
             return
         stream.begin(file, start)
-        found.append(read_gpu_code(stream, size=size, name=label, stream=True))
+        again = partial(_again, stream)
+        found.append(read_gpu_code(stream, size=size, name=label, stream=True, again=again))
         while stream.read(CHUNK):
             pass
 
     opener(read, whole=True)
     if not found:
         return None
-    tables = _tables(stream, opener, label)
+    tables = _tables(stream, label)
     sass, ptx, units = found[0].units
     needed = dict.fromkeys(name for name in tables.needed if not SYSTEM.fullmatch(name))
     library = Library(
@@ -116,14 +117,9 @@ def _exactly(file: Readable, count: int) -> bytes:
 
 
 class _KeptFile:
-    """What was kept of a stream, as a file that can seek.
-
-    Attributes:
-        missed: something was asked for that was not kept.
-    """
+    """A stream that passed, as a file that can seek."""
 
     def __init__(self, stream: KeptStream) -> None:
-        self.missed = False
         self._stream = stream
         self._at = 0
 
@@ -132,52 +128,45 @@ class _KeptFile:
         return offset
 
     def read(self, size: int, /) -> bytes:
-        try:
-            data = self._stream.kept(self._at, size)
-        except Missed:
-            self.missed = True
-            return b""
+        data = _again(self._stream, self._at, size)
         self._at += len(data)
         return data
 
 
-def _tables(stream: KeptStream, opener: Opener, label: str) -> Tables:
+def _again(stream: KeptStream, offset: int, count: int) -> bytes:
+    try:
+        return stream.fetch(offset, count)
+    except Missed:
+        return b""
+
+
+def _tables(stream: KeptStream, label: str) -> Tables:
     """Read the tables from what was kept; what was missed is fetched by reading once more."""
     if stream.kept(0, 6) != MAGIC + b"\2\1":
         return Tables()  # 32-bit or big-endian: no CUDA has that
-    places = _places(stream, label)
-    if places is None or sum(end - start for start, end in places.values()) > LARGEST_TABLES:
+    source = Source(_KeptFile(stream), label, size=stream.size, seekable=True)
+    sections = read_sections(source, 0, stream.size)
+    if sections is None:
+        return Tables(complete=False)
+    places: dict[str | None, tuple[int, int]] = {
+        s.name: (s.start, s.end) for s in sections if s.name in TABLES and s.end > s.start
+    }
+    for name, (start, end) in places.items():
+        if end > stream.size:
+            raise damaged(label, start, f"section {name} does not fit")
+    if sum(end - start for start, end in places.values()) > LARGEST_TABLES:
         return Tables(complete=False)
     try:
         return _read(stream, places)
     except Missed:
-        opener(lambda file: stream.keep_too(file, sorted(places.values())), whole=False)
+        stream.fetch_all(sorted(places.values()))
     try:
         return _read(stream, places)
     except Missed:
         raise damaged(label, 0, "its tables are not where its headers say") from None
 
 
-def _places(stream: KeptStream, label: str) -> dict[str, tuple[int, int]] | None:
-    """Where the tables are; None where the section headers are lacking or were not kept."""
-    file = _KeptFile(stream)
-    source = Source(file, label, size=stream.size, seekable=True)
-    try:
-        sections = read_sections(source, 0, stream.size)
-    except BadInput:
-        if not file.missed:
-            raise
-        return None
-    if sections is None:
-        return None
-    places = {s.name: (s.start, s.end) for s in sections if s.name in TABLES and s.end > s.start}
-    for name, (start, end) in places.items():
-        if end > stream.size:
-            raise damaged(label, start, f"section {name} does not fit")
-    return {str(name): place for name, place in places.items()}
-
-
-def _read(stream: KeptStream, places: dict[str, tuple[int, int]]) -> Tables:
+def _read(stream: KeptStream, places: Mapping[str | None, tuple[int, int]]) -> Tables:
     """Read the tables.
 
     Raises:
