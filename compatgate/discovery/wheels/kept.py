@@ -94,6 +94,13 @@ class KeptStream:
             self.fetch_all([(offset, min(offset + max(count, _WINDOW), self.size))])
             return self.kept(offset, count)
 
+    def again(self, offset: int, count: int) -> bytes:
+        """As `fetch`, but nothing where the file was read again too often already."""
+        try:
+            return self.fetch(offset, count)
+        except Missed:
+            return b""
+
     def fetch_all(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Read the file a second time, and keep these ranges of bytes as well.
 

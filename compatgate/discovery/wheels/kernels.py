@@ -16,6 +16,7 @@ from compatgate.core.facts.records import Library
 from compatgate.discovery.gpucode import GpuCode, newest, read_gpu_code
 from compatgate.discovery.wheels.archive import Archive
 from compatgate.discovery.wheels.families import is_kernel_file
+from compatgate.discovery.wheels.kept import KeptStream
 from compatgate.discovery.wheels.memory import MemberResult
 from compatgate.errors import BadInput
 
@@ -43,10 +44,14 @@ def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
     A file that is named like one and is none holds nothing: ``.o`` and ``.a`` are ordinary names.
     """
     found: list[GpuCode] = []
+    size = member.file_size
+    stream = KeptStream(size, lambda reader: archive.read_member(member, reader, whole=False))
 
     def read(file: IO[bytes]) -> None:
+        stream.begin(file, b"")
+        name = f"{archive.label}: {member.filename}"
         try:
-            code = read_gpu_code(file, size=member.file_size, name=member.filename, stream=True)
+            code = read_gpu_code(stream, size=size, name=name, stream=True, again=stream.again)
         except BadInput as error:
             if error.value == 0 or error.hint == "inspect the object files":
                 return

@@ -13,7 +13,6 @@ import hashlib
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -82,8 +81,8 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
         if start != MAGIC:
             return
         stream.begin(file, start)
-        again = partial(_again, stream)
-        found.append(read_gpu_code(stream, size=size, name=label, stream=True, again=again))
+        code = read_gpu_code(stream, size=size, name=label, stream=True, again=stream.again)
+        found.append(code)
         while stream.read(CHUNK):
             pass
 
@@ -128,16 +127,9 @@ class _KeptFile:
         return offset
 
     def read(self, size: int, /) -> bytes:
-        data = _again(self._stream, self._at, size)
+        data = self._stream.again(self._at, size)
         self._at += len(data)
         return data
-
-
-def _again(stream: KeptStream, offset: int, count: int) -> bytes:
-    try:
-        return stream.fetch(offset, count)
-    except Missed:
-        return b""
 
 
 def _tables(stream: KeptStream, label: str) -> Tables:
