@@ -22,7 +22,7 @@ class WheelServer:
         cut_after: bytes of a body after which the connection ends; None: never.
         cuts: how many connections are cut; the others are served.
         ranges: whether range requests are answered.
-        lie: ``start``, ``total``, ``endless``, ``etag``, ``encoded``, ``status``, ``drip``; or none.
+        lie: ``start``, ``total``, ``endless``, ``etag``, ``encoded``, ``status``, ``drip``.
         html: the index answers in HTML.
         password: that requests have to bring.
         asked: ranges that were asked for.

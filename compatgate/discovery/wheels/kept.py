@@ -75,12 +75,13 @@ class KeptStream:
             Missed: none of them was kept.
         """
         count = max(min(count, self.size - offset), 0)
+        found = b""
         for start, data in self._pieces():
-            if start <= offset < start + len(data):
-                return bytes(data[offset - start : offset - start + count])
-        if count:
+            if start <= offset < start + len(data) and len(found) < count:
+                found = max(found, bytes(data[offset - start : offset - start + count]), key=len)
+        if count and not found:
             raise Missed
-        return b""
+        return found
 
     def fetch(self, offset: int, count: int) -> bytes:
         """Bytes that passed, read a second time where they were not kept; fewer at the end.

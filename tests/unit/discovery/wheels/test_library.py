@@ -159,3 +159,13 @@ def test_what_is_no_elf_file_carries_nothing(data):
 def test_a_truncated_file_is_an_error():
     with pytest.raises(BadInput, match="damaged"):
         read(make_shared_object(code=UNIT)[:-80])
+
+
+def test_a_table_of_which_only_the_beginning_was_kept_is_read_in_a_second_pass(monkeypatch):
+    names = [(f"_ZN2at4op{n}Ev", "") for n in range(2000)]
+    data = make_shared_object(needs=["libc10.so"], undefined=names, behind=b"\2" * 300_000)
+    monkeypatch.setattr(kept, "HEAD", data.index(b"_ZN2at4op1000Ev"))
+    monkeypatch.setattr(kept, "TAIL", 4096)
+    found, complete = read(data)
+    assert complete
+    assert found.torch.symbols == 2000
