@@ -1,4 +1,4 @@
-"""``compatgate facts``: what the vendors published, record by record, and whether it holds."""
+"""``compatgate facts``: what the vendors published, and what wheels are measured to hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-HELP = "show and verify the vendors' facts"
+HELP = "show and verify the vendors' facts, and measure wheels"
 
 _EXAMPLES = """\
 examples:
@@ -21,13 +21,16 @@ examples:
   compatgate facts show torch 2.4.1 --format json
   compatgate facts show gpus H100
   compatgate facts verify --facts ./our-facts
+  compatgate facts measure xformers==0.0.32.post2 --format json
 
-exit status: 0 they hold, 1 verify found problems, 2 bad input
+exit status: 0 they hold, or measured; 1 verify found problems; 2 bad input, or not all measured
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: list, show, verify."""
+    """Describe the command: list, show, verify, measure."""
+    from compatgate.cli import facts_measure
+
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _common(actions.add_parser("list", help="tables, records, digest and overlays"))
@@ -38,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _common(show)
     _common(actions.add_parser("verify", help="check the facts against each other"))
+    measure = actions.add_parser("measure", help=facts_measure.HELP)
+    facts_measure.add_arguments(measure)
+    _common(measure)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: there is no such table or record, or an overlay is malformed.
     """
-    actions = {"list": _list, "show": _show, "verify": _verify}
+    from compatgate.cli import facts_measure
+
+    actions = {"list": _list, "show": _show, "verify": _verify, "measure": facts_measure.run}
     return actions[args.action](args)
 
 

@@ -1,8 +1,8 @@
 """Records: what a wheel was measured to hold, requirements and libraries alike.
 
-The JSON form of `Record` is a contract: ``compatgate facts measure`` prints it, and the record files
-below ``matrix/facts/packages/`` hold it. Absent fields mean "none", never "not looked at": what could
-not be looked at is named in ``unread``.
+The JSON form of `Record` is a contract: ``compatgate facts measure`` prints it, and the record
+files below ``matrix/facts/packages/`` hold it. Absent fields mean "none", never "not looked at":
+what could not be looked at is named in ``unread``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TorchAbi(Struct, frozen=True, omit_defaults=True):
         stable: it uses torch's C functions (``aoti_torch_*``, ``torch_*``) and no C++ symbol of
             torch, so that it runs with later releases, too.
         cxx11: its symbols use the new C++ ABI of libstdc++; None where nothing shows it.
-        symbols: undefined C++ symbols of torch's namespaces (``c10``, ``at``, ``torch``, ``caffe2``).
+        symbols: undefined C++ symbols of torch (``c10``, ``at``, ``torch``, ``caffe2``).
         digest: of their sorted names, to tell two builds apart.
     """
 
@@ -113,7 +113,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for printing; the fields of the contract are there even when empty."""
-        document = to_builtins(self)
+        document: dict[str, Any] = to_builtins(self)
         libraries = [_ALWAYS_OF_LIBRARY | library for library in document.pop("libraries", ())]
         return _ALWAYS | document | {"libraries": libraries}
 
@@ -132,6 +132,6 @@ _ALWAYS_OF_LIBRARY: dict[str, Any] = {"path": "", "needs": [], "sass": {}, "ptx"
 
 
 class PackageRecords(Struct, frozen=True):
-    """Table ``package/<name>``: the records of one package, ascending by version."""
+    """Table ``package/<name>``: the records of one package, newest release first."""
 
     records: tuple[Record, ...]

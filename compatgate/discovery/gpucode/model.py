@@ -71,6 +71,31 @@ class GpuCode(Struct, frozen=True):
         return in_order(linked.union(*objects.values()))
 
     @property
+    def units(self) -> tuple[dict[str, int], dict[str, int], int]:
+        """How many translation units have machine code, PTX and either, by architecture.
+
+        A fatbinary is a unit. Relocatable objects of a linked file are one together, since they
+        are linked to one program: what `arch` counts of them counts once, unless the linked code
+        has it.
+        """
+        groups: dict[tuple[str, int], set[Arch]] = {}
+        together: dict[tuple[str, int], set[Arch]] = {}
+        for entry in self.entries:
+            if entry.kind != "lto":
+                chosen = together if entry.relocatable else groups
+                chosen.setdefault((entry.member, entry.region), set()).add(entry.arch)
+        if groups and together:
+            common = set.intersection(*together.values())
+            linked = set().union(*groups.values())
+            counted = [*groups.values(), common - linked]
+        else:
+            counted = [*groups.values(), *together.values()]
+        codes = [code for unit in counted for code in unit]
+        sass = {a.name: codes.count(a) for a in in_order(codes) if a.kind == "sass"}
+        ptx = {a.name: codes.count(a) for a in in_order(codes) if a.kind == "ptx"}
+        return sass, ptx, len(groups or together)
+
+    @property
     def ptx_isa(self) -> str | None:
         """The newest PTX ISA version, None without PTX."""
         return newest(e.ptx_isa for e in self.entries)
