@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.matrix import Status
-from compatgate.core.target import Cpu, Mode, OnFailure, OnUnknown, Os, Promote
+from compatgate.core.target import Cpu, Mode, OnFailure, OnUnknown, Os, PackagesMode, Promote
 from compatgate.documents.durations import PATTERN as DURATION
 
 API_VERSION = "compatgate.dev/v1"
@@ -99,6 +99,7 @@ class PolicySpec(_Spec, frozen=True):
     require_entry: bool = False
     canary: CanarySpec = CanarySpec()
     on_unknown: OnUnknown = "fail"
+    packages: PackagesMode = "enforce"
 
 
 class TargetSpec(_Spec, frozen=True):
