@@ -6,6 +6,7 @@ one revision of the matrix like any other.
 """
 
 from datetime import UTC, datetime
+from typing import cast
 
 import sqlalchemy as sa
 from alembic import op
@@ -37,8 +38,7 @@ def upgrade() -> None:
 
 
 def _audited(text: str) -> revisions.Edit:
-    before = decode("Target", text)
-    assert isinstance(before, TargetDoc)
+    before = cast(TargetDoc, decode("Target", text))
     policy = replace(before.spec.policy, packages="audit")
     return revisions.Edit(before, replace(before, spec=replace(before.spec, policy=policy)))
 

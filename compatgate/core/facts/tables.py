@@ -172,7 +172,7 @@ class Facts:
         return is_framework(name) and name not in self.framework_names
 
     def records(self, name: str) -> tuple[Record, ...]:
-        """Return the records of a package's wheels, ascending by version; empty without any."""
+        """Return the records of a package's wheels; empty without any."""
         if name not in self.recorded:
             return ()
         if name not in self._records:
@@ -183,8 +183,8 @@ class Facts:
 
     def recorded_versions(self, name: str) -> list[Version]:
         """Return the releases of a package that have a record, ascending."""
-        texts = dict.fromkeys(record.version for record in self.records(name))
-        return [parse_version(name, text) for text in texts]
+        texts = {record.version for record in self.records(name)}
+        return sorted((parse_version(name, text) for text in texts), key=lambda v: v.key)
 
     def framework(self, name: str) -> Framework | None:
         """The table of a framework, None when no facts on it are carried."""

@@ -48,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     packages.package_open,
     packages.package_arch,
     packages.package_requires,
+    packages.package_torch,
     packages.package_libraries,
     nccl.nccl_cuda,
     nccl.nccl_gpu,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from compatgate.core.arch import Arch
@@ -16,11 +17,13 @@ from compatgate.core.packages import (
     runs_stated,
     support_of,
 )
-from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
+from compatgate.core.parts import CUDA, FORWARD, PACKAGES, RECORDS
 from compatgate.core.requires import Requirement, requirements_of
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.verdict import FindingOutcome
-from compatgate.core.versions import show
+from compatgate.core.versions import Version, show
+
+_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 
 
 @rule("CG410", "package-open", reads=RECORDS)
@@ -44,14 +47,19 @@ def package_open(case: Case) -> Answer:
     return [_open(case, package) for package in packages if package.is_open] or PASS
 
 
+def _when_open(case: Case) -> FindingOutcome:
+    """Return what the target's policy makes of a package that is not known."""
+    return "warn" if case.policy.packages == "audit" else "unknown"
+
+
 def _open(case: Case, package: GpuPackage) -> Problem:
-    outcome: FindingOutcome = "warn" if case.policy.packages == "audit" else "unknown"
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if known:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
-    return Problem(outcome, package.name, message, have=package.version.text, need=need)
+    have = package.version.text
+    return Problem(_when_open(case), package.name, message, have=have, need=need)
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -219,10 +227,61 @@ def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
     )
 
 
-@rule("CG414", "package-libraries", reads=RECORDS)
-def package_libraries(case: Case) -> Answer:
-    """A library of the CUDA toolkit refers to symbols that the one beside it does not have.
+@rule("CG413", "package-torch", reads=RECORDS)
+def package_torch(case: Case) -> Answer:
+    """An extension was built against another torch than the stack has.
 
+    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
+    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
+    later releases, too. Where neither metadata nor file name say which torch it was built for, the
+    answer is unknown.
+
+    Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
+
+    Fix: the torch that it was built for, or a release for this torch.
+
+    Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
+    """
+    torch = case.stack.get("torch")
+    if torch is None or not case.packages:
+        return NOT_APPLICABLE
+    answers = [_torch_of(case, package, torch) for package in case.packages]
+    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
+    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
+    record = package.record
+    abis = [library.torch for library in record.libraries if library.torch] if record else []
+    if record is None or not abis:
+        return NOT_APPLICABLE
+    if all(abi.stable for abi in abis):
+        return PASS
+    built_for = record.built_for_torch
+    if built_for is None:
+        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
+        return [Problem(_when_open(case), package.name, message, source=_source(package))]
+    if built_for == show(torch.major_minor):
+        return PASS
+    message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
+    return [
+        Problem(
+            "fail",
+            package.name,
+            message + _assumption(package),
+            have=torch.text,
+            need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
+            source=_source(package),
+            candidates=lambda: _other_releases(case, package),
+        )
+    ]
+
+
+@rule("CG414", "package-libraries", reads=RECORDS | CUDA)
+def package_libraries(case: Case) -> Answer:
+    """A library needs another one that the stack brings in another major, or too old.
+
+    A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime.
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
     __nvJitLinkComplete_12_4".
@@ -232,20 +291,65 @@ def package_libraries(case: Case) -> Answer:
 
     Fix: the library of the same toolkit, or a later one of its major.
 
-    Source: NVIDIA nvJitLink documentation, "Compatibility".
+    Source: NVIDIA nvJitLink documentation, "Compatibility"; the libraries' own dynamic sections,
+    in the records of their wheels.
     """
+    if not case.packages:
+        return NOT_APPLICABLE
+    asked = [*_runtimes(case), *_links(case)]
+    problems = [problem for problem in asked if problem is not None]
+    return problems or (PASS if asked else NOT_APPLICABLE)
+
+
+def _runtimes(case: Case) -> Iterator[Problem | None]:
+    """Compare the CUDA runtime that each package is linked against with the stack's."""
+    cuda = case.cuda
+    if cuda is None:
+        return
+    brought = {cuda.major, *_runtime_packages(case)}
+    for package in case.packages:
+        needed = {
+            int(match[1])
+            for library in (package.record.libraries if package.record else ())
+            for name in library.needs
+            if (match := _RUNTIME.fullmatch(name))
+        }
+        if needed:
+            missing = None if needed & brought else max(needed)
+            yield _other_runtime(package, missing, cuda) if missing else None
+
+
+def _runtime_packages(case: Case) -> Iterator[int]:
+    """Yield the majors of CUDA runtimes that are packages of their own in the stack."""
+    table = case.facts.cuda_components
+    for package in case.packages:
+        part = table.by_package.get(package.name)
+        if part and part.component == "cudart":
+            yield part.cuda_major
+
+
+def _other_runtime(package: GpuPackage, major: int, cuda: Version) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
+        + _assumption(package),
+        have=cuda.text,
+        need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
+        source=_source(package),
+    )
+
+
+def _links(case: Case) -> Iterator[Problem | None]:
+    """Compare libraries of CUDA toolkits with those that refer to their symbols."""
     of_toolkits = [package for package in case.packages if package.toolkits]
     if len(of_toolkits) < 2:
-        return NOT_APPLICABLE
+        return
     table = case.facts.cuda_components
-    problems: list[Problem] = []
-    linked = False
     for link in table.links:
         for library, user in _linked(of_toolkits, link, table):
-            linked = True
-            if library.toolkits[-1] < user.toolkits[0]:
-                problems.append(_older(library, user, link, table))
-    return problems or (PASS if linked else NOT_APPLICABLE)
+            older = library.toolkits[-1] < user.toolkits[0]
+            yield _older(library, user, link, table) if older else None
 
 
 def _linked(
