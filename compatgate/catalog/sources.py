@@ -11,6 +11,8 @@ from compatgate.core.digest import sha256
 from compatgate.errors import CatalogError
 
 SUFFIX = ".yaml"
+FOLDERS = {"frameworks": "framework"}
+"""Folders of fact files that share a form: its schema, its adapter and the kind of its tables."""
 NOT_FACTS = frozenset({"exceptions"})
 """Files beside the facts that say how the facts are checked."""
 
@@ -21,15 +23,40 @@ def facts_dir() -> str:
 
 
 def source_path(name: str) -> str:
-    """Path of a shipped fact file."""
-    return os.path.join(facts_dir(), name + SUFFIX)
+    """Path of a shipped fact file (``nccl``, ``frameworks/torch``)."""
+    return os.path.join(facts_dir(), *name.split("/")) + SUFFIX
 
 
 def names() -> tuple[str, ...]:
-    """The shipped fact files, without their ending."""
-    found = (entry.name for entry in os.scandir(facts_dir()))
-    stems = (n.removesuffix(SUFFIX) for n in found if n.endswith(SUFFIX) and n[0] != ".")
-    return tuple(sorted(stem for stem in stems if stem not in NOT_FACTS))
+    """Name the shipped fact files, without their ending: ``nccl``, ``frameworks/torch``."""
+    found = [stem for stem in _stems("") if stem not in NOT_FACTS]
+    for folder in FOLDERS:
+        found += [f"{folder}/{stem}" for stem in _stems(folder)]
+    return tuple(sorted(found))
+
+
+def _stems(folder: str) -> list[str]:
+    try:
+        found = os.listdir(os.path.join(facts_dir(), folder))
+    except FileNotFoundError:
+        return []
+    return [n.removesuffix(SUFFIX) for n in found if n.endswith(SUFFIX) and n[0] != "."]
+
+
+def ships(name: str) -> bool:
+    """Say whether a fact file is shipped, and not brought by an overlay alone."""
+    return os.path.exists(source_path(name))
+
+
+def form(name: str) -> str:
+    """Name the form of a fact file, and so its schema: that of its folder, else its own."""
+    folder, _, rest = name.rpartition("/")
+    return FOLDERS[folder] if folder else rest
+
+
+def title(name: str) -> str:
+    """Name a fact file as people do: ``torch`` for ``frameworks/torch``."""
+    return name.rpartition("/")[2]
 
 
 def read_bytes(path: str) -> bytes:

@@ -36,7 +36,7 @@ def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
 
 def _documents(overlays: Sequence[str] | None) -> dict[str, dict[str, Any]]:
     library = open_library(overlays)
-    return {name: library.load(f"source/{name}", dict[str, Any]) for name in sources.names()}
+    return {name: library.document(name) for name in library.names}
 
 
 def _parse(name: str) -> dict[str, Any]:

@@ -72,14 +72,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from compatgate.catalog import open_library, source_names
+    from compatgate.catalog import open_library
     from compatgate.catalog.browse import lists
+    from compatgate.catalog.sources import title
 
     library = open_library(args.facts)
     records = {}
-    for name in source_names():
-        document = library.load(f"source/{name}", dict[str, Any])
-        records[name] = {part: len(document[part]) for part in lists(name, document)}
+    for name in library.names:
+        document = library.document(name)
+        records[title(name)] = {part: len(document[part]) for part in lists(name, document)}
     overlays = [overlay.label for overlay in library.overlays]
     if args.format == "json":
         print(json.dumps({"digest": library.digest, "overlays": overlays, "tables": records}))
@@ -97,10 +98,11 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from compatgate.catalog import browse, read_source, source_names
+    from compatgate.catalog import browse, open_library
 
-    source = browse.source_of(args.table, source_names())
-    document = read_source(source, args.facts)
+    library = open_library(args.facts)
+    source = browse.source_of(args.table, library.names)
+    document = library.document(source)
     if args.key is None:
         return _show_names(source, document, args.format)
     found = browse.find(source, document, args.key)

@@ -37,6 +37,11 @@ def read_source(name: str) -> dict[str, Any]:
     return document
 
 
+def read_framework(name: str) -> dict[str, Any]:
+    """The file of a framework, likewise."""
+    return read_source(f"frameworks/{name}")
+
+
 def numbers(text: Any) -> Numbers:
     """``535.104.05`` as (535, 104, 5); a branch as r450 is (450,)."""
     return tuple(int(part) for part in str(text).lower().removeprefix("r").split("."))
@@ -69,6 +74,7 @@ class Walk:
         self.asked = 0
 
     read = staticmethod(read_source)
+    framework = staticmethod(read_framework)
     numbers = staticmethod(numbers)
     as_driver = staticmethod(as_driver)
     below = staticmethod(below)

@@ -31,7 +31,7 @@ def test_a_question_about_torch_reads_torch_only(parsed: list[str], cache: Path)
     facts = load_facts([])
     assert parsed == []
     facts.framework("torch")
-    assert parsed == ["pytorch.yaml"]
+    assert parsed == ["torch.yaml"]
     assert [path.name.split(".")[0] for path in cache.iterdir()] == ["framework-torch"]
 
 
@@ -89,7 +89,7 @@ def test_the_digest_is_that_of_the_files() -> None:
 
 
 def test_sources_are_the_files_and_not_how_they_are_checked() -> None:
-    assert {"cuda_driver", "pytorch", "xid", "require_cuda"} <= set(source_names())
+    assert {"cuda_driver", "frameworks/torch", "xid", "require_cuda"} <= set(source_names())
     assert "exceptions" not in source_names()
 
 

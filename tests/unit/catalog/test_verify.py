@@ -65,7 +65,12 @@ def test_a_misfit_is_found(overlay: Write, case: str) -> None:
 
 def test_every_check_is_tried_by_a_misfit() -> None:
     tried = {misfit["check"] for misfit in MISFITS.values()}
-    untried = {"named-once", "sourced", "nccl-majors"}  # no overlay can make these
+    untried = {
+        "named-once",
+        "sourced",
+        "nccl-majors",
+        "file-of-component",
+    }  # no overlay can make these
     named = {check.__name__.replace("_", "-") for check in all_checks()}
     assert named - untried == tried
 
@@ -96,6 +101,12 @@ def test_a_record_without_a_source_is_found(checkout: Path) -> None:
     edit(checkout, "exceptions", "environment[name=NVIDIA_TENSORFLOW_VERSION]", "nowhere")
     subject = "image_signals environment[name=NVIDIA_TENSORFLOW_VERSION]"
     assert Problem("sourced", subject, "no source") in verify([])
+
+
+def test_a_file_about_another_framework_than_its_name_is_found(checkout: Path) -> None:
+    edit(checkout, "frameworks/cupy", "component: cupy", "component: transformer-engine")
+    found = Problem("file-of-component", "frameworks/cupy", "is about transformer-engine")
+    assert found in verify([])
 
 
 def test_a_schema_error_stops_before_the_tables(checkout: Path) -> None:
