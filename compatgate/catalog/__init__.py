@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compatgate.catalog import sources
-from compatgate.catalog.build import frameworks
+from compatgate.catalog.build import in_folder
 from compatgate.catalog.library import Library
 from compatgate.catalog.overlay import find_overlays
 from compatgate.core.facts import Facts
@@ -41,7 +41,14 @@ def load_facts(overlays: Sequence[str] | None = None) -> Facts:
     """
     library = open_library(overlays)
     labels = tuple(overlay.label for overlay in library.overlays)
-    return Facts(library.load, library.digest, labels, frameworks(library.names))
+    names = library.names
+    return Facts(
+        library.load,
+        library.digest,
+        labels,
+        frameworks=in_folder("frameworks", names),
+        recorded=in_folder("packages", names),
+    )
 
 
 def source_names() -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def source_of(name: str, known: tuple[str, ...]) -> str:
     Raises:
         BadInput: there is no such table; names the nearest.
     """
-    by_title = {sources.title(source): source for source in known}
+    by_title = {sources.title(source): source for source in reversed(known)}
     found = by_title.get(name) or by_title.get(_canonical(name))
     if found:
         return found

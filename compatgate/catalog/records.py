@@ -15,7 +15,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from compatgate.catalog import schema, sources
-from compatgate.catalog.checks import Problem
+from compatgate.catalog.build import in_folder
+from compatgate.catalog.checks import Context, Problem
 from compatgate.core.facts.records import Record
 from compatgate.errors import CatalogError
 
@@ -31,12 +32,7 @@ def directory() -> str:
 
 def names() -> tuple[str, ...]:
     """List the packages that have records."""
-    if not os.path.isdir(directory()):
-        return ()
-    found = (name for name in os.listdir(directory()) if name[0] != ".")
-    return tuple(
-        sorted(n.removesuffix(sources.SUFFIX) for n in found if n.endswith(sources.SUFFIX))
-    )
+    return tuple(sorted(in_folder(SCHEMA, sources.names())))
 
 
 def read_package(name: str) -> tuple[Record, ...]:
@@ -80,6 +76,11 @@ def to_yaml(name: str, records: Sequence[Record]) -> str:
     )
 
 
+def hold_together(context: Context) -> Iterator[Problem]:
+    """What must agree within the records of a package."""
+    yield from problems()
+
+
 def problems() -> Iterator[Problem]:
     """Check every file of records: its schema, its name, and what must agree within a record."""
     for name in names():
@@ -120,7 +121,7 @@ def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:
 
 
 def _errors(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    return schema.errors(SCHEMA, document)
+    return schema.errors(f"{SCHEMA}/{document.get('package')}", document)
 
 
 def _path(name: str) -> str:

@@ -11,7 +11,7 @@ from compatgate.core.digest import sha256
 from compatgate.errors import CatalogError
 
 SUFFIX = ".yaml"
-FOLDERS = {"frameworks": "framework"}
+FOLDERS = {"frameworks": "framework", "packages": "packages"}
 """Folders of fact files that share a form: its schema, its adapter and the kind of its tables."""
 NOT_FACTS = frozenset({"exceptions"})
 """Files beside the facts that say how the facts are checked."""

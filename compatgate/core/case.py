@@ -231,7 +231,7 @@ class Case:
         """The stack's frameworks (and other parts with published builds) in the facts."""
         return tuple(
             find_framework(name, version, self.cuda, table)
-            for name, version in self.stack.components.items()
+            for name, version in self.stack.versions.items()
             if (table := self.facts.framework(name))
         )
 
@@ -280,7 +280,7 @@ class Case:
     def packages(self) -> tuple[GpuPackage, ...]:
         """The stack's packages, and components without published tables, with their records."""
         stack = self.stack
-        names = [*stack.packages, *(n for n in stack.components if self.facts.is_package(n))]
+        names = [name for name in stack.versions if self.facts.is_package(name)]
         return tuple(map(self._package, names)) if names else ()
 
     def _package(self, name: str) -> GpuPackage:

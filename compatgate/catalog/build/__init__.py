@@ -30,7 +30,7 @@ TABLES: dict[str, Table] = {
     "nccl": Table("nccl", "nccl"),
     "known_issues": Table("known_issues", "known_issues"),
     "cuda_components": Table("cuda_components", "cuda_components"),
-    "packages": Table("components", "packages"),
+    "components": Table("components", "components"),
     "xid": Table("xid", "xid"),
     "gpu_peaks": Table("gpu_peaks", "gpu_peaks"),
 }
@@ -59,11 +59,10 @@ def typed(source: str) -> list[str]:
     return [name for name, table in TABLES.items() if table.source == source]
 
 
-def frameworks(names: Iterable[str]) -> frozenset[str]:
-    """Name the components that have a table ``framework/NAME``, of the names of fact files."""
-    return frozenset(
-        name.removeprefix("frameworks/") for name in names if name.startswith("frameworks/")
-    )
+def in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
+    """Return what the fact files of a folder speak of: components or packages."""
+    start = f"{folder}/"
+    return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:

@@ -1,27 +1,16 @@
-"""Packages of the index, from ``components.yaml``."""
+"""Records of one package, from ``packages/NAME.yaml``."""
 
 from __future__ import annotations
 
-from compatgate.catalog.build.read import Record, of
-from compatgate.core.facts.packages import KnownPackage, NamePattern, Packages
+import msgspec
+
+from compatgate.catalog.build.read import Record
+from compatgate.core.facts.records import PackageRecords
+from compatgate.core.facts.records import Record as Measured
 
 
-def packages(document: Record) -> Packages:
-    """Read what packages carry, and what names mean."""
-    return Packages(
-        packages=tuple(_package(record) for record in document["packages"]),
-        names=tuple(
-            NamePattern(record["pattern"], record["why"], of(record))
-            for record in document["names"]
-        ),
-    )
-
-
-def _package(record: Record) -> KnownPackage:
-    return KnownPackage(
-        name=record["name"],
-        carries=record["carries"],
-        source=of(record),
-        modules=tuple(record.get("modules") or ()),
-        note=record.get("note") or "",
-    )
+def packages(document: Record) -> PackageRecords:
+    """Read every record of a package; the form of the file is that of `facts measure`."""
+    name = document["package"]
+    rows = [{"package": name, **row} for row in document["records"]]
+    return PackageRecords(tuple(msgspec.convert(row, Measured) for row in rows))

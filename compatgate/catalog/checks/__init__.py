@@ -39,6 +39,7 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which their problems are shown."""
+    from compatgate.catalog import records
     from compatgate.catalog.checks import (
         architectures,
         drivers,
@@ -59,4 +60,5 @@ def all_checks() -> tuple[Check, ...]:
         *issues.CHECKS,
         *xid.CHECKS,
         *peaks.CHECKS,
+        records.hold_together,
     )

@@ -44,7 +44,7 @@ class NamePattern(Struct, frozen=True):
 
 
 class Packages(Struct, frozen=True, dict=True):
-    """Table ``packages``."""
+    """Table ``components``."""
 
     packages: tuple[KnownPackage, ...]
     names: tuple[NamePattern, ...]

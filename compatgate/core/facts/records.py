@@ -132,6 +132,6 @@ _ALWAYS_OF_LIBRARY: dict[str, Any] = {"path": "", "needs": [], "sass": {}, "ptx"
 
 
 class PackageRecords(Struct, frozen=True):
-    """Table ``package/<name>``: the records of one package, newest release first."""
+    """Table ``packages/<name>``: the records of one package, newest release first."""
 
     records: tuple[Record, ...]

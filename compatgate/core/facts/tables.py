@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compatgate.core.components import is_framework
+from compatgate.core.components import COMPONENTS, is_framework
 from compatgate.core.facts.common import Pair
 from compatgate.core.facts.drivers import CudaDriver, DriverBranches, ForwardCompat, Toolkit
 from compatgate.core.facts.frameworks import Framework, KnownIssues
@@ -33,7 +33,7 @@ class Facts:
         digest: content digest of the whole catalog, named by every verdict.
         overlays: names of the operator's files laid over the shipped ones.
         frameworks: components that have a table ``framework/<name>``.
-        recorded: packages that have a table ``package/<name>``.
+        recorded: packages that have a table ``packages/<name>``.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Facts:
         """Packages of the index; imported when a stack has packages."""
         from compatgate.core.facts.packages import Packages
 
-        return self._table("packages", Packages)
+        return self._table("components", Packages)
 
     @cached_property
     def xid(self) -> XidTable:
@@ -168,8 +168,10 @@ class Facts:
         return self._table("gpu_peaks", Peaks)
 
     def is_package(self, name: str) -> bool:
-        """Tell whether a component is judged like a package: it has no table of releases."""
-        return is_framework(name) and name not in self.framework_names
+        """Tell whether a part of a stack is judged by records: it has no table of releases."""
+        if name in self.framework_names:
+            return False
+        return name not in COMPONENTS or is_framework(name)
 
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
@@ -178,7 +180,7 @@ class Facts:
         if name not in self._records:
             from compatgate.core.facts.records import PackageRecords
 
-            self._records[name] = self._table(f"package/{name}", PackageRecords).records
+            self._records[name] = self._table(f"packages/{name}", PackageRecords).records
         return self._records[name]
 
     def recorded_versions(self, name: str) -> list[Version]:

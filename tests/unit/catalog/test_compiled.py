@@ -27,7 +27,7 @@ KINDS = {
     "nccl": tables.Nccl,
     "known_issues": tables.KnownIssues,
     "xid": XidTable,
-    "packages": Packages,
+    "components": Packages,
     "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
 }
