@@ -281,7 +281,14 @@ class Case:
         """The stack's packages, and components without published tables, with their records."""
         stack = self.stack
         names = [name for name in stack.versions if self.facts.is_package(name)]
-        return tuple(map(self._package, names)) if names else ()
+        found = [self._package(name) for name in names]
+        measured = [n for n in stack.components if n in self.facts.recorded and n not in names]
+        found += [package for name in measured if (package := self._package(name)).record]
+        return tuple(found)
+
+    def has_record(self, name: str) -> bool:
+        """Tell whether a part of the stack is judged by the record of its wheel."""
+        return any(package.name == name and package.record for package in self.packages)
 
     def _package(self, name: str) -> GpuPackage:
         from compatgate.core.packages import GpuPackage, find_record
