@@ -52,6 +52,7 @@ class Stack(Struct, frozen=True):
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
         unread: what was not looked at, in words; said in the answer, without weight.
+        assumed: why a CUDA stands in ``components`` that nothing states, in words.
     """
 
     components: dict[str, Version]
@@ -67,6 +68,7 @@ class Stack(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def get(self, name: str) -> Version | None:
         """Return the version of a component or package, None when the stack does not state it."""
@@ -96,8 +98,8 @@ class Stack(Struct, frozen=True):
             body["open"] = list(self.open)
         if self.conflicts:
             body["conflicts"] = list(self.conflicts)
-        if self.unread:
-            body["unread"] = list(self.unread)
+        if self.unread or self.assumed:
+            body["unread"] = [*self.unread, *self.assumed]
         if self.wheels:
             body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
         return body
@@ -205,6 +207,9 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     Raises:
         BadInput: as `parse_stack`.
     """
+    if stack.assumed:  # what is changed may say another CUDA
+        stated_only = {name: v for name, v in stack.components.items() if name != "cuda"}
+        stack = structs.replace(stack, components=stated_only, assumed=())
     removed = {_key(name) for name, value in changes.items() if value is None}
     stated = _read({_key(name): value for name, value in changes.items() if value is not None})
     changed = removed | stated.components.keys() | stated.packages.keys()
