@@ -27,7 +27,8 @@ def source_of(name: str, known: tuple[str, ...]) -> str:
     if found:
         return found
     near = get_close_matches(name, by_title, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(by_title)}"
+    tables = [sources.title(one) for one in known if not one.startswith("packages/")]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(tables)}"
     raise BadInput(f"there are no facts named {name!r}", field="table", value=name, hint=hint)
 
 

@@ -85,8 +85,12 @@ def _list(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps({"digest": library.digest, "overlays": overlays, "tables": records}))
         return 0
-    width = max(map(len, records))
-    for name, counts in records.items():
+    packages = {title(name) for name in library.names if name.startswith("packages/")}
+    tables = {name: counts for name, counts in records.items() if name not in packages}
+    measured = sum(records[name].get("records", 0) for name in packages)
+    tables["packages/"] = {"packages": len(packages), "records": measured}
+    width = max(map(len, tables))
+    for name, counts in tables.items():
         text = ", ".join(f"{count} {part.replace('_', ' ')}" for part, count in counts.items())
         print(f"{name:<{width}}  {text}")
     print(f"\n{'digest':<{width}}  {library.digest}")

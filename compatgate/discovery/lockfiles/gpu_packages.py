@@ -57,10 +57,10 @@ def gpu_packages(packages: Sequence[Package], known: Packages) -> GpuPackages:
 def is_gpu_package(package: Package, known: Packages) -> bool:
     """Tell whether a package, which is no component nor a part of one, belongs into the stack."""
     name = canonicalize_name(package.name)
-    if package.ecosystem == "conda":
-        return _is_conda_gpu(package, name, known)
     if pypi.belongs_to_component(name):
         return False
+    if package.ecosystem == "conda":
+        return _is_conda_gpu(package, name, known)
     compiled = None
     if package.wheels:
         compiled = any(not wheel.url.endswith("-any.whl") for wheel in package.wheels)

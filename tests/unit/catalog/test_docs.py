@@ -67,4 +67,6 @@ def test_what_the_examples_change_is_found_by_verify(paths: list[str]) -> None:
 
 
 def test_every_fact_file_is_on_the_page() -> None:
-    assert all(f"`{title(name)}`" in PAGE for name in source_names())
+    tables = [name for name in source_names() if not name.startswith("packages/")]
+    assert all(f"`{title(name)}`" in PAGE for name in tables)
+    assert "`packages/`" in PAGE

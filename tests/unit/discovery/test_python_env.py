@@ -110,7 +110,7 @@ def test_an_interpreter_says_which_packages_conda_installed(tmp_path: Path) -> N
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: jax\nVersion: 0.4.31\n")
     (info / "INSTALLER").write_text("conda\n")
     body = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); exec(sys.argv[2])"
-    found = ask_python(interpreter(tmp_path, PACKAGES, body)).observations
+    found = ask_python(interpreter(tmp_path, body), PACKAGES).observations
     assert ("jax", "0.4.31+conda") in {(o.component, o.version) for o in found}
 
 
@@ -133,19 +133,19 @@ def test_an_interpreter_that_does_not_exist_is_named() -> None:
 
 def test_an_interpreter_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="it broke"):
-        ask_python(interpreter(tmp_path, "raise SystemExit('it broke')"))
+        ask_python(interpreter(tmp_path, "raise SystemExit('it broke')"), PACKAGES)
 
 
 def test_a_program_that_is_no_interpreter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="as a Python interpreter would"):
-        ask_python(interpreter(tmp_path, "print('hello')"))
+        ask_python(interpreter(tmp_path, "print('hello')"), PACKAGES)
 
 
 def test_an_interpreter_that_hangs_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="did not answer within"):
-        ask_python(interpreter(tmp_path, "import time; time.sleep(60)"), timeout_s=0.5)
+        ask_python(interpreter(tmp_path, "import time; time.sleep(60)"), PACKAGES, timeout_s=0.5)
 
 
 def test_endless_output_is_cut(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
-        ask_python(interpreter(tmp_path, "while True: print('x' * 65536)"), timeout_s=20)
+        ask_python(interpreter(tmp_path, "while True: print('x' * 65536)"), PACKAGES, timeout_s=20)

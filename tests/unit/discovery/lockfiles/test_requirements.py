@@ -132,7 +132,7 @@ def test_a_runtime_serves_older_builds_of_its_major(read, framework, runtime, fi
 
 
 def test_packages_that_only_share_a_name_are_left_out(read):
-    text = "onnxruntime==1.20.1\ncudnn==0.1\nnccl==1\ncuda==0.0.1\ntorchvision==0.19.1\n"
+    text = "onnxruntime==1.20.1\ncudnn==0.1\nnccl==1\ncuda==0.0.1\nnumpy==2.1\n"
     reading = read("requirements.txt", text)
     assert reading.observations == ()
     assert reading.open == ("requirements.txt holds no component of a GPU stack",)

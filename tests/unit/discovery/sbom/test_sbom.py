@@ -123,7 +123,7 @@ def test_package_urls_of_every_kind_give_components(read, purl, component, versi
         "pkg:npm/torch@1.0.0",
         "pkg:deb/ubuntu/libcudnn9-dev-cuda-12@9.1.0.70-1",
         "pkg:deb/ubuntu/nvidia-driver-550@550.54.15-0ubuntu1",
-        "pkg:pypi/torchvision@0.19.1",
+        "pkg:pypi/torchmetrics@1.4.0",
         "pkg:oci/torch@sha256%3A00",
         "pkg:generic/driver@550.54.15",
     ],
