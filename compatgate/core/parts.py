@@ -26,7 +26,7 @@ CODE: Parts = CUDA | {"arch"}
 CUDNN: Parts = CUDA | {"cudnn"}
 NCCL: Parts = CUDA | {"nccl"}
 STACK_VERSIONS: Parts = CUDA | {"cudnn", "nccl", "python"}
-RECORDS: Parts = frozenset(("builds", "packages", "python"))
+RECORDS: Parts = CUDA | {"packages", "python"}
 """What says which wheel a package is."""
 PACKAGES: Parts = STACK_VERSIONS | {"packages"}
 """What packages require are packages and components alike."""

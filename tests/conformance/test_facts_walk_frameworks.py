@@ -104,7 +104,10 @@ def floor_of_capability(walk, stack, lowest, build):
     for known in facts["compute_capabilities"]:
         device = known["compute_capability"]
         enough = walk.numbers(device) >= walk.numbers(lowest)
-        existed = walk.numbers(known["first_toolkit"]) < built and device not in facts["tegra"]["capabilities"]
+        existed = (
+            walk.numbers(known["first_toolkit"]) < built
+            and device not in facts["tegra"]["capabilities"]
+        )
         at = {"gpu": device, "driver": "580.65.06", "cpu": "x86_64"}
         expected = "fail" if not enough else "pass" if existed else "unknown"
         walk.expect(expected, "CG405", stack, **at)

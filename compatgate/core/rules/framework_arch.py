@@ -7,13 +7,13 @@ from compatgate.core.case import Case
 from compatgate.core.facts import Build, Pair
 from compatgate.core.frameworks import Found
 from compatgate.core.gpu_code import how_it_runs
-from compatgate.core.parts import CODE
+from compatgate.core.parts import CODE, RECORDS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 from compatgate.core.versions import show
 
 
-@rule("CG405", "framework-arch", reads=CODE)
+@rule("CG405", "framework-arch", reads=CODE | RECORDS)
 def framework_arch(case: Case) -> Answer:
     """The published wheel has no code for the pool's GPU.
 

@@ -17,7 +17,7 @@ from compatgate.core.packages import (
     runs_stated,
     support_of,
 )
-from compatgate.core.parts import CUDA, FORWARD, PACKAGES, RECORDS
+from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
 from compatgate.core.requires import Requirement, requirements_of
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.verdict import FindingOutcome
@@ -277,7 +277,7 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     ]
 
 
-@rule("CG414", "package-libraries", reads=RECORDS | CUDA)
+@rule("CG414", "package-libraries", reads=RECORDS)
 def package_libraries(case: Case) -> Answer:
     """A library needs another one that the stack brings in another major, or too old.
 

@@ -44,7 +44,7 @@ def read() -> Callable[..., LockReading]:
 
 @pytest.fixture(scope="session")
 def stack(read: Callable[..., LockReading]) -> Callable[..., dict[str, str]]:
-    """The first version of each component that a lockfile says; packages have tests of their own."""
+    """The first version of each component that a lockfile says, without its packages."""
 
     def components(*arguments: Any, **keywords: Any) -> dict[str, str]:
         found: dict[str, str] = {}
