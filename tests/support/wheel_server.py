@@ -77,8 +77,7 @@ def wheel_server() -> Iterator[WheelServer]:
     class Handler(_Handler):
         site = served
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     served.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -87,6 +86,13 @@ def wheel_server() -> Iterator[WheelServer]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that hangs up is what these tests are about."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -139,6 +139,9 @@ class Archive:
                 return
             while stream.read(1 << 18):
                 pass
+            if stream.size != member.file_size:
+                what = f"has {stream.size} bytes, the table of contents states {member.file_size}"
+                raise self._refused(member, what)
         said = self._digests.get(member.filename)
         if said and said != stream.digest():
             raise Damaged(
@@ -220,10 +223,12 @@ class _Digested:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._hash = hashlib.sha256()
+        self.size = 0
 
     def read(self, size: int = -1, /) -> bytes:
         data = self._file.read(size)
         self._hash.update(data)
+        self.size += len(data)
         return data
 
     def digest(self) -> bytes:
