@@ -20,7 +20,7 @@ class WheelServer:
         metadata: name to what is beside it (PEP 658).
         digests: name to what the index states in the place of the true SHA-256.
         cut_after: bytes of a body after which the connection ends; None: never.
-        cuts: how many connections are cut; the others are served.
+        stop_after: bytes of all bodies after which every connection ends; None: never.
         ranges: whether range requests are answered.
         lie: ``start``, ``total``, ``endless``, ``etag``, ``encoded``, ``status``, ``drip``.
         html: the index answers in HTML.
@@ -34,7 +34,7 @@ class WheelServer:
         self.metadata: dict[str, bytes] = {}
         self.digests: dict[str, str] = {}
         self.cut_after: int | None = None
-        self.cuts = 1_000_000
+        self.stop_after: int | None = None
         self.ranges = True
         self.lie = ""
         self.html = False
@@ -163,10 +163,12 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Connection", "close")
         self.end_headers()
-        cut = site.cut_after is not None and len(body) > site.cut_after and site.cuts > 0
+        limits = [site.cut_after] if site.cut_after is not None else []
+        if site.stop_after is not None:
+            limits.append(max(site.stop_after - site.sent, 0))
+        cut = bool(limits) and len(body) > min(limits)
         if cut:
-            body = body[: site.cut_after]
-            site.cuts -= 1
+            body = body[: min(limits)]
         try:
             for place in range(0, len(body), 1 << 16):
                 piece = body[place : place + (1 << 16)]
