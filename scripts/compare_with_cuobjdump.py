@@ -23,14 +23,21 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from compatgate.catalog import load_facts
-from compatgate.cli.facts_measure import _Lines, _toolkits
+from compatgate.cli.facts_measure import Lines
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import Options, PackageIndex, choose, configured, default_folder
+from compatgate.discovery.wheels import (
+    Options,
+    PackageIndex,
+    choose,
+    configured,
+    default_folder,
+    toolkits_of_ptx,
+)
 from compatgate.discovery.wheels.families import is_kernel_file, is_shared_object
 from compatgate.discovery.wheels.measure import measure_file
 from compatgate.discovery.wheels.ranges import RangeFile
@@ -104,13 +111,13 @@ def main() -> int:
 def compare(what: str, cuobjdump: str, python: str) -> tuple[Record, list[Row]]:
     """Measure a wheel, and list each of its files with cuobjdump."""
     name, _, version = what.partition("==")
-    toolkits = _toolkits(load_facts().arch.toolkits.items())
+    toolkits = toolkits_of_ptx(load_facts().arch)
     options = Options(toolkits=toolkits, cache=default_folder())
     rows: list[Row] = []
     with Deadline(7200) as deadline, Transport(ImageOptions(), deadline) as transport:
         index = PackageIndex(configured()[:1], transport)
         (wheel,) = choose(index.wheels(name, version), Platform("linux", "x86_64", python))
-        record = measure_file(wheel, index, transport, options, _Lines())
+        record = measure_file(wheel, index, transport, options, Lines())
         libraries = {library.path: library for library in record.libraries}
         remote = RangeFile(transport, wheel.url, wheel.name, size=wheel.size)
         with zipfile.ZipFile(cast("IO[bytes]", remote)) as archive:

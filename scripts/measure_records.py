@@ -14,7 +14,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from compatgate.catalog import load_facts, records
-from compatgate.cli.facts_measure import _Lines, _toolkits
+from compatgate.cli.facts_measure import Lines
 from compatgate.core.facts.records import Record
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.options import ImageOptions
@@ -27,6 +27,7 @@ from compatgate.discovery.wheels import (
     configured,
     default_folder,
     measure_file,
+    toolkits_of_ptx,
 )
 from compatgate.errors import CompatgateError
 
@@ -83,13 +84,13 @@ def newest(name: str, count: int) -> list[str]:
 def measure(name: str, version: str, platform: Platform, *, cached: bool) -> list[Record]:
     """Measure the wheel of a release for a platform; nothing where there is none."""
     options = Options(
-        toolkits=_toolkits(load_facts().arch.toolkits.items()),
+        toolkits=toolkits_of_ptx(load_facts().arch),
         cache=default_folder() if cached else None,
     )
     with Deadline(SECONDS) as deadline, Transport(ImageOptions(), deadline) as transport:
         index = PackageIndex(configured()[:1], transport)
         chosen = choose(index.wheels(name, str(Version(version))), platform)
-        return [measure_file(w, index, transport, options, _Lines()) for w in chosen]
+        return [measure_file(w, index, transport, options, Lines()) for w in chosen]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from compatgate.discovery.wheels.measure import (
     Progress,
     measure_file,
     measure_path,
+    toolkits_of_ptx,
     wheel_at,
 )
 from compatgate.discovery.wheels.memory import default_folder
@@ -22,5 +23,6 @@ __all__ = [
     "default_folder",
     "measure_file",
     "measure_path",
+    "toolkits_of_ptx",
     "wheel_at",
 ]

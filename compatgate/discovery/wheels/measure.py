@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
+from compatgate.core.facts import CudaArch
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.image.transport import Transport
@@ -87,6 +88,15 @@ class Options(Struct, frozen=True):
     limits: Limits = Limits()
     patience: Patience = Patience()
     whole: bool = False
+
+
+def toolkits_of_ptx(facts: CudaArch) -> dict[str, str]:
+    """Return the first toolkit with each version of PTX: ``{"8.7": "12.8"}``."""
+    first: dict[str, str] = {}
+    for cuda in sorted(facts.toolkits, key=lambda text: tuple(map(int, text.split(".")))):
+        if isa := facts.toolkits[cuda].ptx_isa:
+            first.setdefault(isa, cuda)
+    return first
 
 
 def measure_path(path: str, options: Options, progress: Progress | None = None) -> Record:

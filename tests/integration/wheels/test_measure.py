@@ -153,7 +153,8 @@ def test_a_record_is_kept_by_its_digest_for_ever(server, measure):
 
 
 def test_a_wrong_digest_ends_in_one_line_and_no_record_not_even_the_next_time(server, measure):
-    content = wheel(**{"gpu_pkg/big.so": make_shared_object(code=UNIT, data=noise(2 * MIB))})
+    library = make_shared_object(code=UNIT, data=noise(66 * MIB))  # more than is always read whole
+    content = wheel(**{"gpu_pkg/big.so": library})
     server.add(NAME, content)
     server.digests[NAME] = "0" * 64
     for _ in range(2):
