@@ -229,16 +229,19 @@ class Lines:
         pass
 
     def begin(self, wheel: str, size: int) -> None:
+        """Say which wheel is read, and how much of it."""
         print(printable(f"{wheel}: reading {_megabytes(size)}"), file=sys.stderr, flush=True)
 
     def member(self, path: str, size: int) -> None:
+        """Say which large member is read."""
         if size >= 8_000_000:
             print(printable(f"  {path} ({_megabytes(size)})"), file=sys.stderr, flush=True)
 
     def advance(self, size: int) -> None:
-        pass
+        """Do nothing: a log does not show how a member goes on."""
 
     def say(self, text: str) -> None:
+        """Print a line."""
         print(printable(text), file=sys.stderr, flush=True)
 
 

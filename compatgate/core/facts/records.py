@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, json
 
 from compatgate.core.derived import derived
 
@@ -113,7 +113,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for printing; the fields of the contract are there even when empty."""
-        document: dict[str, Any] = to_builtins(self)
+        document: dict[str, Any] = json.decode(json.encode(self))
         libraries = [_ALWAYS_OF_LIBRARY | library for library in document.pop("libraries", ())]
         return _ALWAYS | document | {"libraries": libraries}
 
