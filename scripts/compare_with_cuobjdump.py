@@ -38,7 +38,7 @@ from compatgate.discovery.wheels import (
     default_folder,
     toolkits_of_ptx,
 )
-from compatgate.discovery.wheels.families import is_kernel_file, is_shared_object
+from compatgate.discovery.wheels.families import is_kernel_file
 from compatgate.discovery.wheels.measure import measure_file
 from compatgate.discovery.wheels.ranges import RangeFile
 from compatgate.errors import CompatgateError
@@ -123,7 +123,7 @@ def compare(what: str, cuobjdump: str, python: str) -> tuple[Record, list[Row]]:
         with zipfile.ZipFile(cast("IO[bytes]", remote)) as archive:
             for member in archive.infolist():
                 path = member.filename
-                if not (is_shared_object(path) or is_kernel_file(path)) or not member.file_size:
+                if not (is_library(path) or is_kernel_file(path)) or not member.file_size:
                     continue
                 remote.plan(member.header_offset + member.compress_size + 4096)
                 with tempfile.TemporaryDirectory() as folder:

@@ -86,6 +86,7 @@ def measure(name: str, version: str, platform: Platform, *, cached: bool) -> lis
     options = Options(
         toolkits=toolkits_of_ptx(load_facts().arch),
         cache=default_folder() if cached else None,
+        whole=True,
     )
     with Deadline(SECONDS) as deadline, Transport(ImageOptions(), deadline) as transport:
         index = PackageIndex(configured()[:1], transport)

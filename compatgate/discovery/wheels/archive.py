@@ -19,7 +19,7 @@ from typing import IO, cast
 from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from compatgate.discovery.wheel import _DAMAGE as DAMAGE
+from compatgate.discovery.wheel import DAMAGE
 from compatgate.discovery.wheels.ranges import ByteFile
 from compatgate.errors import BadInput, Damaged
 

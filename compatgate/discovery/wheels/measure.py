@@ -21,6 +21,7 @@ from compatgate.core.facts import CudaArch
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.wheel import is_library
 from compatgate.discovery.wheels import families
 from compatgate.discovery.wheels.archive import (
     Archive,
@@ -127,7 +128,8 @@ def measure_file(
         Unavailable: the server does not answer.
     """
     memory = Memory(options.cache, wheel.sha256)
-    if (known := memory.record()) is not None:
+    known = memory.record()
+    if known is not None and (known.verified == "whole" or not options.whole):
         return _finished(known, options)
     if wheel.url.startswith("file:"):
         path = unquote(urlsplit(wheel.url).path)
@@ -311,7 +313,7 @@ def matters(library: Library) -> bool:
 
 def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
     """The members that may hold GPU code or link against something."""
-    kinds = (families.is_shared_object, families.is_windows_library, families.is_kernel_file)
+    kinds = (is_library, families.is_windows_library, families.is_kernel_file)
     return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
 
 
