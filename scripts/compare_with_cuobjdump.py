@@ -30,6 +30,7 @@ from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.lockfiles import Platform
+from compatgate.discovery.wheel import is_library
 from compatgate.discovery.wheels import (
     Options,
     PackageIndex,
@@ -147,8 +148,9 @@ def _compared(path: str, library: Library | None, file: Path, cuobjdump: str) ->
     code = read_gpu_code(file)
     found = Counter(entry.name for entry in code.entries if entry.kind != "lto")
     units = (library.sass, library.ptx, library.units) if library else ({}, {}, 0)
-    if units != code.units:
-        yield Row(path, "differs", f"recorded {units}, by its tables {code.units}")
+    tables = (code.units.sass, code.units.ptx, code.units.count)
+    if units != tables:
+        yield Row(path, "differs", f"recorded {units}, by its tables {tables}")
     elif listed == found and isa == code.ptx_isa:
         if listed:
             yield Row(path, "same", _counts(units[0] | units[1]))

@@ -7,6 +7,7 @@ Each file below ``matrix/facts/packages/`` has the name of its package, and reco
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from packaging.version import Version
 
 from compatgate.catalog import schema, sources
 from compatgate.catalog.checks import Problem
-from compatgate.core.facts.records import Record
+from compatgate.core.facts.records import Library, Record
 from compatgate.errors import CatalogError
 
 SCHEMA = "packages"
@@ -117,6 +118,17 @@ def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:
         if max(counts, default=0) > library.units:
             what = f"{library.path} has more units of one architecture than units"
             yield Problem("package-units", subject, what)
+        elif library.profiles and not _profiles_add_up(library):
+            what = f"the profiles of {library.path} do not add up to its units"
+            yield Problem("package-units", subject, what)
+
+
+def _profiles_add_up(library: Library) -> bool:
+    counted = Counter[str]()
+    for codes, count in library.code_of_units:
+        counted.update(dict.fromkeys(codes, count))
+    total = sum(library.profiles.values())
+    return total == library.units and counted == Counter({**library.sass, **library.ptx})
 
 
 def _errors(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:

@@ -25,6 +25,7 @@ RECORD = Record(
             sass={"sm_80": 2, "sm_90a": 1},
             ptx={"compute_90": 1},
             units=2,
+            profiles={"sm_80": 1, "sm_80+sm_90a+compute_90": 1},
             ptx_isa="8.7",
             ptx_cuda="12.8",
             torch=TorchAbi(cxx11=True, symbols=3, digest="0123456789abcdef"),
@@ -73,6 +74,7 @@ def test_a_package_without_a_file_has_no_records():
         ("package: gpu-pkg", "package: other", "it is of other"),
         ("- path: gpu_pkg/lib_cuda126.so", "- path: gpu_pkg/lib.so", "is not among libraries"),
         ("verified", "verifed", ""),
+        ("{sm_80: 1, ", "{sm_80: 2, ", "do not add up"),
     ],
 )
 def test_a_record_that_does_not_fit_is_found(folder, old, new, problem):

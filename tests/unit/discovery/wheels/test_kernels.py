@@ -68,7 +68,14 @@ def test_few_files_are_listed_one_by_one():
 def test_many_files_of_a_folder_are_one_line():
     files = [cubin(f"pkg/k{n}.cubin") for n in range(30)] + [cubin("pkg/x.cubin", "sm_100a")]
     found = kernel_files([*files, Library("pkg/lib.so", needs=("libcuda.so.1",))])
-    assert found.libraries == [Library("pkg/*.cubin", sass={"sm_100a": 1, "sm_90a": 30}, units=31)]
+    assert found.libraries == [
+        Library(
+            "pkg/*.cubin",
+            sass={"sm_100a": 1, "sm_90a": 30},
+            units=31,
+            profiles={"sm_90a": 30, "sm_100a": 1},
+        )
+    ]
     assert found.paths == {file.path for file in files}
 
 

@@ -37,12 +37,21 @@ def test_it_counts_translation_units_of_each_architecture():
     assert found.sass == {"sm_80": 3, "sm_90a": 2}
     assert found.ptx == {"compute_90": 1}
     assert (found.units, found.ptx_isa) == (3, "8.4")
+    assert found.profiles == {"sm_80+sm_90a": 2, "sm_80+compute_90": 1}
+    assert found.code_of_units == ((("sm_80", "sm_90a"), 2), (("sm_80", "compute_90"), 1))
+
+
+def test_units_of_the_same_code_need_no_profiles():
+    found = library(make_shared_object(code=UNIT + UNIT))
+    assert found.profiles == {}
+    assert found.code_of_units == ((("sm_80", "compute_90"), 2),)
 
 
 def test_relocatable_objects_count_once_as_what_they_are_linked_to():
     linked = make_fatbin(make_entry("sass", 80))
     found = library(make_shared_object(code=linked, relocatable=UNIT + UNIT))
     assert (found.sass, found.ptx, found.units) == ({"sm_80": 1}, {"compute_90": 1}, 1)
+    assert found.code_of_units == ((("sm_80", "compute_90"), 1),)
 
 
 def test_relocatable_code_that_not_every_object_brought_does_not_count():
