@@ -280,7 +280,7 @@ class _Bar:
         self._bars.advance(self._task, size)
 
     def say(self, text: str) -> None:
-        self._bars.console.print(printable(text), markup=False, highlight=False)
+        self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _shown_progress() -> _Bar | Lines:

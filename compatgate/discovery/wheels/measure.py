@@ -51,13 +51,13 @@ class Progress(Protocol):
     """Is told how a measurement goes on."""
 
     def begin(self, wheel: str, size: int) -> None:
-        """Begin a wheel, of which ``size`` bytes will be read."""
+        """Begin a wheel, of which about ``size`` bytes will be read."""
 
     def member(self, path: str, size: int) -> None:
         """Begin a member, of ``size`` bytes as stored."""
 
     def advance(self, size: int) -> None:
-        """Count bytes, as stored."""
+        """Count bytes that were read."""
 
 
 class Silent:
@@ -195,7 +195,9 @@ class _Measurement:
         left = [m for m in _chosen(archive.members) if not self._remembered(m)]
         archive.check_sizes(left)
         whole = self._reads_whole(file, left)
-        self._progress.begin(self._wheel.name, sum(m.compress_size for m in left))
+        total = file.size if whole else sum(m.compress_size for m in left)
+        self._progress.begin(self._wheel.name, total)
+        file.heard = self._progress.advance
         if whole:
             file.begin()
         self._read_all(archive, left, file)
@@ -243,7 +245,6 @@ class _Measurement:
             if member.compress_size >= WORTH_KEEPING:
                 self._memory.keep_member(member.filename, member.CRC, member.file_size, result)
             self._take(member.filename, result)
-            self._progress.advance(member.compress_size)
 
     def _read_library(self, archive: Archive, member: ZipInfo) -> MemberResult:
         def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections.abc import Callable
 from io import SEEK_CUR, SEEK_END, BytesIO, RawIOBase
 from typing import Protocol
 
@@ -357,10 +358,15 @@ class HashedFile(_Seekable):
 
     Args:
         file: to read from.
+
+    Attributes:
+        heard: is told how many bytes were read that were not read before.
     """
 
     def __init__(self, file: ByteFile) -> None:
         super().__init__()
+        self.heard: Callable[[int], None] | None = None
+        self._furthest = 0
         self._file = file
         self._hash = hashlib.sha256()
         self._hashed: int | None = None
@@ -382,6 +388,7 @@ class HashedFile(_Seekable):
             self._pass_to(self.position)
         self._file.seek(self.position)
         data = self._file.read(count)
+        self._tell(self.position, len(data))
         if self._hashed is not None and self.position + len(data) > self._hashed:
             self._hash.update(memoryview(data)[self._hashed - self.position :])
             self._hashed = self.position + len(data)
@@ -398,8 +405,15 @@ class HashedFile(_Seekable):
         self._file.seek(place)
         while place < end and (data := self._file.read(min(CHUNK, end - place))):
             self._hash.update(data)
+            self._tell(place, len(data))
             place += len(data)
         self._hashed = place
+
+    def _tell(self, start: int, size: int) -> None:
+        fresh = start + size - max(start, self._furthest)
+        if self.heard and fresh > 0:
+            self._furthest = start + size
+            self.heard(fresh)
 
 
 def _validators(response: Response) -> tuple[str, str]:
