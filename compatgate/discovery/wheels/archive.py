@@ -20,7 +20,7 @@ from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from compatgate.discovery.wheel import DAMAGE
-from compatgate.discovery.wheels.ranges import ByteFile
+from compatgate.discovery.wheels.bytefile import ByteFile
 from compatgate.errors import BadInput, Damaged
 
 LARGEST_METADATA = 4 * 1024 * 1024

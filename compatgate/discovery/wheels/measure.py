@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import unquote, urldefrag, urlsplit
 from zipfile import ZipInfo
 
@@ -30,12 +30,14 @@ from compatgate.discovery.wheels.archive import (
     identity_of,
     name_and_version,
 )
+from compatgate.discovery.wheels.bytefile import HashedFile, LocalFile
 from compatgate.discovery.wheels.index import IndexFile, PackageIndex, digest_of_fragment
 from compatgate.discovery.wheels.kernels import kernel_files, read_kernels
 from compatgate.discovery.wheels.library import read_library
 from compatgate.discovery.wheels.memory import MemberResult, Memory
 from compatgate.discovery.wheels.names import alternatives, torch_of_build
-from compatgate.discovery.wheels.ranges import HashedFile, LocalFile, Patience, RangeFile
+from compatgate.discovery.wheels.progress import Progress, Silent
+from compatgate.discovery.wheels.ranges import Patience, RangeFile
 from compatgate.errors import Damaged
 
 SMALL = 64 * 1024 * 1024
@@ -45,32 +47,6 @@ MOST_OF_IT = 0.75
 
 WORTH_KEEPING = 1024 * 1024
 """Bytes of a member, as stored, from which on what it gave is kept at once."""
-
-
-class Progress(Protocol):
-    """Is told how a measurement goes on."""
-
-    def begin(self, wheel: str, size: int) -> None:
-        """Begin a wheel, of which about ``size`` bytes will be read."""
-
-    def member(self, path: str, size: int) -> None:
-        """Begin a member, of ``size`` bytes as stored."""
-
-    def advance(self, size: int) -> None:
-        """Count bytes that were read."""
-
-
-class Silent:
-    """No progress is shown."""
-
-    def begin(self, wheel: str, size: int) -> None:
-        """Do nothing."""
-
-    def member(self, path: str, size: int) -> None:
-        """Do nothing."""
-
-    def advance(self, size: int) -> None:
-        """Do nothing."""
 
 
 class Options(Struct, frozen=True):

@@ -12,8 +12,9 @@ from wheel_server import wheel_server
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.wheels import ranges
-from compatgate.discovery.wheels.ranges import HashedFile, LocalFile, Patience, RangeFile
+from compatgate.discovery.wheels import bytefile, ranges
+from compatgate.discovery.wheels.bytefile import HashedFile, LocalFile
+from compatgate.discovery.wheels.ranges import Patience, RangeFile
 from compatgate.errors import BadInput, Damaged, NotFound, TimedOut, Unavailable
 
 CONTENT = random.Random(7).randbytes(3_000_000)
@@ -150,7 +151,7 @@ def test_a_file_that_is_not_there_is_not_found(remote):
 
 
 def test_a_read_is_bounded(remote, monkeypatch):
-    monkeypatch.setattr(ranges, "LARGEST_READ", 1_000)
+    monkeypatch.setattr(bytefile, "LARGEST_READ", 1_000)
     file = remote()
     with pytest.raises(ValueError, match="more than are read at once"):
         file.read(2_000)
