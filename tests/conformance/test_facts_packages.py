@@ -73,6 +73,25 @@ def test_of_the_libraries_of_bitsandbytes_one_is_loaded():
     assert newest.ptx_cuda == "13.0"
 
 
+def test_the_one_unit_of_vllm_for_maxwell_is_seen_as_one():
+    found = record("vllm", "vllm-0.11.0-")
+    (library,) = [one for one in found.libraries if one.path == "vllm/_C.abi3.so"]
+    assert (library.sass["sm_52"], library.units, library.ptx_cuda) == (1, 80, "12.8")
+    assert library.profiles["sm_80+sm_87+sm_90+compute_90"] == 14
+    assert sum(library.profiles.values()) == 80
+
+
+def test_thousands_of_cubins_are_a_few_lines():
+    found = record("flashinfer-cubin", "flashinfer_cubin-0.6.9-")
+    assert len(found.libraries) < 10
+    assert sum(library.units for library in found.libraries) > 10_000
+    assert {arch for library in found.libraries for arch in library.sass} == {
+        "sm_100a",
+        "sm_100f",
+        "sm_103a",
+    }
+
+
 def test_xformers_and_torchvision_were_built_for_one_torch():
     assert record("xformers", "xformers-0.0.32.post2-").built_for_torch == "2.8"
     assert record("torchvision", "torchvision-0.24.0-").built_for_torch == "2.9"
