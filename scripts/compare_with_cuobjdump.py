@@ -23,15 +23,23 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from compatgate.catalog import load_facts
-from compatgate.cli.facts_measure import _Lines, _toolkits
+from compatgate.cli.facts_measure import Lines
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import Options, PackageIndex, choose, configured, default_folder
-from compatgate.discovery.wheels.families import is_kernel_file, is_shared_object
+from compatgate.discovery.wheel import is_library
+from compatgate.discovery.wheels import (
+    Options,
+    PackageIndex,
+    choose,
+    configured,
+    default_folder,
+    toolkits_of_ptx,
+)
+from compatgate.discovery.wheels.families import is_kernel_file
 from compatgate.discovery.wheels.measure import measure_file
 from compatgate.discovery.wheels.ranges import RangeFile
 from compatgate.errors import CompatgateError
@@ -104,19 +112,19 @@ def main() -> int:
 def compare(what: str, cuobjdump: str, python: str) -> tuple[Record, list[Row]]:
     """Measure a wheel, and list each of its files with cuobjdump."""
     name, _, version = what.partition("==")
-    toolkits = _toolkits(load_facts().arch.toolkits.items())
+    toolkits = toolkits_of_ptx(load_facts().arch)
     options = Options(toolkits=toolkits, cache=default_folder())
     rows: list[Row] = []
     with Deadline(7200) as deadline, Transport(ImageOptions(), deadline) as transport:
         index = PackageIndex(configured()[:1], transport)
         (wheel,) = choose(index.wheels(name, version), Platform("linux", "x86_64", python))
-        record = measure_file(wheel, index, transport, options, _Lines())
+        record = measure_file(wheel, index, transport, options, Lines())
         libraries = {library.path: library for library in record.libraries}
         remote = RangeFile(transport, wheel.url, wheel.name, size=wheel.size)
         with zipfile.ZipFile(cast("IO[bytes]", remote)) as archive:
             for member in archive.infolist():
                 path = member.filename
-                if not (is_shared_object(path) or is_kernel_file(path)) or not member.file_size:
+                if not (is_library(path) or is_kernel_file(path)) or not member.file_size:
                     continue
                 remote.plan(member.header_offset + member.compress_size + 4096)
                 with tempfile.TemporaryDirectory() as folder:
@@ -140,8 +148,9 @@ def _compared(path: str, library: Library | None, file: Path, cuobjdump: str) ->
     code = read_gpu_code(file)
     found = Counter(entry.name for entry in code.entries if entry.kind != "lto")
     units = (library.sass, library.ptx, library.units) if library else ({}, {}, 0)
-    if units != code.units:
-        yield Row(path, "differs", f"recorded {units}, by its tables {code.units}")
+    tables = (code.units.sass, code.units.ptx, code.units.count)
+    if units != tables:
+        yield Row(path, "differs", f"recorded {units}, by its tables {tables}")
     elif listed == found and isa == code.ptx_isa:
         if listed:
             yield Row(path, "same", _counts(units[0] | units[1]))

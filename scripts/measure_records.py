@@ -14,7 +14,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from compatgate.catalog import load_facts, records
-from compatgate.cli.facts_measure import _Lines, _toolkits
+from compatgate.cli.facts_measure import Lines
 from compatgate.core.facts.records import Record
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.options import ImageOptions
@@ -27,6 +27,7 @@ from compatgate.discovery.wheels import (
     configured,
     default_folder,
     measure_file,
+    toolkits_of_ptx,
 )
 from compatgate.errors import CompatgateError
 
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("what", nargs="+", metavar="PKG[==VERSION]")
     parser.add_argument("--releases", type=int, default=2, help="of a package without version (2)")
     parser.add_argument("--python", default="3.12", help="whose wheels are measured (3.12)")
+    parser.add_argument("--no-cache", action="store_true", help="measure anew")
     args = parser.parse_args()
     failed = 0
     for what in args.what:
@@ -52,7 +54,8 @@ def main() -> int:
         for number, release in enumerate(versions):
             for cpu in ("x86_64", "aarch64") if not number else ("x86_64",):
                 try:
-                    measured = measure(name, release, Platform("linux", cpu, args.python))
+                    place = Platform("linux", cpu, args.python)
+                    measured = measure(name, release, place, cached=not args.no_cache)
                 except CompatgateError as error:
                     print(f"{name}=={release} {cpu}: {error.detail}", file=sys.stderr)
                     failed += 1
@@ -78,15 +81,17 @@ def newest(name: str, count: int) -> list[str]:
     return [str(v) for v in sorted(versions, reverse=True)[:count]]
 
 
-def measure(name: str, version: str, platform: Platform) -> list[Record]:
+def measure(name: str, version: str, platform: Platform, *, cached: bool) -> list[Record]:
     """Measure the wheel of a release for a platform; nothing where there is none."""
     options = Options(
-        toolkits=_toolkits(load_facts().arch.toolkits.items()), cache=default_folder()
+        toolkits=toolkits_of_ptx(load_facts().arch),
+        cache=default_folder() if cached else None,
+        whole=True,
     )
     with Deadline(SECONDS) as deadline, Transport(ImageOptions(), deadline) as transport:
         index = PackageIndex(configured()[:1], transport)
         chosen = choose(index.wheels(name, str(Version(version))), platform)
-        return [measure_file(w, index, transport, options, _Lines()) for w in chosen]
+        return [measure_file(w, index, transport, options, Lines()) for w in chosen]
 
 
 if __name__ == "__main__":

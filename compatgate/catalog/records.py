@@ -7,6 +7,7 @@ Each file below ``matrix/facts/packages/`` has the name of its package, and reco
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,9 +16,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from compatgate.catalog import schema, sources
-from compatgate.catalog.build import in_folder
-from compatgate.catalog.checks import Context, Problem
-from compatgate.core.facts.records import Record
+from compatgate.catalog.checks import Problem
+from compatgate.core.facts.records import Library, Record
 from compatgate.errors import CatalogError
 
 SCHEMA = "packages"
@@ -32,7 +32,12 @@ def directory() -> str:
 
 def names() -> tuple[str, ...]:
     """List the packages that have records."""
-    return tuple(sorted(in_folder(SCHEMA, sources.names())))
+    if not os.path.isdir(directory()):
+        return ()
+    found = (name for name in os.listdir(directory()) if name[0] != ".")
+    return tuple(
+        sorted(n.removesuffix(sources.SUFFIX) for n in found if n.endswith(sources.SUFFIX))
+    )
 
 
 def read_package(name: str) -> tuple[Record, ...]:
@@ -76,11 +81,6 @@ def to_yaml(name: str, records: Sequence[Record]) -> str:
     )
 
 
-def hold_together(context: Context) -> Iterator[Problem]:
-    """What must agree within the records of a package."""
-    yield from problems()
-
-
 def problems() -> Iterator[Problem]:
     """Check every file of records: its schema, its name, and what must agree within a record."""
     for name in names():
@@ -118,10 +118,21 @@ def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:
         if max(counts, default=0) > library.units:
             what = f"{library.path} has more units of one architecture than units"
             yield Problem("package-units", subject, what)
+        elif library.profiles and not _profiles_add_up(library):
+            what = f"the profiles of {library.path} do not add up to its units"
+            yield Problem("package-units", subject, what)
+
+
+def _profiles_add_up(library: Library) -> bool:
+    counted = Counter[str]()
+    for codes, count in library.code_of_units:
+        counted.update(dict.fromkeys(codes, count))
+    total = sum(library.profiles.values())
+    return total == library.units and counted == Counter({**library.sass, **library.ptx})
 
 
 def _errors(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    return schema.errors(f"{SCHEMA}/{document.get('package')}", document)
+    return schema.errors(SCHEMA, document)
 
 
 def _path(name: str) -> str:

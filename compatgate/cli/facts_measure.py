@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from compatgate.cli.terminal import paint, printable, wants_colour
@@ -70,13 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and print; 0, or 2 when one of them could not be measured."""
     from compatgate.catalog import load_facts
-    from compatgate.discovery.wheels import Options, configured, default_folder
+    from compatgate.discovery.wheels import Options, configured, default_folder, toolkits_of_ptx
 
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
         hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
         raise BadInput("not a time limit", field="--timeout", value=args.timeout, hint=hint)
     options = Options(
-        toolkits=_toolkits(load_facts(args.facts).arch.toolkits.items()),
+        toolkits=toolkits_of_ptx(load_facts(args.facts).arch),
         cache=None if args.no_cache else default_folder(),
         whole=args.whole,
     )
@@ -93,16 +93,6 @@ def run(args: argparse.Namespace) -> int:
     if failed and len(args.what) > 1:
         print(f"{failed} of {len(args.what)} could not be measured", file=sys.stderr)
     return 2 if failed else 0
-
-
-def _toolkits(toolkits: Iterable[tuple[str, object]]) -> dict[str, str]:
-    """The first toolkit with each version of PTX."""
-    first: dict[str, str] = {}
-    for cuda, toolkit in sorted(toolkits, key=lambda t: tuple(map(int, t[0].split(".")))):
-        isa = getattr(toolkit, "ptx_isa", None)
-        if isa:
-            first.setdefault(isa, cuda)
-    return first
 
 
 def _measured(
@@ -229,26 +219,29 @@ def _of_library(library: Library) -> Iterator[str]:
 # --- progress ------------------------------------------------------------------------------
 
 
-class _Lines:
+class Lines:
     """Progress as lines, for logs."""
 
-    def __enter__(self) -> _Lines:
+    def __enter__(self) -> Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
     def begin(self, wheel: str, size: int) -> None:
+        """Say which wheel is read, and how much of it."""
         print(printable(f"{wheel}: reading {_megabytes(size)}"), file=sys.stderr, flush=True)
 
     def member(self, path: str, size: int) -> None:
+        """Say which large member is read."""
         if size >= 8_000_000:
             print(printable(f"  {path} ({_megabytes(size)})"), file=sys.stderr, flush=True)
 
     def advance(self, size: int) -> None:
-        pass
+        """Do nothing: a log does not show how a member goes on."""
 
     def say(self, text: str) -> None:
+        """Print a line."""
         print(printable(text), file=sys.stderr, flush=True)
 
 
@@ -287,11 +280,11 @@ class _Bar:
         self._bars.advance(self._task, size)
 
     def say(self, text: str) -> None:
-        self._bars.console.print(printable(text), markup=False, highlight=False)
+        self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _shown_progress() -> _Bar | _Lines:
-    return _Bar() if sys.stderr.isatty() else _Lines()
+def _shown_progress() -> _Bar | Lines:
+    return _Bar() if sys.stderr.isatty() else Lines()
 
 
 def _megabytes(size: int) -> str:

@@ -10,14 +10,14 @@ from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Pair
 from compatgate.core.facts.records import Library, Record
-from compatgate.core.gpu_code import HowItRuns, how_it_runs, ptx_runs, sass_runs
+from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version
 
-_ENOUGH = 0.5
-"""Share of a library's translation units that must run on a GPU for the library to support it: a
-stray unit (vLLM 0.11.0 has ``sm_52`` in one of 28) is no support."""
+_ENOUGH, _STRAY = 0.5, 0.1
+"""Shares of a library's translation units that run on a GPU: from which it supports the GPU, and up
+to which it does not (vLLM 0.11.0 has ``sm_52`` in one unit of 80). Between them nobody can tell."""
 
 
 class GpuPackage(Struct, frozen=True, dict=True):
@@ -60,7 +60,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         record = self.record
         if record is None:
             return ()
-        carrying = [library for library in record.libraries if library.carries_code]
+        carrying = [one for one in record.libraries if one.carries_code and one.loaded]
         own = [library for library in carrying if ".libs/" not in library.path] or carrying
         general = [library for library in own if not _is_specific(library)]
         return tuple(general or own)
@@ -138,7 +138,7 @@ class Support(Struct, frozen=True):
     """How a library's code runs on a GPU.
 
     Attributes:
-        how: None where it does not.
+        how: ``ptx`` where the driver must compile some of it; None where it does not run.
         certain: False where only some of its translation units run.
     """
 
@@ -149,27 +149,20 @@ class Support(Struct, frozen=True):
 def support_of(library: Library, device: Pair, facts: CudaArch) -> Support:
     """Judge whether a library's translation units run on a GPU.
 
-    Counts are per architecture, not per unit: the architecture that most units have stands for
-    what the library is built for.
+    Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
+    do not count.
     """
-    most = max((*library.sass.values(), *library.ptx.values()), default=0)
-    by_sass = max((n for name, n in library.sass.items() if _runs(name, device, facts)), default=0)
-    if by_sass >= _ENOUGH * most:
-        return Support("sass")
-    by_ptx = max(
-        (n for name, n in library.ptx.items() if _compiles(name, device, facts)), default=0
-    )
-    if by_ptx >= _ENOUGH * most:
-        return Support("ptx")
-    return Support(None, certain=not (by_sass or by_ptx) or max(by_sass, by_ptx) == 1)
-
-
-def _runs(name: str, device: Pair, facts: CudaArch) -> bool:
-    return any(sass_runs(code, device, facts) for code in parse_arch(name))
-
-
-def _compiles(name: str, device: Pair, facts: CudaArch) -> bool:
-    return any(ptx_runs(code, device, facts) for code in parse_arch(name))
+    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    for names, units in library.code_of_units:
+        codes = [code for name in names for code in parse_arch(name)]
+        how = how_it_runs(codes, device, facts)
+        if how or not all(code.suffix for code in codes):
+            counts[how] += units
+    running = counts["sass"] + counts["ptx"]
+    total = running + counts[None]
+    if total and running >= _ENOUGH * total:
+        return Support("ptx" if counts["ptx"] else "sass")
+    return Support(None, certain=running <= _STRAY * total)
 
 
 def runs_stated(package: GpuPackage, device: Pair, facts: CudaArch) -> HowItRuns | None:

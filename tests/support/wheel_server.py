@@ -20,7 +20,7 @@ class WheelServer:
         metadata: name to what is beside it (PEP 658).
         digests: name to what the index states in the place of the true SHA-256.
         cut_after: bytes of a body after which the connection ends; None: never.
-        cuts: how many connections are cut; the others are served.
+        stop_after: bytes of all bodies after which every connection ends; None: never.
         ranges: whether range requests are answered.
         lie: ``start``, ``total``, ``endless``, ``etag``, ``encoded``, ``status``, ``drip``.
         html: the index answers in HTML.
@@ -34,7 +34,7 @@ class WheelServer:
         self.metadata: dict[str, bytes] = {}
         self.digests: dict[str, str] = {}
         self.cut_after: int | None = None
-        self.cuts = 1_000_000
+        self.stop_after: int | None = None
         self.ranges = True
         self.lie = ""
         self.html = False
@@ -77,8 +77,7 @@ def wheel_server() -> Iterator[WheelServer]:
     class Handler(_Handler):
         site = served
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     served.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -87,6 +86,13 @@ def wheel_server() -> Iterator[WheelServer]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that hangs up is what these tests are about."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -157,10 +163,12 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Connection", "close")
         self.end_headers()
-        cut = site.cut_after is not None and len(body) > site.cut_after and site.cuts > 0
+        limits = [site.cut_after] if site.cut_after is not None else []
+        if site.stop_after is not None:
+            limits.append(max(site.stop_after - site.sent, 0))
+        cut = bool(limits) and len(body) > min(limits)
         if cut:
-            body = body[: site.cut_after]
-            site.cuts -= 1
+            body = body[: min(limits)]
         try:
             for place in range(0, len(body), 1 << 16):
                 piece = body[place : place + (1 << 16)]

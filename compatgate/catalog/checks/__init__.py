@@ -39,7 +39,6 @@ Check = Callable[[Context], Iterator[Problem]]
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which their problems are shown."""
-    from compatgate.catalog import records
     from compatgate.catalog.checks import (
         architectures,
         drivers,
@@ -60,5 +59,4 @@ def all_checks() -> tuple[Check, ...]:
         *issues.CHECKS,
         *xid.CHECKS,
         *peaks.CHECKS,
-        records.hold_together,
     )

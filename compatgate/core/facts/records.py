@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, json
 
 from compatgate.core.derived import derived
 
@@ -48,6 +48,8 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
         ptx: translation units with PTX, by architecture.
         units: translation units with code that a driver can run. Relocatable objects that were
             linked count as one.
+        profiles: how many units have the same code, by that code: ``{"sm_80+compute_90": 14}``;
+            empty where all units have the same. Only they say how many units run on a device.
         ptx_isa: newest version of the PTX language here, as ``8.7``; None without PTX.
         ptx_cuda: toolkit that made the newest PTX, as ``12.8``: as the text records it, otherwise
             the first one with that version of the language, which a driver must be able to compile;
@@ -64,6 +66,7 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
     sass: dict[str, int] = {}
     ptx: dict[str, int] = {}
     units: int = 0
+    profiles: dict[str, int] = {}
     ptx_isa: str | None = None
     ptx_cuda: str | None = None
     torch: TorchAbi | None = None
@@ -72,6 +75,18 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
     def carries_code(self) -> bool:
         """Tell whether any GPU code is inside."""
         return bool(self.sass or self.ptx)
+
+    @derived
+    def loaded(self) -> bool:
+        """Tell whether a program can load it: static libraries and objects are to be linked."""
+        return not self.path.endswith((".a", ".o"))
+
+    @derived
+    def code_of_units(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """Code of units, with how many units have it; also where all have the same."""
+        if self.profiles:
+            return tuple((tuple(code.split("+")), count) for code, count in self.profiles.items())
+        return (((*self.sass, *self.ptx), self.units),) if self.units else ()
 
 
 class Record(Struct, frozen=True, omit_defaults=True, dict=True):
@@ -113,7 +128,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for printing; the fields of the contract are there even when empty."""
-        document: dict[str, Any] = to_builtins(self)
+        document: dict[str, Any] = json.decode(json.encode(self))
         libraries = [_ALWAYS_OF_LIBRARY | library for library in document.pop("libraries", ())]
         return _ALWAYS | document | {"libraries": libraries}
 

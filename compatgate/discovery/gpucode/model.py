@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -71,8 +72,8 @@ class GpuCode(Struct, frozen=True):
         return in_order(linked.union(*objects.values()))
 
     @property
-    def units(self) -> tuple[dict[str, int], dict[str, int], int]:
-        """How many translation units have machine code, PTX and either, by architecture.
+    def units(self) -> Units:
+        """The translation units, by what they have.
 
         A fatbinary is a unit. Relocatable objects of a linked file are one together, since they
         are linked to one program: what `arch` counts of them counts once, unless the linked code
@@ -84,16 +85,14 @@ class GpuCode(Struct, frozen=True):
             if entry.kind != "lto":
                 chosen = together if entry.relocatable else groups
                 chosen.setdefault((entry.member, entry.region), set()).add(entry.arch)
-        if groups and together:
-            common = set.intersection(*together.values())
-            linked = set().union(*groups.values())
-            counted = [*groups.values(), common - linked]
-        else:
-            counted = [*groups.values(), *together.values()]
-        codes = [code for unit in counted for code in unit]
-        sass = {a.name: codes.count(a) for a in in_order(codes) if a.kind == "sass"}
-        ptx = {a.name: codes.count(a) for a in in_order(codes) if a.kind == "ptx"}
-        return sass, ptx, len(groups or together)
+        if not groups or not together:
+            return Units.of([*groups.values(), *together.values()])
+        common = set.intersection(*together.values())
+        more = common - set().union(*groups.values())
+        units = list(groups.values())
+        place = next((n for n, unit in enumerate(units) if unit <= common), 0)
+        units[place] = units[place] | more
+        return Units.of(units)
 
     @property
     def ptx_isa(self) -> str | None:
@@ -104,6 +103,35 @@ class GpuCode(Struct, frozen=True):
     def cuda(self) -> str | None:
         """The newest toolkit that is recorded, None where none is."""
         return newest(e.cuda for e in self.entries)
+
+
+class Units(Struct, frozen=True):
+    """Translation units with code that a driver can run.
+
+    Attributes:
+        sass: how many have machine code for an architecture.
+        ptx: how many have PTX.
+        count: of all.
+        profiles: how many have the same code, by that code: ``sm_80+sm_90a+compute_90``.
+    """
+
+    sass: dict[str, int]
+    ptx: dict[str, int]
+    count: int
+    profiles: dict[str, int]
+
+    @classmethod
+    def of(cls, units: Sequence[set[Arch]]) -> Units:
+        """Count units by the code that each has."""
+        codes = Counter(code for unit in units for code in unit)
+        ordered = in_order(codes)
+        profiles = Counter("+".join(code.name for code in in_order(unit)) for unit in units)
+        return cls(
+            {code.name: codes[code] for code in ordered if code.kind == "sass"},
+            {code.name: codes[code] for code in ordered if code.kind == "ptx"},
+            len(units),
+            dict(sorted(profiles.items(), key=lambda item: (-item[1], item[0]))),
+        )
 
 
 def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:

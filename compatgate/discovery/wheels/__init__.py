@@ -5,12 +5,13 @@ from __future__ import annotations
 from compatgate.discovery.wheels.index import IndexFile, PackageIndex, choose, configured
 from compatgate.discovery.wheels.measure import (
     Options,
-    Progress,
     measure_file,
     measure_path,
+    toolkits_of_ptx,
     wheel_at,
 )
 from compatgate.discovery.wheels.memory import default_folder
+from compatgate.discovery.wheels.progress import Progress
 
 __all__ = [
     "IndexFile",
@@ -22,5 +23,6 @@ __all__ = [
     "default_folder",
     "measure_file",
     "measure_path",
+    "toolkits_of_ptx",
     "wheel_at",
 ]

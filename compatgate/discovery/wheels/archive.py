@@ -19,8 +19,8 @@ from typing import IO, cast
 from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from compatgate.discovery.wheel import _DAMAGE as DAMAGE
-from compatgate.discovery.wheels.ranges import ByteFile
+from compatgate.discovery.wheel import DAMAGE
+from compatgate.discovery.wheels.bytefile import ByteFile
 from compatgate.errors import BadInput, Damaged
 
 LARGEST_METADATA = 4 * 1024 * 1024
@@ -139,6 +139,9 @@ class Archive:
                 return
             while stream.read(1 << 18):
                 pass
+            if stream.size != member.file_size:
+                what = f"has {stream.size} bytes, the table of contents states {member.file_size}"
+                raise self._refused(member, what)
         said = self._digests.get(member.filename)
         if said and said != stream.digest():
             raise Damaged(
@@ -220,10 +223,12 @@ class _Digested:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._hash = hashlib.sha256()
+        self.size = 0
 
     def read(self, size: int = -1, /) -> bytes:
         data = self._file.read(size)
         self._hash.update(data)
+        self.size += len(data)
         return data
 
     def digest(self) -> bytes:

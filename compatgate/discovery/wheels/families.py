@@ -52,12 +52,6 @@ def of_gpus(soname: str) -> bool:
     return bool(OF_GPUS.match(soname))
 
 
-def is_shared_object(path: str) -> bool:
-    """Tell whether a member is a shared object of Linux, by its name."""
-    name = path.rpartition("/")[2]
-    return name.endswith(".so") or (".so." in name and name[-1:].isdecimal())
-
-
 def is_windows_library(path: str) -> bool:
     """Tell whether a member is a library of Windows, by its name."""
     return path.lower().endswith((".dll", ".pyd"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -13,7 +14,24 @@ TAIL = 12 * 1024 * 1024
 _WINDOW = 2 * 1024 * 1024
 _MOST_EXTRA = 12
 _LONGEST_NAME = 128
+_HEADERS = 4096
+_PT_DYNAMIC = 2
+_LARGEST_DYNAMIC = 1024 * 1024
 _PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/%"
+
+
+def _dynamic_segment(head: bytes) -> range:
+    """Where the program headers of an ELF file place its dynamic section; empty without one."""
+    table = int.from_bytes(head[32:40], "little")
+    step, count = struct.unpack_from("<HH", head, 54)
+    for number in range(min(count, 64)):
+        place = table + number * step
+        if place + 40 > len(head):
+            break
+        kind, offset, size = struct.unpack_from("<I4xQ16xQ", head, place)
+        if kind == _PT_DYNAMIC and 0 < size <= _LARGEST_DYNAMIC:
+            return range(offset, offset + size)
+    return range(0)
 
 
 class Missed(Exception):
@@ -45,6 +63,8 @@ class KeptStream:
         self._seen = 0
         self._last = b""
         self._extra: list[tuple[int, bytes]] = []
+        self._dynamic: tuple[int, bytearray] = (0, bytearray())
+        self._wanted: range | None = None
 
     def begin(self, file: Readable, start: bytes) -> None:
         """Read from a file, of which some bytes were taken already."""
@@ -56,6 +76,7 @@ class KeptStream:
         if not data and self._file is not None:
             data = self._file.read(size)
         self._search(data)
+        self._watch(data)
         self._seen += len(data)
         room = HEAD - len(self._head)
         if room > 0:
@@ -125,7 +146,18 @@ class KeptStream:
         if len(self._tail) > 1:
             self._tail = deque([b"".join(self._tail)])
         tail = [(self._seen - self._tail_size, data) for data in self._tail]
-        return [(0, self._head), *tail, *self._extra]
+        return [(0, self._head), *tail, self._dynamic, *self._extra]
+
+    def _watch(self, data: bytes) -> None:
+        """Keep the dynamic section, which often stands far from both ends; a header says where."""
+        if self._wanted is None:
+            if len(self._head) < _HEADERS:
+                return
+            self._wanted = _dynamic_segment(bytes(self._head[:_HEADERS]))
+            self._dynamic = (self._wanted.start, bytearray())
+        first = max(self._wanted.start - self._seen, 0)
+        if first < len(data) and self._seen < self._wanted.stop:
+            self._dynamic[1].extend(data[first : self._wanted.stop - self._seen])
 
     def _search(self, data: bytes) -> None:
         """Find the names of libraries, also where one begins in what passed before."""

@@ -61,14 +61,15 @@ def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
     archive.read_member(member, read)
     if not found or not found[0].entries:
         return MemberResult()
-    sass, ptx, units = found[0].units
+    units = found[0].units
     recorded = newest(entry.cuda for entry in found[0].entries if entry.kind == "ptx")
     return MemberResult(
         Library(
             member.filename,
-            sass=sass,
-            ptx=ptx,
-            units=units,
+            sass=units.sass,
+            ptx=units.ptx,
+            units=units.count,
+            profiles=units.profiles if len(units.profiles) > 1 else {},
             ptx_isa=found[0].ptx_isa,
             ptx_cuda=recorded,
         )
@@ -111,16 +112,19 @@ def _wider(groups: dict[str, list[Library]]) -> dict[str, list[Library]]:
 
 
 def _together(pattern: str, members: Sequence[Library]) -> Library:
+    profiles: Counter[str] = Counter()
     sass: Counter[str] = Counter()
     ptx: Counter[str] = Counter()
     for member in members:
         sass.update(member.sass)
         ptx.update(member.ptx)
+        profiles.update({"+".join(code): count for code, count in member.code_of_units})
     return Library(
         pattern,
         sass=dict(sorted(sass.items())),
         ptx=dict(sorted(ptx.items())),
         units=sum(member.units for member in members),
+        profiles=dict(profiles.most_common()) if len(profiles) > 1 else {},
         ptx_isa=newest(member.ptx_isa for member in members),
         ptx_cuda=newest(member.ptx_cuda for member in members),
     )

@@ -90,7 +90,7 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
     if not found:
         return None
     tables = _tables(stream, label)
-    sass, ptx, units = found[0].units
+    units = found[0].units
     needed = dict.fromkeys(name for name in tables.needed if not SYSTEM.fullmatch(name))
     library = Library(
         path,
@@ -99,9 +99,10 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
         opens=tuple(sorted(stream.named - set(needed) - {tables.soname})),
         symbols=tables.symbols,
         defines=tables.defines,
-        sass=sass,
-        ptx=ptx,
-        units=units,
+        sass=units.sass,
+        ptx=units.ptx,
+        units=units.count,
+        profiles=units.profiles if len(units.profiles) > 1 else {},
         ptx_isa=found[0].ptx_isa,
         torch=tables.torch,
     )

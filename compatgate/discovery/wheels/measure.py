@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import unquote, urldefrag, urlsplit
 from zipfile import ZipInfo
 
@@ -17,9 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
+from compatgate.core.facts import CudaArch
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.wheel import is_library
 from compatgate.discovery.wheels import families
 from compatgate.discovery.wheels.archive import (
     Archive,
@@ -28,12 +30,14 @@ from compatgate.discovery.wheels.archive import (
     identity_of,
     name_and_version,
 )
+from compatgate.discovery.wheels.bytefile import HashedFile, LocalFile
 from compatgate.discovery.wheels.index import IndexFile, PackageIndex, digest_of_fragment
 from compatgate.discovery.wheels.kernels import kernel_files, read_kernels
 from compatgate.discovery.wheels.library import read_library
 from compatgate.discovery.wheels.memory import MemberResult, Memory
 from compatgate.discovery.wheels.names import alternatives, torch_of_build
-from compatgate.discovery.wheels.ranges import HashedFile, LocalFile, Patience, RangeFile
+from compatgate.discovery.wheels.progress import Progress, Silent
+from compatgate.discovery.wheels.ranges import Patience, RangeFile
 from compatgate.errors import Damaged
 
 SMALL = 64 * 1024 * 1024
@@ -43,32 +47,6 @@ MOST_OF_IT = 0.75
 
 WORTH_KEEPING = 1024 * 1024
 """Bytes of a member, as stored, from which on what it gave is kept at once."""
-
-
-class Progress(Protocol):
-    """Is told how a measurement goes on."""
-
-    def begin(self, wheel: str, size: int) -> None:
-        """Begin a wheel, of which ``size`` bytes will be read."""
-
-    def member(self, path: str, size: int) -> None:
-        """Begin a member, of ``size`` bytes as stored."""
-
-    def advance(self, size: int) -> None:
-        """Count bytes, as stored."""
-
-
-class Silent:
-    """No progress is shown."""
-
-    def begin(self, wheel: str, size: int) -> None:
-        """Do nothing."""
-
-    def member(self, path: str, size: int) -> None:
-        """Do nothing."""
-
-    def advance(self, size: int) -> None:
-        """Do nothing."""
 
 
 class Options(Struct, frozen=True):
@@ -87,6 +65,15 @@ class Options(Struct, frozen=True):
     limits: Limits = Limits()
     patience: Patience = Patience()
     whole: bool = False
+
+
+def toolkits_of_ptx(facts: CudaArch) -> dict[str, str]:
+    """Return the first toolkit with each version of PTX: ``{"8.7": "12.8"}``."""
+    first: dict[str, str] = {}
+    for cuda in sorted(facts.toolkits, key=lambda text: tuple(map(int, text.split(".")))):
+        if isa := facts.toolkits[cuda].ptx_isa:
+            first.setdefault(isa, cuda)
+    return first
 
 
 def measure_path(path: str, options: Options, progress: Progress | None = None) -> Record:
@@ -117,7 +104,8 @@ def measure_file(
         Unavailable: the server does not answer.
     """
     memory = Memory(options.cache, wheel.sha256)
-    if (known := memory.record()) is not None:
+    known = memory.record()
+    if known is not None and (known.verified == "whole" or not options.whole):
         return _finished(known, options)
     if wheel.url.startswith("file:"):
         path = unquote(urlsplit(wheel.url).path)
@@ -183,7 +171,9 @@ class _Measurement:
         left = [m for m in _chosen(archive.members) if not self._remembered(m)]
         archive.check_sizes(left)
         whole = self._reads_whole(file, left)
-        self._progress.begin(self._wheel.name, sum(m.compress_size for m in left))
+        total = file.size if whole else sum(m.compress_size for m in left)
+        self._progress.begin(self._wheel.name, total)
+        file.heard = self._progress.advance
         if whole:
             file.begin()
         self._read_all(archive, left, file)
@@ -231,7 +221,6 @@ class _Measurement:
             if member.compress_size >= WORTH_KEEPING:
                 self._memory.keep_member(member.filename, member.CRC, member.file_size, result)
             self._take(member.filename, result)
-            self._progress.advance(member.compress_size)
 
     def _read_library(self, archive: Archive, member: ZipInfo) -> MemberResult:
         def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
@@ -301,7 +290,7 @@ def matters(library: Library) -> bool:
 
 def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
     """The members that may hold GPU code or link against something."""
-    kinds = (families.is_shared_object, families.is_windows_library, families.is_kernel_file)
+    kinds = (is_library, families.is_windows_library, families.is_kernel_file)
     return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
 
 

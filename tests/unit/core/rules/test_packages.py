@@ -14,7 +14,13 @@ BASE = "torch=2.9.1+cu128"
 
 def library(path="fast/_C.so", **fields):
     counted = [*fields.get("sass", {}).values(), *fields.get("ptx", {}).values()]
-    return Library(path, units=max(counted, default=0), **fields)
+    units = sum(fields.get("profiles", {}).values()) or max(counted, default=0)
+    return Library(path, units=units, **fields)
+
+
+def units(**profiles):
+    """Units with different code: ``units(sm_80=27, sm_90=1)``."""
+    return {"profiles": profiles, "sass": profiles}
 
 
 def record(
@@ -89,8 +95,10 @@ def test_a_library_of_no_known_toolkit_is_open(ask):
         ({"sass": {"sm_80": 9, "sm_90": 9}}, None),
         ({"sass": {"sm_80": 9}, "ptx": {"compute_80": 9}, "ptx_cuda": "12.8"}, None),
         ({"sass": {"sm_80": 9}}, "fail"),
-        ({"sass": {"sm_80": 28, "sm_90": 1}}, "fail"),  # a stray unit is no support
-        ({"sass": {"sm_80": 28, "sm_90": 8}}, "unknown"),
+        (units(sm_80=27, sm_90=1), "fail"),  # a stray unit is no support
+        (units(sm_80=20, sm_90=8), "unknown"),
+        (units(sm_80=8, sm_90=20), None),
+        (units(sm_100a=60, sm_90=4), None),  # for one architecture alone: not used here
         ({"sass": {"sm_80": 9}, "ptx": {"compute_90": 9}}, "unknown"),  # by which toolkit?
         ({"sass": {"sm_80": 9}, "ptx": {"compute_90": 9}, "ptx_cuda": "13.5"}, "fail"),
     ],

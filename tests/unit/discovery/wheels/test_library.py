@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import pytest
 from gpu_binaries import make_entry, make_fatbin
@@ -37,12 +38,21 @@ def test_it_counts_translation_units_of_each_architecture():
     assert found.sass == {"sm_80": 3, "sm_90a": 2}
     assert found.ptx == {"compute_90": 1}
     assert (found.units, found.ptx_isa) == (3, "8.4")
+    assert found.profiles == {"sm_80+sm_90a": 2, "sm_80+compute_90": 1}
+    assert found.code_of_units == ((("sm_80", "sm_90a"), 2), (("sm_80", "compute_90"), 1))
+
+
+def test_units_of_the_same_code_need_no_profiles():
+    found = library(make_shared_object(code=UNIT + UNIT))
+    assert found.profiles == {}
+    assert found.code_of_units == ((("sm_80", "compute_90"), 2),)
 
 
 def test_relocatable_objects_count_once_as_what_they_are_linked_to():
     linked = make_fatbin(make_entry("sass", 80))
     found = library(make_shared_object(code=linked, relocatable=UNIT + UNIT))
     assert (found.sass, found.ptx, found.units) == ({"sm_80": 1}, {"compute_90": 1}, 1)
+    assert found.code_of_units == ((("sm_80", "compute_90"), 1),)
 
 
 def test_relocatable_code_that_not_every_object_brought_does_not_count():
@@ -169,3 +179,26 @@ def test_a_table_of_which_only_the_beginning_was_kept_is_read_in_a_second_pass(m
     found, complete = read(data)
     assert complete
     assert found.torch.symbols == 2000
+
+
+def test_a_dynamic_section_that_the_program_headers_name_needs_no_second_pass(monkeypatch):
+    monkeypatch.setattr(kept, "HEAD", 300_000)
+    monkeypatch.setattr(kept, "TAIL", 4096)
+    data = make_shared_object(needs=["libcudart.so.12"], front=b"\1" * 8192, behind=b"\2" * 700_000)
+    # the section is moved behind the first bytes that are kept, and a program header names it
+    table = int.from_bytes(data[40:48], "little")
+    start = data.index((1).to_bytes(8, "little") + (1).to_bytes(8, "little"))
+    dynamic, place = data[start : start + 32], 400_000
+    header = struct.pack("<II6Q", 2, 6, place, 0, 0, 32, 32, 8)
+    moved = bytearray(data)
+    moved[place : place + 32] = dynamic
+    moved[64 : 64 + 56] = header  # in `front`, where nothing is read
+    moved[32:40] = (64).to_bytes(8, "little")
+    moved[56:58] = (1).to_bytes(2, "little")
+    at = moved.index(start.to_bytes(8, "little") + (32).to_bytes(8, "little"), table)
+    moved[at : at + 8] = place.to_bytes(8, "little")
+    opened: list[bool] = []
+    found, complete = read(bytes(moved), opened)
+    assert complete
+    assert found.needs == ("libcudart.so.12",)
+    assert opened == [True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.wheels.families import is_shared_object, of_gpus
+from compatgate.discovery.wheels.families import of_gpus
 from compatgate.discovery.wheels.names import alternatives, torch_of_build
 
 
@@ -67,9 +67,3 @@ def test_pins_and_labels_say_for_which_torch_a_wheel_was_built(requires, version
 )
 def test_the_name_of_a_library_says_whether_it_is_of_gpus(soname, expected):
     assert of_gpus(soname) is expected
-
-
-def test_shared_objects_are_known_by_their_names():
-    named = {"a/libx.so": True, "libx.so.1.2": True, "x.cpython-312-x86_64-linux-gnu.so": True}
-    named |= {"a.so.py": False, "notso": False, "x.soap": False}
-    assert {path: is_shared_object(path) for path in named} == named
