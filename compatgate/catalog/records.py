@@ -118,7 +118,7 @@ def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:
         if max(counts, default=0) > library.units:
             what = f"{library.path} has more units of one architecture than units"
             yield Problem("package-units", subject, what)
-        elif library.profiles and not _profiles_add_up(library):
+        elif not _profiles_add_up(library):
             what = f"the profiles of {library.path} do not add up to its units"
             yield Problem("package-units", subject, what)
 
