@@ -48,8 +48,8 @@ CHANGES = {
     "POST /hooks/driver-rollout": "gate",
 }
 """The scope of every operation that is not a GET. A new one must be added here, on purpose: what
-decides what the gate lets through (matrix, targets, waivers, baselines) takes ``bless``; canary runs
-and node reports take ``operate``."""
+decides what the gate lets through (targets, entries, waivers, baselines) takes ``bless``; canary
+runs and node reports take ``operate``."""
 READS = {
     "GET /keys": None,
     "GET /badge/{target}/{stack}.svg": "gate",
