@@ -18,10 +18,7 @@ from compatgate.store import clock, tokens
 from compatgate.store.database import Database
 from compatgate.store.paging import Page
 from compatgate.store.rows import TokenRow
-
-SCOPES = ("read", "gate", "operate", "bless", "admin")
-"""``read`` what is stored, ask the ``gate``, ``operate`` canaries and nodes, ``bless`` (change the
-matrix), ``admin``: tokens and everything else."""
+from compatgate.wire.trust import SCOPES
 
 _PREFIX = "cg_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")

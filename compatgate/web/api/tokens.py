@@ -8,14 +8,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from compatgate.documents.durations import parse_duration
-from compatgate.gate.auth import SCOPES, check_scopes
+from compatgate.gate.auth import check_scopes
 from compatgate.store.clock import now
 from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
 from compatgate.web.paging import Paged, page
 from compatgate.web.route import Body, NoQuery, Returns, route
 from compatgate.wire.examples import TOKEN
-from compatgate.wire.trust import NewTokenBody, TokenBody, TokenRequest
+from compatgate.wire.trust import SCOPES, NewTokenBody, TokenBody, TokenRequest
 
 
 class TokenFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -55,6 +55,12 @@ kind: Entry
 metadata: {{name: {name}}}
 spec: {{targets: ['{target}'], components: {{cuda: "12.4.*"}}, status: candidate}}
 """
+TARGET = """\
+apiVersion: compatgate.dev/v1
+kind: Target
+metadata: {name: prod-a100}
+spec: {pools: [{name: a, gpu: A100-SXM4-80GB, driver: 580.95.05}], policy: {mode: audit}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +182,25 @@ def test_tokens_are_made_listed_and_ended(remote: Run, local: Run) -> None:
     status, out, _ = remote("token", "revoke", "ci")
     assert (status, out.startswith(f"ci ({token['id']}) is revoked since ")) == (0, True)
     assert remote("token", "list", "--all") == local("token", "list", "--all")
+
+
+def test_who_operates_changes_no_target(
+    remote: Run, run: Run, server: Server, tmp_path: Path
+) -> None:
+    asked = ("--name", "night", "--scope", "read,operate", "--format", "json")
+    token = json.loads(remote("token", "create", *asked)[1])["secret"]
+    place = ("--server", f"http://{server.host}:{server.port}", "--token", token)
+    (tmp_path / "t.yaml").write_text(TARGET)
+    for change in (
+        ["target", "delete", "prod-a100"],
+        ["matrix", "delete", "prod-a100", "--reason", "r"],
+        ["matrix", "import", str(tmp_path / "t.yaml")],
+    ):
+        status, out, err = run(*change, *place)
+        assert (status, out) == (2, "")
+        assert "the token night lacks the scope bless" in err
+        assert "compatgate token create --name NAME --scope bless" in err
+    assert run("target", "show", "prod-a100", *place)[0] == 0
 
 
 def test_a_target_is_deleted(remote: Run, server: Server) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from compatgate.documents.durations import parse_duration
 from compatgate.errors import BadInput, CompatgateError, Conflict
-from compatgate.gate.auth import SCOPES, NewToken
+from compatgate.gate.auth import NewToken
 from compatgate.store.clock import now
 from compatgate.web.ui.links import link
 from compatgate.web.ui.listing import LongListing, rows_of, table_of
 from compatgate.web.ui.page import Ask, Goto, Shown, page
 from compatgate.web.ui.tables import Column, Empty
+from compatgate.wire.trust import SCOPES
 
 _COLUMNS = (
     Column("name", "Name"),
@@ -60,7 +62,7 @@ def _shown(
     *,
     problem: CompatgateError | None = None,
     made: NewToken | None = None,
-    scopes: list[str] | None = None,
+    scopes: Sequence[str] | None = None,
 ) -> Shown:
     query = ask.query if isinstance(ask.query, LongListing) else LongListing()
     found = rows_of(ask.gate.tokens.list, query.cursor)
