@@ -208,7 +208,7 @@ def _admits(entry: Entry, driver: Version) -> bool:
 
 
 def _is_for(entry: Entry, gpu: Gpu | None) -> bool:
-    return gpu is not None and (gpu.sku in entry.gpus or gpu.name in entry.gpus)
+    return gpu is not None and gpu.sku in entry.gpus
 
 
 def _difference(
