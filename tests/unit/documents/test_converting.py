@@ -63,7 +63,9 @@ def test_a_family_of_gpus_stands_for_its_members(
 def test_a_slice_is_named_by_product_and_profile_however_they_are_spelled(
     read: Read, gpus: Gpus, entry: Callable[..., str]
 ) -> None:
-    (document,) = read(entry(gpus='["NVIDIA A100-SXM4-80GB MIG 1g.10gb", "H100 80GB HBM3 1g.10gb"]'))
+    (document,) = read(
+        entry(gpus='["NVIDIA A100-SXM4-80GB MIG 1g.10gb", "H100 80GB HBM3 1g.10gb"]')
+    )
     assert isinstance(document, EntryDoc)
     assert to_entry(document, gpus, 1).gpus == (
         "A100-SXM4-80GB-MIG-1g.10gb",
