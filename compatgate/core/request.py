@@ -16,26 +16,32 @@ from compatgate.core.target import Cpu, Os, Pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
-_REQUEST_KEYS = ("target", "pool", "stack", "image", "set")
+_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
 _POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count")
 POOL_CHANGES = ("driver", "gpu", "os", "cpu")
 """Keys of ``set`` that change the pool; every other changes the stack."""
 
 
 class Request(Struct, frozen=True):
-    """One question: a stack, and the target or the pool it is to run on."""
+    """One question: a stack, and the target or the pool it is to run on.
+
+    Attributes:
+        pools: names of the target's pools that it is about; empty: all.
+    """
 
     stack: Stack
     target: str | None = None
     pool: Pool | None = None
     changes: dict[str, Any] = {}
+    pools: tuple[str, ...] = ()
 
 
 def parse_request(body: Any, gpus: Gpus) -> Request:
     """Read the body of ``POST /gate``.
 
     Args:
-        body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``.
+        body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``;
+            ``pools`` names those of the target that the question is about.
         gpus: the GPU table, to resolve names.
 
     Raises:
@@ -47,6 +53,7 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         raise BadInput("name a target or describe a pool, one of the two", field="target")
     if target is not None and (not isinstance(target, str) or not target):
         raise BadInput("must be the name of a target", field="target", value=target)
+    pools = _pool_names(body.get("pools"), target)
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
@@ -62,7 +69,25 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         target=target,
         pool=None if pool is None else change_pool(parse_pool(pool, gpus), changes, gpus),
         changes=changes,
+        pools=pools,
     )
+
+
+def _pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
+    """Read ``pools``.
+
+    Raises:
+        BadInput: it is no list of names, or there is no target whose pools they could be.
+    """
+    if stated is None:
+        return ()
+    names = stated if isinstance(stated, list) else []
+    if not names or not all(isinstance(name, str) and name for name in names):
+        hint = "leave it out to ask about every pool of the target"
+        raise BadInput("must be a list of pool names", field="pools", value=stated, hint=hint)
+    if target is None:
+        raise BadInput("names pools of a target", field="pools", value=stated, hint="name a target")
+    return tuple(dict.fromkeys(names))
 
 
 def parse_changes(body: Any) -> dict[str, Any]:

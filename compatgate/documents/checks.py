@@ -28,6 +28,7 @@ from compatgate.errors import BadInput
 Found = Iterator[DocumentProblem]
 _NOT_WAIVABLE = {
     "CG821": "records waivers",
+    "CG833": "says what was not asked",
     "CG901": "says what is not known",
 }
 

@@ -52,8 +52,11 @@ def _canaries(canary: CanarySpec) -> Iterator[str]:
 
 
 def match_in_words(match: MatchSpec) -> list[str]:
-    """How hooks tell that a workload is bound for a target."""
-    words = ["An object that names it in the annotation compatgate.dev/target."]
+    """Say how hooks tell that a workload is bound for a target."""
+    words = [
+        "An object that names it in the annotation compatgate.dev/target, if namespace, node "
+        "selector and request leave it."
+    ]
     if match.namespaces or match.node_labels:
         said = [f"in a namespace like {' or '.join(match.namespaces)}"] if match.namespaces else []
         if match.node_labels:

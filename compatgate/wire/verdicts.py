@@ -49,6 +49,13 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """May this run there? `target` or `pool`, one of the two; `stack`, `image` or both."""
 
     target: Annotated[Text | None, Meta(description="name of a target")] = None
+    pools: Annotated[
+        Annotated[list[Text], Meta(min_length=1)] | None,
+        Meta(
+            description="names of the target's pools that the question is about; else all. The "
+            "verdict then says that it is not about the whole target (CG833)",
+        ),
+    ] = None
     pool: PoolQuestion | None = None
     stack: StackBody | None = None
     image: Annotated[

@@ -20,6 +20,7 @@ from compatgate.core.rules import (
     matrix,
     mig,
     nccl,
+    placement,
     waived,
 )
 from compatgate.core.rules.base import Rule
@@ -56,6 +57,9 @@ RULES: tuple[Rule, ...] = (
     canary.canary_failed,
     waived.waived,
     waived.exempted,
+    placement.target_contradicted,
+    placement.no_pool_for_request,
+    placement.some_pools,
     incomplete.incomplete,
     incomplete.witness_conflict,
 )
