@@ -56,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit(shown)
     revoke = actions.add_parser("revoke", help="end a token at once")
     revoke.add_argument("name", metavar="NAME|ID", help="of the token")
+    revoke.add_argument(
+        "--last-admin",
+        action="store_true",
+        help="also the last token with the scope admin; not over a server",
+    )
     add_place(create, shown, revoke)
     add_format(create, shown, revoke)
 
@@ -67,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         BadInput: a malformed name, scope or duration.
         Conflict: the name is taken.
         NotFound: there is no such token.
+        Conflict: it is the last token with the scope admin.
     """
     return perform(args, {"create": _create, "list": _list, "revoke": _revoke}, making=["create"])
 
@@ -109,7 +115,7 @@ def _list(args: argparse.Namespace, gate: Service) -> int:
 
 
 def _revoke(args: argparse.Namespace, gate: Service) -> int:
-    token = gate.tokens.revoke(args.name, by="command line")
+    token = gate.tokens.revoke(args.name, by="command line", even_last_admin=args.last_admin)
     if args.format == "json":
         print_json(token.to_json())
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec
+from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec, WaiverPolicySpec
 
 _MODES = {
     "enforce": "What fails is denied.",
@@ -29,7 +29,8 @@ def policy_in_words(policy: PolicySpec) -> list[str]:
     words += _canaries(policy.canary)
     if policy.mode == "enforce":
         words.append(_UNKNOWN[policy.on_unknown])
-    return words
+    longest = (policy.waivers or WaiverPolicySpec()).max_duration
+    return [*words, f"A new waiver lasts {longest} at most."]
 
 
 def _canaries(canary: CanarySpec) -> Iterator[str]:

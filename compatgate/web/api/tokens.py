@@ -63,10 +63,13 @@ def create_token(call: Call[NoQuery]) -> Reply:
     scope="admin",
     tag="tokens",
     returns=Returns(TokenBody, "The token as it is now"),
-    errors=(404,),
+    errors=(404, 409),
 )
 def revoke_token(call: Call[NoQuery]) -> Reply:
-    """Revoke a token, by its name or id; it opens nothing from now on."""
+    """Revoke a token, by its name or id; it opens nothing from now on.
+
+    The last active token with the scope `admin` stays (409): create another one first.
+    """
     return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_json())
 
 

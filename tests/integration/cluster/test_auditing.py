@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from werkzeug.serving import make_server
 
 from compatgate.gate.cluster import policy_report
 from compatgate.gate.service import Gate
+from compatgate.store import clock
 from compatgate.web.app import create_app
 from compatgate.web.settings import Settings
 
@@ -271,7 +273,8 @@ def test_a_waiver_exempts_here_as_it_does_there(run: Run, node: Add, pod: Add, g
     from compatgate.gate.matrix import By
 
     spec = {"rules": ["CG822"], "targets": ["prod-a100"], "owner": "team-night",
-            "reason": "it cannot wait", "expires": "2099-01-31"}  # fmt: skip
+            "reason": "it cannot wait", "match": {"everything": True},
+            "expires": (clock.today() + timedelta(days=1)).isoformat()}  # fmt: skip
     gate.matrix.create("Waiver", {"metadata": {"name": "night"}, "spec": spec}, By("t", "t"))
     node("a1")
     pod("by-note", WRONG, **{"compatgate.dev/waiver": "night"})

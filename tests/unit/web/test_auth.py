@@ -239,3 +239,17 @@ def test_who_changes_is_named_in_the_revision(
     client.delete("/api/v1/waivers/legacy-ocr?reason=it+moved", headers=headers)
     newest = gate.matrix.list_revisions(limit=1).items[0]
     assert (newest.author, newest.reason) == ("only-bless", "it moved")
+
+
+def test_the_last_admin_token_is_not_revoked(
+    make_client: Callable[..., FlaskClient], gate: Gate
+) -> None:
+    headers = bearer(gate, "admin")
+    for one in gate.tokens.list(active=True).items:
+        if one.name != "only-admin" and "admin" in one.scopes:
+            gate.tokens.revoke(one.id, by="test")
+    answer = make_client().delete("/api/v1/tokens/only-admin", headers=headers)
+    assert answer.status_code == 409
+    assert answer.get_json()["field"] == "token"
+    assert "--last-admin" in answer.get_json()["hint"]
+    assert gate.tokens.find("only-admin").is_active
