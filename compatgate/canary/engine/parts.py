@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.canary.engine.settings import STANDARD, Settings
 from compatgate.canary.executors.interface import Executor
 from compatgate.canary.queue import Queue
@@ -95,6 +96,7 @@ class Bench(Struct, frozen=True):
         gpu, driver: of the host, as declared or read from it.
         workloads: of a suite, by its name.
         reader: for a workload's output.
+        images: that may be under test.
     """
 
     queue: Queue
@@ -107,3 +109,4 @@ class Bench(Struct, frozen=True):
     watch: Watch
     gpus: Gpus
     settings: Settings = STANDARD
+    images: AllowedImages = EVERY_IMAGE

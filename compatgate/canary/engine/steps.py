@@ -55,7 +55,8 @@ class Steps:
 
         Raises:
             Stopped: the run was cancelled, or the lease is lost.
-            CompatgateError: there is no such image, or the host cannot have it.
+            CompatgateError: there is no such image, it may not be under test, or the host cannot
+                have it.
         """
         if self._must_stop():
             raise Stopped
@@ -67,7 +68,7 @@ class Steps:
             step=step.name,
             workload=workload,
             seed=step.seed,
-            image=run.image,
+            image=self._bench.images.check(run.image),
             gpu_slots=self._lease.slots[: workload.gpus],
         )
         return self._executor.prepare(job, self._telling())

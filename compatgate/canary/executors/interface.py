@@ -41,10 +41,12 @@ class Prepared(Struct, frozen=True):
 
     Attributes:
         image: what will really run, by digest (``name@sha256:...`` or the image id).
+        tool: image that the workload's tool is taken from; None: ``image`` has what it needs.
     """
 
     job: Job
     image: str
+    tool: str | None = None
 
 
 class Handle(Struct, frozen=True):

@@ -6,6 +6,7 @@ import pytest
 from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
+from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine import log
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.parts import Judged
@@ -136,6 +137,19 @@ def test_what_another_attempt_cannot_mend_ends_the_run(bench, lease):
     executor.fail_prepare = BadInput("there is no image 'x'", field="image")
     drive(lease, bench(executor, queue))
     assert queue.ended[:2] == ("error", "image: there is no image 'x'")
+
+
+def test_an_image_that_the_worker_does_not_allow_never_reaches_a_host(bench, lease):
+    queue, executor = Memory(), Script((lines(1.0), exited()))
+    run = replace(lease.run, image="evil.example/app:1")
+    listed = AllowedImages(("registry.example/*",), "extend it")
+    drive(replace(lease, run=run), replace(bench(executor, queue), images=listed))
+    outcome, reason, evidence = queue.ended
+    assert (outcome, evidence) == ("error", None)
+    assert "evil.example/app:1 may not be under test" in reason
+    assert "extend it" in reason
+    assert executor.started == []
+    assert not any("pulling" in doing for doing in queue.said)
 
 
 def test_a_defect_ends_the_run_and_says_so(bench, lease):
