@@ -15,7 +15,7 @@ from compatgate.canary.queue import Queue
 from compatgate.canary.report import Report
 from compatgate.canary.run import Outcome, StepResult
 from compatgate.canary.workload import Workload
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import CudaArch, Gpus
 
 
 class Reader(Protocol):
@@ -97,6 +97,7 @@ class Bench(Struct, frozen=True):
         workloads: of a suite, by its name.
         reader: for a workload's output.
         images: that may be under test.
+        code: which GPU code runs on which GPU; None: nothing is said of what a stack needs.
     """
 
     queue: Queue
@@ -110,3 +111,4 @@ class Bench(Struct, frozen=True):
     gpus: Gpus
     settings: Settings = STANDARD
     images: AllowedImages = EVERY_IMAGE
+    code: CudaArch | None = None

@@ -17,8 +17,11 @@ from compatgate.canary.engine.parts import Bench, Judged, Observed, Reader
 from compatgate.canary.executors.interface import Job, Prepared, Progress
 from compatgate.canary.queue import Lease
 from compatgate.canary.report import Report, together
-from compatgate.canary.run import Origin, StepResult
+from compatgate.canary.run import Origin, Run, StepResult
 from compatgate.canary.workload import Workload
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.stack import parse_stack
 
 _TELL_S = 1.0
 
@@ -70,6 +73,7 @@ class Steps:
             seed=step.seed,
             image=self._bench.images.check(run.image),
             gpu_slots=self._lease.slots[: workload.gpus],
+            needs_ptx=_needs_ptx(run, self._bench),
         )
         return self._executor.prepare(job, self._telling())
 
@@ -159,6 +163,15 @@ class Steps:
     def _say_waiting(self, step: Step, why: str) -> None:
         doing = f"{step.name} waits: {why}" if why else f"running {step.name}"
         self._queue.say(self._lease, doing, None)
+
+
+def _needs_ptx(run: Run, bench: Bench) -> bool | None:
+    """Whether the stated stack's code runs on the host's GPU through the driver's compiler only."""
+    codes = parse_stack(run.stack).arch if run.stack else None
+    device = resolve_gpu(bench.gpu, bench.gpus).capability if bench.gpu else None
+    if codes is None or device is None or bench.code is None:
+        return None
+    return how_it_runs(codes, device, bench.code) != "sass"
 
 
 class _Both:

@@ -61,6 +61,7 @@ def open_bench(
         gpus=facts.gpus,
         settings=settings,
         images=images,
+        code=facts.arch,
     )
 
 
