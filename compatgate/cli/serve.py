@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from compatgate.canary.allowed_images import AllowedImages
     from compatgate.gate.images import ImageSettings
     from compatgate.web.start import Prepared
 
@@ -77,6 +78,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest body of a request, like 512k or 8m (1m)",
     )
     _images(parser.add_argument_group("images that questions name"))
+    parser.add_argument_group("canary runs").add_argument(
+        "--canary-image",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="images that submitted runs may test, like registry.example/team/*, or none; may be"
+        " repeated ($COMPATGATE_CANARY_IMAGES, with commas; every image on a loopback address,"
+        " else none)",
+    )
     serve_hooks.add_tls(parser.add_argument_group("TLS and links"))
     serve_hooks.add_admission(parser.add_argument_group("Kubernetes admission"))
     signed = parser.add_argument_group("signed verdicts")
@@ -141,6 +151,7 @@ def _serve(args: argparse.Namespace) -> int:
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
     images = _image_settings(args)
+    under_test = _under_test(args, local=is_loopback(listener))
     settings = Settings(
         nobody or frozenset(),
         args.max_request_size,
@@ -166,7 +177,7 @@ def _serve(args: argparse.Namespace) -> int:
     options = ServerOptions(listener, args.workers, args.threads, args.log_level, tls)
     status = serve(
         options,
-        lambda: prepared.open_gate(images),
+        lambda: prepared.open_gate(images, under_test),
         lambda gate: create_app(gate, settings),
         announce,
     )
@@ -186,6 +197,14 @@ def _image_settings(args: argparse.Namespace) -> ImageSettings:
         args.image_deadline,
         waiting=max(1, args.threads // 2),
         options=options_from_environment(cache=default_folder()),
+    )
+
+
+def _under_test(args: argparse.Namespace, *, local: bool) -> AllowedImages:
+    from compatgate.canary.allowed_images import allowed_images
+
+    return allowed_images(
+        args.canary_image, "serve --canary-image", otherwise=("*",) if local else ()
     )
 
 

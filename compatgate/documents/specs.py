@@ -34,6 +34,7 @@ SLUG_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$(?!\n)"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)"
 TIME_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]$(?!\n)"
 ENDPOINT_PATTERN = r"^(unix|tcp|ssh)://[^\u0000-\u0020\u007f]{1,480}$(?!\n)"
+TOOL_PATTERN = r"^/opt(/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){1,4}$(?!\n)"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$(?!\n)"
 CONTENT_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?@[0-9a-f]{12}$(?!\n)"
 MOMENT_PATTERN = (

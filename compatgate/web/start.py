@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
@@ -56,10 +57,16 @@ class Prepared(Struct, frozen=True):
     admin: NewToken | None
     snapshot: Snapshot
 
-    def open_gate(self, images: ImageSettings) -> Gate:
-        """A gate on the same facts, for one process."""
+    def open_gate(self, images: ImageSettings, under_test: AllowedImages = EVERY_IMAGE) -> Gate:
+        """Open a gate on the same facts, for one process.
+
+        Args:
+            images: what is read of images that questions name.
+            under_test: images that submitted canary runs may name.
+        """
         database = Database.open(self.database)
         gate = Gate(database, self.facts, overlays=self.overlays, images=images)
+        gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
         return gate
 
