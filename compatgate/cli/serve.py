@@ -10,7 +10,7 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from compatgate.cli import serve_hooks, serve_signing
+from compatgate.cli import serve_decisions, serve_hooks, serve_signing
 from compatgate.cli.database import add_database
 from compatgate.cli.parser import count
 from compatgate.errors import BadInput, Unavailable
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=count, default=1, metavar="N", help="processes (1)")
     add("--threads", type=count, default=32, metavar="N", help="threads of each process (32)")
     add_database(parser)
+    serve_decisions.add_commit(parser)
     add(
         "--matrix",
         action="append",
@@ -134,6 +135,7 @@ def _serve(args: argparse.Namespace) -> int:
     from compatgate.web.start import is_loopback, listen, prepare, url_of
 
     given = _scopes(args.anonymous)
+    commit = serve_decisions.commit_of(args)
     tls, admission = serve_hooks.tls_pair(args), serve_hooks.admission_options(args)
     public_url = serve_hooks.public_url(args)
     signing = serve_signing.signing(args, public_url)
@@ -166,7 +168,7 @@ def _serve(args: argparse.Namespace) -> int:
     options = ServerOptions(listener, args.workers, args.threads, args.log_level, tls)
     status = serve(
         options,
-        lambda: prepared.open_gate(images),
+        lambda: prepared.open_gate(images, commit),
         lambda gate: create_app(gate, settings),
         announce,
     )

@@ -21,6 +21,7 @@ from compatgate.gate.service import Gate
 from compatgate.gate.snapshot import Snapshot
 from compatgate.store import schema
 from compatgate.store.database import Database
+from compatgate.store.decision_writer import Commit
 
 BACKLOG = 2048
 AUTHOR = "serve"
@@ -56,10 +57,10 @@ class Prepared(Struct, frozen=True):
     admin: NewToken | None
     snapshot: Snapshot
 
-    def open_gate(self, images: ImageSettings) -> Gate:
+    def open_gate(self, images: ImageSettings, commit: Commit = "sync") -> Gate:
         """A gate on the same facts, for one process."""
         database = Database.open(self.database)
-        gate = Gate(database, self.facts, overlays=self.overlays, images=images)
+        gate = Gate(database, self.facts, overlays=self.overlays, images=images, commit=commit)
         gate.snapshots.begin_with(self.snapshot)
         return gate
 
