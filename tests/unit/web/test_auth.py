@@ -36,6 +36,7 @@ NEEDS = {
     "import_baselines": "operate",
     "report_nodes": "operate",
     "remove_node": "operate",
+    "verify_audit": "admin",
     "list_tokens": "admin",
     "create_token": "admin",
     "revoke_token": "admin",
