@@ -31,6 +31,7 @@ _LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _LONGEST_WAIT = 120.0
 _REGISTRIES = "COMPATGATE_REGISTRIES"
+_NETWORKS = "COMPATGATE_REGISTRY_NETWORKS"
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
 _EXAMPLES = """\
@@ -101,6 +102,15 @@ def _images(group: argparse._ArgumentGroup) -> None:
         metavar="HOST[/PREFIX]",
         help="a registry whose images are read; may be repeated ($COMPATGATE_REGISTRIES, with"
         " commas; none: an image is a label, and the answer says that it was not read)",
+    )
+    group.add_argument(
+        "--registry-network",
+        action="append",
+        default=[],
+        metavar="CIDR",
+        help="addresses that are not public and that these registries may lead to (blob stores,"
+        " token services), like 10.20.0.0/16; may be repeated ($COMPATGATE_REGISTRY_NETWORKS, with"
+        " commas; a registry itself may be anywhere)",
     )
     group.add_argument(
         "--image-deadline",
@@ -176,10 +186,17 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _image_settings(args: argparse.Namespace) -> ImageSettings:
+    from msgspec.structs import replace
+
     from compatgate.discovery.image import default_folder, options_from_environment
     from compatgate.gate.images import ImageSettings
-    from compatgate.gate.registries import parse_places
+    from compatgate.gate.registries import parse_networks, parse_places
 
+    networks = (
+        *parse_networks(args.registry_network, "--registry-network"),
+        *parse_networks([os.environ.get(_NETWORKS, "")], _NETWORKS),
+    )
+    options = options_from_environment(cache=default_folder())
     return ImageSettings(
         (
             *parse_places(args.registry, "--registry"),
@@ -187,7 +204,7 @@ def _image_settings(args: argparse.Namespace) -> ImageSettings:
         ),
         args.image_deadline,
         waiting=max(1, args.threads // 2),
-        options=options_from_environment(cache=default_folder()),
+        options=replace(options, networks=networks),
     )
 
 
