@@ -200,6 +200,14 @@ def test_a_network_that_the_operator_allows_may_be_led_to(serving, fake, redirec
     assert answer["stack"]["torch"] == "2.2.2+cu121"
 
 
+def test_an_image_whose_requirements_are_too_many_is_unknown_by_name(serving, fake):
+    reference = fake.image(layer_of(TORCH), env={"NVIDIA_REQUIRE_CUDA": "driver>=1 " * 2000})
+    answer = ask(serving(fake.host), image=reference).json()
+    assert answer["verdict"] == "unknown"
+    said = [found["message"] for found in answer["findings"] if found["rule"] == "CG901"]
+    assert "left open: require: too many alternatives: 2000 (at most 256)" in said
+
+
 def test_a_malformed_question_is_refused_before_a_registry_is_asked(serving, fake):
     server = serving(fake.host)
     reference = fake.image(layer_of(TORCH))
