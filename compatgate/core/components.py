@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.bounds import LONGEST_NAME, refuse_longer
 from compatgate.errors import BadInput
 
 Scheme = Literal["driver", "cuda", "cudnn", "nccl", "python", "pep440"]
@@ -99,7 +100,6 @@ class Resolved(Struct, frozen=True):
     cuda: tuple[int, ...] | None = None
 
 
-@lru_cache(maxsize=4096)
 def resolve_component(name: str) -> Resolved:
     """Resolve any spelling of a component's name.
 
@@ -109,7 +109,21 @@ def resolve_component(name: str) -> Resolved:
     Raises:
         BadInput: the name is not known; the hint names the nearest ones.
     """
-    text = re.sub(r"[-_.\s]+", "-", name.strip().lower())
+    if found := find_component(name):
+        return found
+    refuse_longer(name, LONGEST_NAME, f"{name[:40]}...")
+    hint = _did_you_mean(_plain(name))
+    raise BadInput(f"{name!r} is not a component", field=name, value=name, hint=hint)
+
+
+def find_component(name: str) -> Resolved | None:
+    """As `resolve_component`; None for a name that is not known, which then costs no hint."""
+    return None if len(name) > LONGEST_NAME else _find(name)
+
+
+@lru_cache(maxsize=4096)
+def _find(name: str) -> Resolved | None:
+    text = _plain(name)
     found = _lookup(text)
     if found:
         return Resolved(found)
@@ -119,7 +133,11 @@ def resolve_component(name: str) -> Resolved:
             return Resolved(found, (int(match["major"]), *minor))
     elif found := _lookup(_without_soname(text)):
         return Resolved(found)
-    raise BadInput(f"{name!r} is not a component", field=name, value=name, hint=_did_you_mean(text))
+    return None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.\s]+", "-", name.strip().lower())
 
 
 def _lookup(text: str) -> Component | None:

@@ -8,7 +8,14 @@ from typing import Any, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import resolve_component
+from compatgate.core.bounds import (
+    LONGEST_IMAGE,
+    LONGEST_NAME,
+    MOST_KEYS,
+    refuse_longer,
+    refuse_more,
+)
+from compatgate.core.components import find_component
 from compatgate.core.facts import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, with_changes
@@ -57,6 +64,8 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
+    refuse_longer(target or "", LONGEST_NAME, "target")
+    refuse_longer(image or "", LONGEST_IMAGE, "image")
     if body.get("stack") is None:
         hint = "no image is read here: a service does (serve --registry), and check --image"
         hint = hint if image else ""
@@ -85,6 +94,9 @@ def _pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name for name in names):
         hint = "leave it out to ask about every pool of the target"
         raise BadInput("must be a list of pool names", field="pools", value=stated, hint=hint)
+    refuse_more(len(names), MOST_KEYS, "names", "pools")
+    for name in names:
+        refuse_longer(name, LONGEST_NAME, "pools")
     if target is None:
         raise BadInput("names pools of a target", field="pools", value=stated, hint="name a target")
     return tuple(dict.fromkeys(names))
@@ -98,7 +110,9 @@ def parse_changes(body: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     spelled: dict[str, str] = {}
-    for key, value in ({} if body is None else _mapping(body, "set")).items():
+    stated = {} if body is None else _mapping(body, "set")
+    refuse_more(len(stated), MOST_KEYS, "keys", "set")
+    for key, value in stated.items():
         pools = _pool_key(key)
         name = pools or canonical_key(key)
         if spelled.setdefault(name, key) != key:
@@ -150,6 +164,7 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             continue
         if not isinstance(value, str):
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
+        refuse_longer(value, LONGEST_NAME, f"{path}.{key}")
         if key == "driver":
             fields[key] = _at(path, lambda v=value: parse_version("driver", v))
         elif key == "gpu":
@@ -180,10 +195,8 @@ def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
 def _pool_key(key: str) -> str | None:
     if key in POOL_CHANGES:
         return key
-    try:
-        return "driver" if resolve_component(key).component.name == "driver" else None
-    except BadInput:
-        return None
+    found = find_component(key)
+    return "driver" if found and found.component.name == "driver" else None
 
 
 def _mapping(value: Any, field: str | None, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
@@ -206,6 +219,7 @@ def _text(body: Mapping[str, Any], key: str) -> str | None:
     value = body.get(key)
     if value is not None and not isinstance(value, str):
         raise BadInput("must be text", field=f"pool.{key}", value=value)
+    refuse_longer(value or "", LONGEST_NAME, f"pool.{key}")
     return value
 
 

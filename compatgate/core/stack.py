@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct, structs
 
 from compatgate.core.arch import Arch
-from compatgate.core.components import COMPONENTS, in_order, resolve_component
+from compatgate.core.bounds import MOST_KEYS, refuse_more
+from compatgate.core.components import COMPONENTS, find_component, in_order, resolve_component
 from compatgate.core.stack_values import SPECIAL, CompatUse, version_text
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
@@ -97,12 +98,13 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
 
 def _read(body: Mapping[str, Any]) -> tuple[dict[str, Version], dict[str, Any]]:
     """Components and special keys, by canonical name."""
+    refuse_more(len(body), MOST_KEYS, "keys")
     components: dict[str, Version] = {}
     special: dict[str, Any] = {}
     for key, value in body.items():
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
-        name = key.strip().lower().replace("_", "-")
+        name = _clean(key)
         if name in SPECIAL:
             _once(special, name, key)
             special[name] = _special(name, value)
@@ -198,15 +200,20 @@ def brought_cuda(stack: Stack) -> Version | None:
 
 def canonical_key(name: str) -> str:
     """One name for all spellings of a stack's key; what is none stays as it is."""
-    try:
-        return _key(name)
-    except BadInput:
-        return name
+    clean = _clean(name)
+    if clean in SPECIAL:
+        return clean
+    found = find_component(name)
+    return found.component.name if found else name
 
 
 def _key(name: str) -> str:
-    clean = name.strip().lower().replace("_", "-")
+    clean = _clean(name)
     return clean if clean in SPECIAL else resolve_component(name).component.name
+
+
+def _clean(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
 
 
 def _once(seen: Mapping[str, Any], name: str, key: str) -> None:

@@ -15,7 +15,7 @@ SCOPES: dict[ScopeName, str] = {
     "gate": "ask for verdicts",
     "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes",
     "bless": "change targets, entries and waivers, also by import; approve and refuse baselines",
-    "admin": "list, create and revoke tokens, and all of the above",
+    "admin": "list, create and revoke tokens, verify the audit log, and all of the above",
 }
 """What each scope allows; none but ``admin`` includes another. Whatever decides what the gate lets
 through takes ``bless``."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import Component, resolve_component
+from compatgate.core.components import Component, find_component
 from compatgate.core.versions import parse_version
 from compatgate.discovery.lockfiles import build_label
 from compatgate.discovery.lockfiles.interface import Package
@@ -44,9 +44,8 @@ def component_of(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
     canonical = canonicalize_name(name)
     if canonical in _NOT_ON_PYPI or len(canonical) > 100 or not _MAYBE.search(canonical):
         return None
-    try:
-        resolved = resolve_component(canonical)
-    except BadInput:
+    resolved = find_component(canonical)
+    if resolved is None:
         return None
     if resolved.component.kind in ("driver", "runtime"):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import find_component
 from compatgate.core.versions import parse_version
 from compatgate.discovery import packages
 from compatgate.discovery.lockfiles import conda, pypi
@@ -93,9 +93,8 @@ def _by_name(
     text = name.rsplit("/", 1)[-1].lower()
     if len(text) > 60 or text in _COMMON_WORDS or not may_be_component(text):
         return []
-    try:
-        resolved = resolve_component(text)
-    except BadInput:
+    resolved = find_component(text)
+    if resolved is None:
         return []
     component = resolved.component.name
     if component in NOT_BY_NAME:

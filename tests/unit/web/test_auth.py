@@ -55,6 +55,7 @@ READS = {
     "GET /badge/{target}/{stack}.svg": "gate",
     "GET /hooks/generic": "gate",
     "GET /tokens": "admin",
+    "GET /audit/verify": "admin",
     "GET /openapi.json": None,
 }
 """The scope of every GET that does not take ``read``."""
