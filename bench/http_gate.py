@@ -1,10 +1,12 @@
 """How many gate decisions a server answers, as a share of empty JSON answers of the same server.
 
-``python bench/http_gate.py [--workers 1,2] [--threads 32] [--rounds 9] [--seconds 1]``
+``python bench/http_gate.py [--workers 1,2] [--threads 32] [--rounds 9] [--seconds 1]``, and on
+PostgreSQL ``--database URL [--decision-commit sync|async]``.
 
 The empty endpoint is a bare Flask application (``return jsonify({})``) beside the product's, behind
 the same gunicorn, workers and threads. Rounds alternate, ratios are taken round by round, and what
-is shown are medians. The decision log is on.
+is shown are medians. The decision log is on, in an SQLite file of the run's own, or in the database
+that ``--database`` names: one without decisions, for this bench alone.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from load import Figures, drive, post
+
+if TYPE_CHECKING:
+    from compatgate.store.decision_writer import Commit
 
 CONNECTIONS = 16
 STACKS = 20
@@ -106,12 +111,14 @@ LOADS: dict[str, Callable[[int], Iterator[bytes]]] = {
 """What is sent, by name; given the number of the round."""
 
 
-def serve(workers: int, threads: int) -> None:
+def serve(workers: int, threads: int, database: str | None, commit: Commit) -> None:
     """Run the server under test; prints its port."""
     from flask import Flask, Response, jsonify
 
     from compatgate.gate.images import ImageSettings
     from compatgate.gate.service import Gate
+    from compatgate.store import schema
+    from compatgate.store.database import Database
     from compatgate.web import server, start
     from compatgate.web.app import create_app
     from compatgate.web.settings import Settings
@@ -137,13 +144,18 @@ def serve(workers: int, threads: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
         matrix.write_text(MATRIX)
-        prepared = start.prepare(str(Path(folder, "bench.db")), [str(matrix)], None)
+        if database:
+            opened = Database.open(database)
+            schema.migrate(opened)
+            opened.close()
+        used = database or str(Path(folder, "bench.db"))
+        prepared = start.prepare(used, [str(matrix)], None)
         listener = start.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         options = server.ServerOptions(listener, workers, threads, "warning")
         server.serve(
             options,
-            lambda: prepared.open_gate(ImageSettings()),
+            lambda: prepared.open_gate(ImageSettings(), commit),
             make_app,
             lambda: print(port, flush=True),
         )
@@ -176,9 +188,11 @@ def row(name: str, found: list[Figures], base: list[Figures], server: str) -> st
     return f"| {name} | {server} | {rate:,.0f} | {ratio:.2f} | {slow:.1f} | {failures} |"
 
 
-def compare(workers: int, threads: int, count: int, seconds: float) -> list[str]:
-    """Rows for one shape of a server."""
-    options = ["--serve", f"--workers={workers}", f"--threads={threads}"]
+def compare(
+    workers: int, threads: int, count: int, seconds: float, more: Sequence[str] = ()
+) -> list[str]:
+    """Rows for one shape of a server; ``more`` are its options for the database."""
+    options = ["--serve", f"--workers={workers}", f"--threads={threads}", *more]
     with subprocess.Popen(
         [sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -199,16 +213,20 @@ def main(arguments: Sequence[str] = ()) -> str:
     parser.add_argument("--threads", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--database", metavar="URL", help="of PostgreSQL (an SQLite file)")
+    parser.add_argument("--decision-commit", choices=("sync", "async"), default="sync")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.serve:
-        serve(int(args.workers), args.threads)
+        serve(int(args.workers), args.threads, args.database, args.decision_commit)
         return ""
+    more = [f"--decision-commit={args.decision_commit}"]
+    more += [f"--database={args.database}"] if args.database else []
     shapes = [int(number) for number in args.workers.split(",")]
     rows = [
         line
         for workers in shapes
-        for line in compare(workers, args.threads, args.rounds, args.seconds)
+        for line in compare(workers, args.threads, args.rounds, args.seconds, more)
     ]
     return "\n".join([HEAD, *rows])
 

@@ -6,31 +6,15 @@ Python 3.8 or newer.
 import glob
 import os
 import re
-import shutil
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.join(HERE, "extension.cu")
 _TIMEOUT = 240
-_PLACES = ("/usr/local/cuda/bin",)
 
 
 class DoesNotCompile(Exception):
     """The compiler refused; the message has its first lines."""
-
-
-def compiler():
-    """Path of nvcc: what ``CUDACXX`` names, else on the path, in ``CUDA_HOME``, or the usual place.
-
-    Returns:
-        None where there is none.
-    """
-    named = os.environ.get("CUDACXX")
-    if named:
-        return shutil.which(named)
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    folders = ([os.path.join(home, "bin")] if home else []) + list(_PLACES)
-    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(folders))
 
 
 def known(nvcc):

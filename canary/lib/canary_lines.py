@@ -32,6 +32,11 @@ def check(name, ok, message=""):
     line("check", name=name, ok=bool(ok), message=message)
 
 
+def skip(name, why):
+    """Report that a check does not apply here: it neither passes nor fails."""
+    line("check", name=name, ok=True, skipped=True, message=why)
+
+
 def progress(value):
     """Say how far the program is, 0 to 1."""
     line("progress", value=value)

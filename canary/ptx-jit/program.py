@@ -1,4 +1,4 @@
-"""Has the driver compile PTX of several ISA versions, runs it, and times it cold and cached."""
+"""Has the driver compile PTX, of the stack's own toolkit and of old versions, cold and cached."""
 
 import ctypes
 import json
@@ -16,6 +16,7 @@ import canary_env  # noqa: E402
 import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
 import canary_timing as timing  # noqa: E402
+import canary_toolkit as toolkit  # noqa: E402
 import ptx  # noqa: E402
 
 THREADS = 256
@@ -40,6 +41,7 @@ def main():
         with open(os.path.join(HERE, "versions.json"), encoding="utf-8") as file:
             table = json.load(file)
         _versions(gpu, table, options.seed)
+        _toolkit(gpu, options.seed)
         _times(gpu, table["target"], options)
 
 
@@ -63,6 +65,48 @@ def _versions(gpu, table, seed):
     say.check("loads", not wrong, "; ".join(wrong) or f"{', '.join(loaded)}; {here}")
     crooked = [why for why in refused if why]
     say.check("refuses", not crooked, "; ".join(crooked) or f"{len(refused)} newer; {here}")
+
+
+def _toolkit(gpu, seed):
+    """PTX as the stack's own compiler makes it must load, where the stack needs PTX.
+
+    A driver refuses what a newer toolkit wrote. That is a limit to know of where the stack has
+    machine code for this GPU, and stops a stack that has none.
+    """
+    loaded, refused, wrong, none = [], [], [], []
+    for number, compiler in enumerate(toolkit.compilers()):
+        nonce = seed * 1000 + 500 + number
+        try:
+            text = compiler.ptx(ptx.source(nonce, SHORT), gpu.capability())
+        except toolkit.CannotMake as why:
+            none.append(f"{compiler.name}: {why}")
+            continue
+        name = f"PTX {toolkit.isa_of(text)} of {compiler.name}"
+        try:
+            if _run(gpu, text) == ptx.expected(nonce, SHORT, THREADS):
+                loaded.append(name)
+            else:
+                wrong.append(f"{name}: wrong result")
+        except canary_cuda.CudaError as error:
+            (refused if error.code in REFUSALS else wrong).append(f"{name}: {error}")
+    needed, here = toolkit.needed(), "the driver is for CUDA {}.{}".format(*gpu.version())
+    if wrong or (refused and needed is not False):
+        hint = (
+            ""
+            if wrong or needed
+            else "; where the stack has machine code for this GPU, state it (arch)"
+        )
+        say.check("toolkit", False, "; ".join([*wrong, *refused, here]) + hint)
+    elif refused:
+        why = "the stack has machine code for this GPU and does not need it"
+        say.skip("toolkit", "; ".join([*refused, here, why]))
+    elif loaded:
+        say.check("toolkit", True, "; ".join([", ".join(loaded), here]))
+    elif needed:
+        # Without a report the step is inconclusive: what the stack needs was not seen to work.
+        print("the stack needs PTX, and nothing here makes it:", "; ".join(none) or "no compiler")
+    else:
+        say.skip("toolkit", "; ".join(none) or "the image has neither NVRTC nor nvcc")
 
 
 def _refusal(gpu, isa, text):

@@ -1,4 +1,7 @@
-"""PTX by hand: a kernel whose result says which text it was compiled from. Python 3.8 or newer."""
+"""A kernel whose result says which text it was compiled from, in PTX by hand and in CUDA C++.
+
+Python 3.8 or newer.
+"""
 
 MULTIPLIER, INCREMENT = 1664525, 1013904223
 """Of the generator in "Numerical Recipes", modulo 2^32: each step depends on the one before."""
@@ -38,6 +41,23 @@ def kernel(isa, target, nonce, rounds):
 {steps}
     st.global.u32 [%rd1], %r1;
     ret;
+}}
+"""
+
+
+def source(nonce, rounds):
+    """The same kernel in CUDA C++, for a compiler of the stack."""
+    steps = "\n".join(
+        f"    value = value * {MULTIPLIER}u + {(INCREMENT + step) & _MASK}u;\n"
+        f"    value ^= value >> {step % 15 + 1};"
+        for step in range(rounds)
+    )
+    return f"""extern "C" __global__ void {ENTRY}(unsigned int *to)
+{{
+    unsigned int value;
+    value = threadIdx.x ^ {nonce & _MASK}u;
+{steps}
+    to[threadIdx.x] = value;
 }}
 """
 

@@ -119,6 +119,7 @@ class Host(Struct, frozen=True):
         slots: GPUs that runs may take (a run takes as many as its suite needs, at least one);
             without GPUs, how many runs at once.
         devices: how GPUs are asked for: Docker's device request, or CDI names.
+        build_network: builds of workloads that say ``network = true`` may use the network.
         health: where GPU health and the kernel log are read: ``local``, on the worker's machine;
             ``none``, nowhere, which the evidence says.
         slurm, kubernetes: of a ``slurm`` or ``kubernetes`` host.
@@ -132,6 +133,7 @@ class Host(Struct, frozen=True):
     driver: str | None = None
     slots: int = 1
     devices: Literal["request", "cdi"] = "request"
+    build_network: bool = False
     health: Literal["local", "none"] = "local"
     quiet: tuple[Quiet, ...] = ()
     slurm: Slurm | None = None

@@ -71,6 +71,7 @@ class HostTable(_Table, frozen=True):
     driver: _Line | None = None
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
     devices: Literal["request", "cdi"] = "request"
+    build_network: bool = False
     health: Literal["local", "none"] | None = None
     quiet: Annotated[tuple[QuietTable, ...], Meta(max_length=64)] = ()
     slurm: SlurmTable | None = None
@@ -146,6 +147,8 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
         if table.devices == "cdi":
             what = f"the {table.executor} executor asks no engine for GPUs"
             problem("devices", what, "leave it out")
+        if table.build_network:
+            problem("build_network", f"the {table.executor} executor builds none", "leave it out")
     elif table.endpoint and table.endpoint.startswith("tcp://"):
         _check_tcp(table, problem)
     elif table.tls is not None:

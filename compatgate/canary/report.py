@@ -50,11 +50,17 @@ class Metric(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """Something that holds or does not."""
+    """Something that holds or does not.
+
+    Attributes:
+        ok: it does not fail.
+        skipped: it does not apply here, so that it neither passes nor fails; the message says why.
+    """
 
     name: str
     ok: bool
     message: str = ""
+    skipped: bool = False
 
 
 class Report(Struct, frozen=True):

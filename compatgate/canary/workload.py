@@ -39,16 +39,19 @@ class ImageSpec(Struct, frozen=True):
         inside: it can run inside the image under test: the workload's folder is then there,
             read-only, as `FOLDER`, and the image needs what ``command`` calls.
         context: build context relative to the workload's folder, with a ``Dockerfile``; used
-            where the workload cannot run inside the image under test, or there is none. Its
-            ``ARG BASE``, if it has one, is then the image under test.
+            where the workload cannot run inside the image under test, or there is none. It is
+            built on the images that the ``Dockerfile`` names, never on the image under test.
         reference: an image to use instead of a build context, whatever is under test.
-        network: the build may use the network; without it, its steps have none.
+        network: the build needs the network, which the host must allow; else it has none.
+        tool: folder of what the context builds; with an image under test the job runs in that
+            image, and has the folder there, read-only, at the same place.
     """
 
     inside: bool = False
     context: str | None = None
     reference: str | None = None
     network: bool = False
+    tool: str | None = None
 
 
 class Limits(Struct, frozen=True):

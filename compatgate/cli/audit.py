@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     verify = actions.add_parser(
-        "verify", help="recompute the chain; exit status 1 when something was changed"
+        "verify",
+        help="recompute the chain; exit status 1 when something was changed; a server asks for a"
+        " token with the scope admin",
     )
     verify.add_argument(
         "--head", metavar="HASH", help="a head noted earlier, which must still be in the chain"

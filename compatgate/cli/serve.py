@@ -10,7 +10,7 @@ import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from compatgate.cli import serve_hooks, serve_signing
+from compatgate.cli import serve_decisions, serve_hooks, serve_signing
 from compatgate.cli.database import add_database
 from compatgate.cli.parser import count
 from compatgate.errors import BadInput, Unavailable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from compatgate.canary.allowed_images import AllowedImages
     from compatgate.gate.images import ImageSettings
     from compatgate.web.start import Prepared
 
@@ -31,6 +32,7 @@ _LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _LONGEST_WAIT = 120.0
 _REGISTRIES = "COMPATGATE_REGISTRIES"
+_NETWORKS = "COMPATGATE_REGISTRY_NETWORKS"
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
 _EXAMPLES = """\
@@ -57,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=count, default=1, metavar="N", help="processes (1)")
     add("--threads", type=count, default=32, metavar="N", help="threads of each process (32)")
     add_database(parser)
+    serve_decisions.add_commit(parser)
     add(
         "--matrix",
         action="append",
@@ -77,6 +80,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest body of a request, like 512k or 8m (1m)",
     )
     _images(parser.add_argument_group("images that questions name"))
+    parser.add_argument_group("canary runs").add_argument(
+        "--canary-image",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="images that submitted runs may test, like registry.example/team/*, or none; may be"
+        " repeated ($COMPATGATE_CANARY_IMAGES, with commas; every image on a loopback address,"
+        " else none)",
+    )
     serve_hooks.add_tls(parser.add_argument_group("TLS and links"))
     serve_hooks.add_admission(parser.add_argument_group("Kubernetes admission"))
     signed = parser.add_argument_group("signed verdicts")
@@ -100,6 +112,15 @@ def _images(group: argparse._ArgumentGroup) -> None:
         metavar="HOST[/PREFIX]",
         help="a registry whose images are read; may be repeated ($COMPATGATE_REGISTRIES, with"
         " commas; none: an image is a label, and the answer says that it was not read)",
+    )
+    group.add_argument(
+        "--registry-network",
+        action="append",
+        default=[],
+        metavar="CIDR",
+        help="addresses that are not public and that these registries may lead to (blob stores,"
+        " token services), like 10.20.0.0/16; may be repeated ($COMPATGATE_REGISTRY_NETWORKS, with"
+        " commas; a registry itself may be anywhere)",
     )
     group.add_argument(
         "--image-deadline",
@@ -134,6 +155,7 @@ def _serve(args: argparse.Namespace) -> int:
     from compatgate.web.start import is_loopback, listen, prepare, url_of
 
     given = _scopes(args.anonymous)
+    commit = serve_decisions.commit_of(args)
     tls, admission = serve_hooks.tls_pair(args), serve_hooks.admission_options(args)
     public_url = serve_hooks.public_url(args)
     signing = serve_signing.signing(args, public_url)
@@ -141,6 +163,7 @@ def _serve(args: argparse.Namespace) -> int:
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
     images = _image_settings(args)
+    under_test = _under_test(args, local=is_loopback(listener))
     settings = Settings(
         nobody or frozenset(),
         args.max_request_size,
@@ -166,7 +189,7 @@ def _serve(args: argparse.Namespace) -> int:
     options = ServerOptions(listener, args.workers, args.threads, args.log_level, tls)
     status = serve(
         options,
-        lambda: prepared.open_gate(images),
+        lambda: prepared.open_gate(images, under_test, commit),
         lambda gate: create_app(gate, settings),
         announce,
     )
@@ -174,10 +197,17 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _image_settings(args: argparse.Namespace) -> ImageSettings:
+    from msgspec.structs import replace
+
     from compatgate.discovery.image import default_folder, options_from_environment
     from compatgate.gate.images import ImageSettings
-    from compatgate.gate.registries import parse_places
+    from compatgate.gate.registries import parse_networks, parse_places
 
+    networks = (
+        *parse_networks(args.registry_network, "--registry-network"),
+        *parse_networks([os.environ.get(_NETWORKS, "")], _NETWORKS),
+    )
+    options = options_from_environment(cache=default_folder())
     return ImageSettings(
         (
             *parse_places(args.registry, "--registry"),
@@ -185,7 +215,15 @@ def _image_settings(args: argparse.Namespace) -> ImageSettings:
         ),
         args.image_deadline,
         waiting=max(1, args.threads // 2),
-        options=options_from_environment(cache=default_folder()),
+        options=replace(options, networks=networks),
+    )
+
+
+def _under_test(args: argparse.Namespace, *, local: bool) -> AllowedImages:
+    from compatgate.canary.allowed_images import allowed_images
+
+    return allowed_images(
+        args.canary_image, "serve --canary-image", otherwise=("*",) if local else ()
     )
 
 

@@ -57,7 +57,9 @@ class Tokens(Protocol):
     def list(  # noqa: D102
         self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100
     ) -> Any: ...
-    def revoke(self, id_or_name: str, *, by: str) -> TokenRow: ...  # noqa: D102
+    def revoke(  # noqa: D102
+        self, id_or_name: str, *, by: str, even_last_admin: bool = False
+    ) -> TokenRow: ...
 
 
 class History(Protocol):

@@ -13,6 +13,7 @@ from compatgate.cli.database import (
     seconds,
 )
 from compatgate.cli.service import add_place, perform
+from compatgate.wire.trust import SCOPES
 
 if TYPE_CHECKING:
     import argparse
@@ -27,22 +28,27 @@ examples:
   compatgate token list --all
   compatgate token revoke ci
 
-read: see what is stored; gate: ask; operate: runs, nodes and targets; bless: entries, waivers and
-baselines; admin: everything.
 """
+_SCOPES = "\n".join(
+    [
+        "scopes, of which none but admin includes another:",
+        *(f"  {name:8} {allows}" for name, allows in SCOPES.items()),
+    ]
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
-    parser.epilog = _EXAMPLES
+    parser.epilog = _EXAMPLES + _SCOPES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a token; its secret is printed once")
+    create.epilog = _SCOPES
     create.add_argument("--name", required=True, help="who or what it is for; logs show it")
     create.add_argument(
         "--scope",
         required=True,
         metavar="SCOPES",
-        help="separated by commas: read, gate, operate, bless, admin",
+        help=f"separated by commas: {', '.join(SCOPES)}; see below",
     )
     create.add_argument("--expires", metavar="DURATION", help="such as 90d or 12h (never)")
     shown = actions.add_parser("list", help="list tokens")
@@ -50,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limit(shown)
     revoke = actions.add_parser("revoke", help="end a token at once")
     revoke.add_argument("name", metavar="NAME|ID", help="of the token")
+    revoke.add_argument(
+        "--last-admin",
+        action="store_true",
+        help="also the last token with the scope admin; not over a server",
+    )
     add_place(create, shown, revoke)
     add_format(create, shown, revoke)
 
@@ -61,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         BadInput: a malformed name, scope or duration.
         Conflict: the name is taken.
         NotFound: there is no such token.
+        Conflict: it is the last token with the scope admin.
     """
     return perform(args, {"create": _create, "list": _list, "revoke": _revoke}, making=["create"])
 
@@ -103,7 +115,7 @@ def _list(args: argparse.Namespace, gate: Service) -> int:
 
 
 def _revoke(args: argparse.Namespace, gate: Service) -> int:
-    token = gate.tokens.revoke(args.name, by="command line")
+    token = gate.tokens.revoke(args.name, by="command line", even_last_admin=args.last_admin)
     if args.format == "json":
         print_json(token.to_json())
     else:

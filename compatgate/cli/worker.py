@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from compatgate.canary.allowed_images import AllowedImages
     from compatgate.canary.hosts import Host
     from compatgate.canary.worker.loop import Worker
     from compatgate.gate.service import Gate
@@ -27,6 +28,7 @@ HELP = "run canaries on staging hosts"
 _EXAMPLES = """\
 examples:
   compatgate worker --hosts hosts.toml --database postgresql://gate@db.example/gate
+  compatgate worker --hosts hosts.toml --image 'registry.example/team/*'
   compatgate worker --hosts hosts.toml --workloads ./our-workloads --once
 
 exit status: 0 stopped, or with --once nothing is left; 2 bad input; 3 the database does not answer
@@ -50,6 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_database(parser)
     add_workloads(parser)
+    add(
+        "--image",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="images under test that may run, like registry.example/team/*, or none; may be"
+        " repeated ($COMPATGATE_CANARY_IMAGES, with commas; every image with an SQLite file, none"
+        " with PostgreSQL)",
+    )
     add("--name", default=_name(), help="that leases are held under (host name and process)")
     add("--concurrency", type=count, metavar="N", help="runs at once (as many as there are slots)")
     add("--once", action="store_true", help="end when nothing is left that can run now")
@@ -93,15 +104,37 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.canary.worker.bench import with_driver
 
     every = _every(args.verify_every)
+    images = _images(args)
     hosts = [with_driver(host) for host in read_hosts(Path(args.hosts))]
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     with opened(args, make=True) as gate:
-        _work(args, gate, hosts, every)
+        if not images.patterns:
+            logging.warning("runs that name an image are refused: %s", images.extend)
+        _work(args, gate, hosts, every, images)
     return 0
 
 
-def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int) -> None:
+def _images(args: argparse.Namespace) -> AllowedImages:
+    """Return the images under test that this worker runs.
+
+    Whoever writes to an SQLite file is its owner, or a gate that has checked the image. On
+    PostgreSQL the queue is shared, and the worker trusts no other writer.
+    """
+    from compatgate.canary.allowed_images import allowed_images
+    from compatgate.store.urls import resolve_url
+
+    shared = resolve_url(args.database).drivername != "sqlite"
+    return allowed_images(args.image, "worker --image", otherwise=() if shared else ("*",))
+
+
+def _work(
+    args: argparse.Namespace,
+    gate: Gate,
+    hosts: list[Host],
+    every_s: int,
+    images: AllowedImages,
+) -> None:
     from compatgate.canary.engine.settings import Settings
     from compatgate.canary.worker.bench import open_bench
     from compatgate.canary.worker.loop import Worker
@@ -114,7 +147,9 @@ def _work(args: argparse.Namespace, gate: Gate, hosts: list[Host], every_s: int)
     queue = gate.runs.open_queue(settings)
     queue.register(args.name, hosts)
     benches = {
-        host.name: open_bench(host, queue, gate.baselines, library.reread, gate.facts, settings)
+        host.name: open_bench(
+            host, queue, gate.baselines, library.reread, gate.facts, settings, images
+        )
         for host in hosts
     }
     worker = Worker(

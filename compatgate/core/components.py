@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.bounds import LONGEST_NAME, refuse_longer
 from compatgate.errors import BadInput
 
 Scheme = Literal["driver", "cuda", "cudnn", "nccl", "python", "pep440"]
@@ -127,13 +128,17 @@ _SHORTEST_TO_SWAP, _SHORTEST_TO_CUT = 4, 5
 """Letters of the shortest names that are taken for misspelt: ``vlm`` is a name of its own."""
 
 
-@lru_cache(maxsize=4096)
 def find_component(name: str) -> Resolved | None:
     """Find the component that any spelling of a name means; None for a package.
 
     Args:
         name: ``cudnn``, ``pytorch``, ``libcudnn9``, ``nvidia-cudnn-cu12``, ``cupy-cuda12x``.
     """
+    return None if len(name) > LONGEST_NAME else _find(name)
+
+
+@lru_cache(maxsize=4096)
+def _find(name: str) -> Resolved | None:
     text = _normal(name)
     if found := _lookup(text):
         return Resolved(found)
@@ -146,7 +151,6 @@ def find_component(name: str) -> Resolved | None:
     return None
 
 
-@lru_cache(maxsize=4096)
 def resolve_component(name: str) -> Resolved:
     """Resolve a name: to a component, or to the package of that name on the package index.
 
@@ -159,6 +163,12 @@ def resolve_component(name: str) -> Resolved:
     """
     if found := find_component(name):
         return found
+    refuse_longer(name, LONGEST_NAME, f"{name[:40]}...")
+    return _package(name)
+
+
+@lru_cache(maxsize=4096)
+def _package(name: str) -> Resolved:
     text = _normal(name)
     spaced = len(name.split()) != 1
     if spaced or not is_name(text):

@@ -21,6 +21,9 @@ from compatgate.core.verdict import RANK, Basis, Checked, Finding, Outcome, Verd
 from compatgate.core.versions import show
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_NAMED = 5
+SOME_POOLS = "CG833"
+"""Rule of the finding that says so; such a verdict does not speak for the whole target."""
 _OUTCOMES: dict[int, Outcome] = {0: "pass", 1: "warn", 2: "unknown", 3: "fail"}
 
 
@@ -78,7 +81,8 @@ def assess(
         )
         for pool in target.pools
     ]
-    findings = _grouped(finding for one in judged for finding in one.findings) or _no_pool(target)
+    said = (finding for one in judged for finding in one.findings)
+    findings = _grouped((*said, *_left_out(target))) or _no_pool(target)
     outcome = _OUTCOMES[max((RANK[f.outcome] for f in findings), default=0)]
     return Verdict(
         id="",
@@ -143,6 +147,16 @@ def _no_pool(target: Target) -> tuple[Finding, ...]:
     message = f"target {target.name} has no pools: there is nowhere to run"
     need = "at least one pool with its gpu and driver"
     return (Finding("CG901", "incomplete", "unknown", "pool", None, need, message),)
+
+
+def _left_out(target: Target) -> tuple[Finding, ...]:
+    """Say which pools the question leaves out: the verdict is not about the whole target."""
+    if not target.left_out:
+        return ()
+    asked = tuple(pool.name for pool in target.pools)
+    left = ", ".join(target.left_out[:_NAMED]) + (", ..." if len(target.left_out) > _NAMED else "")
+    message = f"the question is about some pools of {target.name}; {left} was not judged"
+    return (Finding(SOME_POOLS, "some-pools", "not-checked", "pool", None, None, message, asked),)
 
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ then by the CUDA series that they pin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -27,7 +27,7 @@ class Entry(Struct, frozen=True, gc=False):
     Attributes:
         targets: names; ``*`` means every target.
         components: constraint per component, ``driver`` included.
-        gpus: SKU names (or families) it is for; empty: every pool of its targets.
+        gpus: SKUs that it is for, a MIG slice by its own name; empty: every pool of its targets.
         replacement: what to use instead of a deprecated or revoked entry, as text or entry name.
         revision: the matrix revision that made this version of the entry.
     """
@@ -64,19 +64,14 @@ class Entry(Struct, frozen=True, gc=False):
         return found
 
     def is_for(self, pool: Pool) -> bool:
-        """Whether the pool's GPU is one that the entry is for."""
-        return not self.gpus or (pool.gpu is not None and _names(pool, self.gpus))
+        """Whether the pool's GPU is one that the entry is for; whole GPU and slice are two."""
+        return not self.gpus or (pool.gpu is not None and pool.gpu.sku in self.gpus)
 
     @property
     def specificity(self) -> tuple[int, int]:
         """Ranks matching entries: more components, then narrower constraints."""
         exactness = sum(c.exactness for c in self.components.values())
         return (len(self.components) + bool(self.gpus), exactness)
-
-
-def _names(pool: Pool, gpus: Sequence[str]) -> bool:
-    assert pool.gpu is not None  # noqa: S101 - the caller checked
-    return pool.gpu.sku in gpus or pool.gpu.name in gpus
 
 
 def matches_image(image: str | None, pattern: str) -> bool:
@@ -181,9 +176,16 @@ class EntryIndex:
         )
 
     def nearest(self, target: str, stack: Stack, pool: Pool) -> Entry | None:
-        """The blessed entry of a target that differs least; of several the first."""
+        """The blessed entry of a target that differs least; of several the first.
+
+        An entry for another GPU counts as one more difference.
+        """
         blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
-        return min(blessed, key=lambda e: len(e.differences(stack, pool)), default=None)
+
+        def distance(entry: Entry) -> int:
+            return len(entry.differences(stack, pool)) + (not entry.is_for(pool))
+
+        return min(blessed, key=distance, default=None)
 
     def of(self, target: str) -> list[Entry]:
         """Every entry that concerns a target."""

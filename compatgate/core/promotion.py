@@ -82,9 +82,8 @@ def places(entry: Entry, targets: Iterable[Target]) -> list[tuple[Target, Pool]]
 
 def _is_for(entry: Entry, pool: Pool) -> bool:
     """Whether the entry could match some stack there; its other components are the stack's."""
-    assert pool.gpu is not None  # noqa: S101 - the caller checked
-    assert pool.driver is not None  # noqa: S101
-    if entry.gpus and not {pool.gpu.sku, pool.gpu.name} & set(entry.gpus):
+    assert pool.driver is not None  # noqa: S101 - the caller checked
+    if not entry.is_for(pool):
         return False
     driver = entry.components.get("driver")
     return driver is None or driver.allows(pool.driver)

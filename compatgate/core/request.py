@@ -8,7 +8,14 @@ from typing import Any, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import resolve_component
+from compatgate.core.bounds import (
+    LONGEST_IMAGE,
+    LONGEST_NAME,
+    MOST_KEYS,
+    refuse_longer,
+    refuse_more,
+)
+from compatgate.core.components import find_component
 from compatgate.core.facts import Gpu, Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, with_changes
@@ -16,26 +23,32 @@ from compatgate.core.target import Cpu, Os, Pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
-_REQUEST_KEYS = ("target", "pool", "stack", "image", "set")
+_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
 _POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count")
 POOL_CHANGES = ("driver", "gpu", "os", "cpu")
 """Keys of ``set`` that change the pool; every other changes the stack."""
 
 
 class Request(Struct, frozen=True):
-    """One question: a stack, and the target or the pool it is to run on."""
+    """One question: a stack, and the target or the pool it is to run on.
+
+    Attributes:
+        pools: names of the target's pools that it is about; empty: all.
+    """
 
     stack: Stack
     target: str | None = None
     pool: Pool | None = None
     changes: dict[str, Any] = {}
+    pools: tuple[str, ...] = ()
 
 
 def parse_request(body: Any, gpus: Gpus) -> Request:
     """Read the body of ``POST /gate``.
 
     Args:
-        body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``.
+        body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``;
+            ``pools`` names those of the target that the question is about.
         gpus: the GPU table, to resolve names.
 
     Raises:
@@ -47,9 +60,12 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         raise BadInput("name a target or describe a pool, one of the two", field="target")
     if target is not None and (not isinstance(target, str) or not target):
         raise BadInput("must be the name of a target", field="target", value=target)
+    pools = _pool_names(body.get("pools"), target)
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
+    refuse_longer(target or "", LONGEST_NAME, "target")
+    refuse_longer(image or "", LONGEST_IMAGE, "image")
     if body.get("stack") is None:
         hint = "no image is read here: a service does (serve --registry), and check --image"
         hint = hint if image else ""
@@ -62,7 +78,28 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         target=target,
         pool=None if pool is None else change_pool(parse_pool(pool, gpus), changes, gpus),
         changes=changes,
+        pools=pools,
     )
+
+
+def _pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
+    """Read ``pools``.
+
+    Raises:
+        BadInput: it is no list of names, or there is no target whose pools they could be.
+    """
+    if stated is None:
+        return ()
+    names = stated if isinstance(stated, list) else []
+    if not names or not all(isinstance(name, str) and name for name in names):
+        hint = "leave it out to ask about every pool of the target"
+        raise BadInput("must be a list of pool names", field="pools", value=stated, hint=hint)
+    refuse_more(len(names), MOST_KEYS, "names", "pools")
+    for name in names:
+        refuse_longer(name, LONGEST_NAME, "pools")
+    if target is None:
+        raise BadInput("names pools of a target", field="pools", value=stated, hint="name a target")
+    return tuple(dict.fromkeys(names))
 
 
 def parse_changes(body: Any) -> dict[str, Any]:
@@ -73,7 +110,9 @@ def parse_changes(body: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     spelled: dict[str, str] = {}
-    for key, value in ({} if body is None else _mapping(body, "set")).items():
+    stated = {} if body is None else _mapping(body, "set")
+    refuse_more(len(stated), MOST_KEYS, "keys", "set")
+    for key, value in stated.items():
         pools = _pool_key(key)
         name = pools or canonical_key(key)
         if spelled.setdefault(name, key) != key:
@@ -125,6 +164,7 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             continue
         if not isinstance(value, str):
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
+        refuse_longer(value, LONGEST_NAME, f"{path}.{key}")
         if key == "driver":
             fields[key] = _at(path, lambda v=value: parse_version("driver", v))
         elif key == "gpu":
@@ -155,10 +195,8 @@ def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
 def _pool_key(key: str) -> str | None:
     if key in POOL_CHANGES:
         return key
-    try:
-        return "driver" if resolve_component(key).component.name == "driver" else None
-    except BadInput:
-        return None
+    found = find_component(key)
+    return "driver" if found and found.component.name == "driver" else None
 
 
 def _mapping(value: Any, field: str | None, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
@@ -181,6 +219,7 @@ def _text(body: Mapping[str, Any], key: str) -> str | None:
     value = body.get(key)
     if value is not None and not isinstance(value, str):
         raise BadInput("must be text", field=f"pool.{key}", value=value)
+    refuse_longer(value or "", LONGEST_NAME, f"pool.{key}")
     return value
 
 

@@ -8,7 +8,13 @@ from typing import Any
 from msgspec import Struct, structs
 
 from compatgate.core.arch import Arch
-from compatgate.core.components import COMPONENTS, in_order, is_framework, resolve_component
+from compatgate.core.bounds import MOST_KEYS, refuse_more
+from compatgate.core.components import (
+    COMPONENTS,
+    in_order,
+    is_framework,
+    resolve_component,
+)
 from compatgate.core.stack_values import (
     SPECIAL,
     CompatUse,
@@ -135,11 +141,12 @@ class _Parts(Struct):
 
 def _read(body: Mapping[str, Any]) -> _Parts:
     """Sort what a body states into components, packages and special keys."""
+    refuse_more(len(body), MOST_KEYS, "keys")
     parts = _Parts()
     for key, value in body.items():
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
-        name = key.strip().lower().replace("_", "-")
+        name = _clean(key)
         if name in SPECIAL:
             _once(parts.special, name, key)
             parts.special[name] = _special(name, value)
@@ -277,8 +284,12 @@ def canonical_key(name: str) -> str:
 
 
 def _key(name: str) -> str:
-    clean = name.strip().lower().replace("_", "-")
+    clean = _clean(name)
     return clean if clean in SPECIAL else resolve_component(name).component.name
+
+
+def _clean(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
 
 
 def _once(seen: Mapping[str, Any], name: str, key: str) -> None:

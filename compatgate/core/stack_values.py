@@ -9,6 +9,16 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 from compatgate.core.arch import Arch, parse_arch
+from compatgate.core.bounds import (
+    LONGEST_NAME,
+    LONGEST_REQUIRE,
+    LONGEST_VERSION,
+    MOST_ALTERNATIVES,
+    MOST_ARCHITECTURES,
+    MOST_REMARKS,
+    refuse_longer,
+    refuse_more,
+)
 from compatgate.core.components import resolve_component
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
@@ -70,6 +80,8 @@ def version_text(key: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         hint = "versions are text: 12.10 and 12.1 are not the same number"
         raise BadInput("a version must be text", field=key, value=value, hint=hint)
+    if isinstance(value, str):
+        refuse_longer(value, LONGEST_VERSION, key)
     return str(value)
 
 
@@ -79,12 +91,16 @@ def _arch(value: Any) -> tuple[Arch, ...]:
         # "8.0+PTX" is one name of its own kind; otherwise the plus sign separates.
         names = value.replace(";", " ").replace("+PTX", "*ptx").replace("+ptx", "*ptx")
         names = [n.replace("*", "+") for n in names.replace("+", " ").split()]
+        refuse_more(len(names), MOST_ARCHITECTURES, "architectures", "arch")
     elif not isinstance(value, (list, tuple)):
         raise BadInput("must be a list of architectures", field="arch", value=value)
+    else:
+        refuse_more(len(value), MOST_ARCHITECTURES, "architectures", "arch")
     found: dict[Arch, None] = {}
     for name in names:
         if not isinstance(name, str):
             raise BadInput("must be text", field="arch", value=name, hint="like sm_80")
+        refuse_longer(name, LONGEST_NAME, "arch")
         found.update(dict.fromkeys(parse_arch(name)))
     return tuple(found)
 
@@ -109,12 +125,16 @@ def _require(value: Any) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
         raise BadInput("must be a list of expressions", field="require", value=value)
+    alternatives = sum(max(1, len(item.split())) for item in items)
+    refuse_more(alternatives, MOST_ALTERNATIVES, "alternatives", "require")
+    refuse_more(sum(map(len, items)), LONGEST_REQUIRE, "characters", "require")
     return tuple(items)
 
 
 def _remarks(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(i, str) for i in value):
         raise BadInput("must be a list of sentences", value=value)
+    refuse_more(len(value), MOST_REMARKS, "sentences")
     return tuple(dict.fromkeys(value))
 
 

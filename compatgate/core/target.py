@@ -82,8 +82,13 @@ class Policy(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """A place to run, as the rules see it; pools are resolved."""
+    """A place to run, as the rules see it; pools are resolved.
+
+    Attributes:
+        left_out: names of its other pools, where a question is about some of them only.
+    """
 
     name: str
     pools: tuple[Pool, ...]
     policy: Policy = field(default_factory=Policy)
+    left_out: tuple[str, ...] = ()

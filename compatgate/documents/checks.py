@@ -28,6 +28,7 @@ from compatgate.errors import BadInput
 Found = Iterator[DocumentProblem]
 _NOT_WAIVABLE = {
     "CG821": "records waivers",
+    "CG833": "says what was not asked",
     "CG901": "says what is not known",
 }
 
@@ -76,6 +77,8 @@ def _target(raw: RawDocument, gpus: Gpus) -> Found:
     yield from _namespaces(raw)
     age = ("spec", "policy", "canary", "maxAge")
     yield from _try(raw, age, _get(raw.value, *age), parse_duration)
+    longest = ("spec", "policy", "waivers", "maxDuration")
+    yield from _try(raw, longest, _get(raw.value, *longest), parse_duration)
     yield from _twice(raw, ("spec", "policy", "canary", "suites"))
     yield from _twice(raw, ("spec", "policy", "canary", "soak"))
 
@@ -125,9 +128,22 @@ def _waiver(raw: RawDocument, gpus: Gpus) -> Found:
         if _canonical(key) == "driver":
             what = "a waiver matches stacks, and the driver belongs to the pool"
             yield raw.problem((*path, key), what, hint="name the targets instead")
+    yield from _everything(raw)
     yield from _try(raw, ("spec", "expires"), _get(raw.value, "spec", "expires"), _day)
     yield from _twice(raw, ("spec", "rules"))
     yield from _twice(raw, ("spec", "targets"))
+
+
+def _everything(raw: RawDocument) -> Found:
+    """A waiver that is for everything, and yet for some images or versions."""
+    match = _get(raw.value, "spec", "match")
+    if _get(match, "everything") is not True:
+        return
+    for name in ("image", "components"):
+        if match.get(name):
+            what = f"match names everything and {name}"
+            hint = f"leave out everything, or {name}"
+            yield raw.problem(("spec", "match", "everything"), what, value=True, hint=hint)
 
 
 def _components(raw: RawDocument, path: Path) -> Found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,13 +11,21 @@ from compatgate.core.facts import Gpus
 from compatgate.documents import checks, schemas
 from compatgate.documents.bulk import many_objects
 from compatgate.documents.nodes import RawDocument, read_nodes
-from compatgate.documents.problems import Problems
+from compatgate.documents.problems import DocumentProblem, Problems
 from compatgate.documents.sources import Source
-from compatgate.documents.specs import API_VERSION, KINDS, TYPES, Document, Kind
+from compatgate.documents.specs import API_VERSION, KINDS, TYPES, Document, Kind, explicit
+
+Read = Sequence[tuple[RawDocument, Document]]
+Judge = Callable[[Read], Iterator[DocumentProblem]]
+"""Says what is wrong with documents, each of which is right by itself."""
 
 
 def read_documents(
-    sources: Iterable[Source], gpus: Gpus, known_targets: Collection[str] = ()
+    sources: Iterable[Source],
+    gpus: Gpus,
+    known_targets: Collection[str] = (),
+    *,
+    judge: Judge | None = None,
 ) -> list[Document]:
     """Read every document of some texts.
 
@@ -25,6 +33,7 @@ def read_documents(
         sources: YAML or JSON texts, several documents each.
         gpus: the GPU table, to check names.
         known_targets: targets that may be named although no text holds them.
+        judge: says what else is wrong, knowing what is stored.
 
     Raises:
         ManyProblems: syntax, schema and meaning, each problem with file, line and path.
@@ -32,7 +41,7 @@ def read_documents(
     problems = Problems()
     with many_objects():
         raws = [raw for source in sources for raw in read_nodes(source, problems)]
-        documents = _read_all(raws, gpus, known_targets, problems)
+        documents = _read_all(raws, gpus, known_targets, problems, judge)
     problems.raise_if_any()
     return documents
 
@@ -44,6 +53,7 @@ def read_body(
     known_targets: Collection[str] = (),
     *,
     name: str | None = None,
+    judge: Judge | None = None,
 ) -> Document:
     """Read one document from a request.
 
@@ -53,6 +63,7 @@ def read_body(
         gpus: the GPU table, to check names.
         known_targets: targets that may be named.
         name: the name in the request's path, which ``metadata.name`` may repeat.
+        judge: says what else is wrong, knowing what is stored.
 
     Raises:
         ManyProblems: every mistake, with its field path.
@@ -62,7 +73,7 @@ def read_body(
     _plain(raw, problems)
     if isinstance(raw.value, dict):
         _check_identity(raw, kind, name, problems)
-    documents = _read_all([raw], gpus, known_targets, problems)
+    documents = _read_all([raw], gpus, known_targets, problems, judge)
     problems.raise_if_any()
     return documents[0]
 
@@ -101,9 +112,13 @@ def _plain(raw: RawDocument, problems: Problems) -> None:
 
 
 def _read_all(
-    raws: Sequence[RawDocument], gpus: Gpus, known_targets: Collection[str], problems: Problems
+    raws: Sequence[RawDocument],
+    gpus: Gpus,
+    known_targets: Collection[str],
+    problems: Problems,
+    judge: Judge | None,
 ) -> list[Document]:
-    documents = []
+    documents: list[tuple[RawDocument, Document]] = []
     targets = _target_names(raws) | set(known_targets)
     firsts: dict[tuple[str, str], RawDocument] = {}
     for raw in raws:
@@ -115,11 +130,14 @@ def _read_all(
         found = [*checks.check(raw, kind, gpus)]
         if kind != "Target":
             found += checks.check_target_refs(raw, targets)
-        documents += _typed(raw, kind, problems, None if found else gpus)
+        typed = _typed(raw, kind, problems, None if found else gpus)
+        documents += [(raw, document) for document in typed]
         for problem in found:
             problems.add(problem)
         _check_once(raw, kind, firsts, problems)
-    return documents
+    for problem in judge(documents) if judge else ():
+        problems.add(problem)
+    return [document for _, document in documents]
 
 
 def _kind(raw: RawDocument, problems: Problems) -> Kind | None:
@@ -148,7 +166,7 @@ def _typed(raw: RawDocument, kind: Kind, problems: Problems, gpus: Gpus | None) 
     """
     body = raw.value if gpus is None else checks.canonical(raw.value, kind, gpus)
     try:
-        return [msgspec.convert(body, TYPES[kind])]
+        return [explicit(msgspec.convert(body, TYPES[kind]))]
     except msgspec.ValidationError as error:
         explained = list(schemas.explain(raw, kind)) or [raw.problem((), str(error))]
         for problem in explained:

@@ -21,6 +21,7 @@ _PATTERNS = {
     specs.NAME_PATTERN: ("is not a name", _NAME),
     specs.REF_PATTERN: ("is not a target's name", f"{_NAME}; or * for every target"),
     specs.LINE_PATTERN: ("must be one line of text", "1 to 512 characters, no control characters"),
+    specs.TOOL_PATTERN: ("is not a folder below /opt", "like /opt/nccl-tests"),
     specs.TEXT_PATTERN: ("must not hold a NUL character", ""),
     specs.LABEL_KEY_PATTERN: ("is not a label's key", _LABEL),
     specs.LABEL_PATTERN: ("is not a label's value", _LABEL),

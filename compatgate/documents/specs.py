@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from compatgate.core.matrix import Status
 from compatgate.core.target import Cpu, Mode, OnFailure, OnUnknown, Os, PackagesMode, Promote
@@ -33,6 +34,7 @@ SLUG_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$(?!\n)"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)"
 TIME_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]$(?!\n)"
 ENDPOINT_PATTERN = r"^(unix|tcp|ssh)://[^\u0000-\u0020\u007f]{1,480}$(?!\n)"
+TOOL_PATTERN = r"^/opt(/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){1,4}$(?!\n)"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$(?!\n)"
 CONTENT_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?@[0-9a-f]{12}$(?!\n)"
 MOMENT_PATTERN = (
@@ -92,6 +94,12 @@ class CanarySpec(_Spec, frozen=True):
     on_failure: OnFailure = "warn"
 
 
+class WaiverPolicySpec(_Spec, frozen=True):
+    """How long a new waiver on the target may last."""
+
+    max_duration: Duration = "90d"
+
+
 class PolicySpec(_Spec, frozen=True):
     """What the target asks for, and what becomes of an answer."""
 
@@ -100,6 +108,7 @@ class PolicySpec(_Spec, frozen=True):
     canary: CanarySpec = CanarySpec()
     on_unknown: OnUnknown = "fail"
     packages: PackagesMode = "enforce"
+    waivers: WaiverPolicySpec | UnsetType = UNSET
 
 
 class TargetSpec(_Spec, frozen=True):
@@ -122,10 +131,20 @@ class EntrySpec(_Spec, frozen=True):
 
 
 class WaiverMatch(_Spec, frozen=True):
-    """Which stacks a waiver is for: a glob on the image reference, constraints on components."""
+    """Which stacks a waiver is for: a glob on the image reference, constraints on components.
+
+    Attributes:
+        everything: it is for every stack of its targets; a new one has to say so.
+    """
 
     image: Line | None = None
     components: Components = {}
+    everything: bool | UnsetType = UNSET
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves any stack out."""
+        return bool(self.components or (self.image or "").strip("*"))
 
 
 class WaiverSpec(_Spec, frozen=True):
@@ -215,7 +234,16 @@ def encode(document: Document) -> str:
 
 def decode(kind: str, text: str | bytes) -> Document:
     """Read back what `encode` wrote."""
-    return msgspec.json.decode(text, type=TYPES[kind])
+    return explicit(msgspec.json.decode(text, type=TYPES[kind]))
+
+
+def explicit(document: Document) -> Document:
+    """The document; a waiver for every stack says so, which older ones did not have to."""
+    if not isinstance(document, WaiverDoc):
+        return document
+    old = document.spec.match
+    match = replace(old, everything=UNSET) if old.is_narrow else WaiverMatch(everything=True)
+    return replace(document, spec=replace(document.spec, match=match))
 
 
 def _without_empty(value: Any) -> Any:

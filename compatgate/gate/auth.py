@@ -18,10 +18,7 @@ from compatgate.store import clock, tokens
 from compatgate.store.database import Database
 from compatgate.store.paging import Page
 from compatgate.store.rows import TokenRow
-
-SCOPES = ("read", "gate", "operate", "bless", "admin")
-"""``read`` what is stored, ask the ``gate``, ``operate`` canaries and nodes, ``bless`` (change the
-matrix), ``admin``: tokens and everything else."""
+from compatgate.wire.trust import SCOPES
 
 _PREFIX = "cg_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
@@ -190,17 +187,37 @@ class Tokens:
         with self._database.reading() as session:
             return tokens.list_tokens(session, active=active, cursor=cursor, limit=limit)
 
-    def revoke(self, id_or_name: str, *, by: str) -> TokenRow:
+    def revoke(self, id_or_name: str, *, by: str, even_last_admin: bool = False) -> TokenRow:
         """End a token.
+
+        Args:
+            id_or_name: of the token.
+            by: who ends it.
+            even_last_admin: end it although no token with the scope ``admin`` is left then.
 
         Raises:
             NotFound: there is none of that id or name.
+            Conflict: it is the last token with the scope ``admin``.
         """
         with self._database.writing() as session:
+            token = tokens.find(session, id_or_name)
+            if not even_last_admin and _is_last_admin(token, tokens.active(session)):
+                raise Conflict(
+                    f"the token {token.name} is the last one with the scope admin",
+                    field="token",
+                    value=token.name,
+                    hint="create another admin token first; on the server's machine "
+                    "compatgate token revoke NAME --last-admin ends it all the same",
+                )
             token = tokens.revoke(session, id_or_name, by=by)
         with self._lock:
             self._verified.clear()
         return token
+
+
+def _is_last_admin(token: TokenRow, active: Iterable[TokenRow]) -> bool:
+    admins = [one.id for one in active if "admin" in one.scopes]
+    return admins == [token.id]
 
 
 def principal_of(token: TokenRow) -> Principal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,8 @@ from compatgate.core.matrix import matches_image
 from compatgate.core.request import Request, change_pool, parse_request
 from compatgate.core.target import Policy, Target
 from compatgate.core.verdict import Basis, Verdict
+from compatgate.documents.names import did_you_mean
+from compatgate.errors import NotFound
 from compatgate.gate.remembered import Remembered
 from compatgate.gate.snapshot import Snapshot
 
@@ -102,16 +104,30 @@ def _key(body: Any, snapshot: Snapshot) -> bytes | None:
 
 
 def asked_target(request: Request, snapshot: Snapshot) -> Target:
-    """The target of a request, with its ``set`` applied to every pool.
+    """Return the target of a request: the pools that it names, its ``set`` applied to each.
 
     Raises:
-        NotFound: there is no such target.
+        NotFound: there is no such target, or no such pool of it.
     """
     if request.pool is not None:
         return Target("", (request.pool,))
-    target = snapshot.target(request.target or "")
+    target = _with_pools(snapshot.target(request.target or ""), request.pools)
     if not request.changes:
         return target
     gpus = snapshot.facts.gpus
     pools = tuple(change_pool(pool, request.changes, gpus) for pool in target.pools)
     return replace(target, pools=pools)
+
+
+def _with_pools(target: Target, names: Sequence[str]) -> Target:
+    """Return the target with these of its pools; it remembers which are left out."""
+    known = [pool.name for pool in target.pools]
+    for name in names:
+        if name not in known:
+            what = f"the target {target.name!r} has no pool {name!r}"
+            raise NotFound(what, field="pools", value=name, hint=did_you_mean(name, known))
+    left = tuple(name for name in known if names and name not in names)
+    if not left:
+        return target
+    pools = tuple(pool for pool in target.pools if pool.name in names)
+    return replace(target, pools=pools, left_out=left)

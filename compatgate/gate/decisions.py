@@ -14,8 +14,9 @@ from datetime import datetime
 
 from compatgate.core.verdict import Verdict
 from compatgate.errors import CompatgateError, Unavailable
+from compatgate.store import clock
 from compatgate.store.database import Database, unavailable
-from compatgate.store.decision_writer import DecisionWriter
+from compatgate.store.decision_writer import Commit, DecisionWriter
 from compatgate.store.decisions import NewDecision
 from compatgate.store.turn import Turn
 
@@ -38,11 +39,16 @@ class _Batch:
 
 
 class DecisionLog:
-    """Appends decisions to a database, in batches, for any number of threads."""
+    """Appends decisions to a database, in batches, for any number of threads.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: that they are written to.
+        commit: as of `DecisionWriter`.
+    """
+
+    def __init__(self, database: Database, commit: Commit = "sync") -> None:
         self._database = database
-        self._writer = DecisionWriter(database)
+        self._writer = DecisionWriter(database, commit)
         self._turn = Turn(database)
         self._known: set[str] = set()
         self._joining = threading.Lock()
@@ -113,6 +119,27 @@ class DecisionLog:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         self._known.update(unknown)
+
+    def rehearse(self) -> None:
+        """Do everything that recording a decision takes, and leave the log as it is.
+
+        Raises:
+            Unavailable: no decision can be recorded now, and why.
+        """
+        decision = NewDecision(
+            "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
+        )
+        try:
+            with self._writing, self._turn:
+                began = time.monotonic()
+                try:
+                    self._writer.rehearse(decision)
+                except Exception:
+                    if time.monotonic() - began > _QUICK_SECONDS:
+                        raise
+                    self._writer.rehearse(decision)  # the server was restarted
+        except Exception as error:
+            raise unavailable(self._database, error) from error
 
     def close(self) -> None:
         """Let go of the connection."""

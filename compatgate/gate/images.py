@@ -62,7 +62,7 @@ class Images:
     def __init__(self, settings: ImageSettings, overlays: Any = None) -> None:
         self._settings = settings
         hosts = frozenset(place.host for place in settings.registries)
-        # Redirects and token services are the registry's choice: they lead to no internal address.
+        # Redirects and token services are the registry's choice: they lead to public addresses.
         options = replace(settings.options, registries=hosts, internal=False)
         self._readings = Readings(
             options, overlays, settings.deadline_s, settings.at_once, settings.waiting

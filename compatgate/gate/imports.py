@@ -17,6 +17,7 @@ from compatgate.documents.read import read_documents
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import KINDS, Document, TargetDoc, key_of, target_refs, to_body
 from compatgate.errors import Conflict
+from compatgate.gate import waiver_limits
 from compatgate.store import documents, revisions
 from compatgate.store.database import Database
 from compatgate.store.revisions import Edit
@@ -44,14 +45,14 @@ class ImportResult(Struct, frozen=True):
 
 
 def read(database: Database, sources: Sequence[Source], gpus: Gpus) -> list[Document]:
-    """The documents of some files, checked against the targets that are stored.
+    """The documents of some files, checked against the targets and waivers that are stored.
 
     Raises:
         ManyProblems: every mistake, with file, line and path.
     """
     with database.reading() as session:
         known = documents.target_names(session)
-    return read_documents(sources, gpus, known)
+        return read_documents(sources, gpus, known, judge=waiver_limits.judge(session))
 
 
 def plan(session: Session, imported: Sequence[Document]) -> tuple[ImportResult, list[Edit]]:
@@ -73,8 +74,10 @@ def apply(
 
     Raises:
         Conflict: a target that they rely on was deleted since they were read.
+        ManyProblems: a waiver must not be stored, by a policy that was changed since.
     """
     _check_targets(session, imported)
+    waiver_limits.check(session, imported)
     with many_objects():
         return _apply(session, imported, author, reason, at)
 

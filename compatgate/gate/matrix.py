@@ -13,7 +13,7 @@ from compatgate.documents.read import read_body
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.errors import BadInput, Conflict
-from compatgate.gate import imports
+from compatgate.gate import imports, waiver_limits
 from compatgate.gate.imports import ImportResult
 from compatgate.gate.matrix_reader import MatrixReader, found
 from compatgate.gate.restating import restated
@@ -195,7 +195,8 @@ class MatrixService(MatrixReader):
         self, session: Session, kind: Kind, body: Mapping[str, Any], name: str | None = None
     ) -> Document:
         known = documents.target_names(session) if kind != "Target" else ()
-        return read_body(body, kind, self._facts.gpus, known, name=name)
+        judge = waiver_limits.judge(session)
+        return read_body(body, kind, self._facts.gpus, known, name=name, judge=judge)
 
     def _write(self, change: Callable[[Session], T]) -> T:
         with self._database.writing() as session:

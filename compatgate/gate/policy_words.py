@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec
+from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec, WaiverPolicySpec
 
 _MODES = {
     "enforce": "What fails is denied.",
@@ -31,7 +31,8 @@ def policy_in_words(policy: PolicySpec) -> list[str]:
         words.append("A package without a record is let through with a warning.")
     if policy.mode == "enforce":
         words.append(_UNKNOWN[policy.on_unknown])
-    return words
+    longest = (policy.waivers or WaiverPolicySpec()).max_duration
+    return [*words, f"A new waiver lasts {longest} at most."]
 
 
 def _canaries(canary: CanarySpec) -> Iterator[str]:
@@ -54,8 +55,11 @@ def _canaries(canary: CanarySpec) -> Iterator[str]:
 
 
 def match_in_words(match: MatchSpec) -> list[str]:
-    """How hooks tell that a workload is bound for a target."""
-    words = ["An object that names it in the annotation compatgate.dev/target."]
+    """Say how hooks tell that a workload is bound for a target."""
+    words = [
+        "An object that names it in the annotation compatgate.dev/target, if namespace, node "
+        "selector and request leave it."
+    ]
     if match.namespaces or match.node_labels:
         said = [f"in a namespace like {' or '.join(match.namespaces)}"] if match.namespaces else []
         if match.node_labels:

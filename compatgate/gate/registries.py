@@ -1,9 +1,10 @@
-"""The registries that the gate may ask."""
+"""The registries that the gate may ask, and the private networks that they may lead to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from msgspec import Struct
 
@@ -47,8 +48,31 @@ def parse_places(texts: Sequence[str], field: str) -> tuple[Place, ...]:
     Raises:
         BadInput: one is not ``HOST[:PORT][/PREFIX]``.
     """
-    items = [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
-    return tuple(dict.fromkeys(_parse(item, field) for item in items))
+    return tuple(dict.fromkeys(_parse(item, field) for item in _items(texts)))
+
+
+def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Read ``10.20.0.0/16``, ``fd00::/8`` or one address; several with commas.
+
+    Args:
+        texts: values of the option or variable.
+        field: its name, for errors.
+
+    Raises:
+        BadInput: one is no network.
+    """
+    found = []
+    for item in _items(texts):
+        try:
+            found.append(ip_network(item))
+        except ValueError as error:
+            hint = "like 10.20.0.0/16 or fd00::/8"
+            raise BadInput(f"not a network: {error}", field=field, value=item, hint=hint) from None
+    return tuple(dict.fromkeys(found))
+
+
+def _items(texts: Sequence[str]) -> list[str]:
+    return [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
 
 
 def _parse(item: str, field: str) -> Place:

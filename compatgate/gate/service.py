@@ -21,6 +21,7 @@ from compatgate.gate.decisions import DecisionLog, decision_of
 from compatgate.gate.history import History
 from compatgate.gate.matrix import MatrixService
 from compatgate.gate.nodes.service import Nodes
+from compatgate.gate.readiness import Readiness
 from compatgate.gate.remembered import Remembered
 from compatgate.gate.runs.baselines import BaselineService
 from compatgate.gate.runs.catalogue import library
@@ -32,6 +33,7 @@ from compatgate.gate.snapshot import Snapshot
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, decisions, evidence, revisions, schema
 from compatgate.store.database import Database
+from compatgate.store.decision_writer import Commit
 
 if TYPE_CHECKING:
     from compatgate.gate.images import Images, ImageSettings
@@ -47,6 +49,7 @@ class Gate:
         facts: the catalog.
         overlays: the operator's fact files.
         images: what is read of images that questions name; None: an image is a label only.
+        commit: ``async``: a decision may be answered before PostgreSQL's disk has it.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Gate:
         *,
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
+        commit: Commit = "sync",
     ) -> None:
         self.database = database
         self.facts = facts
@@ -70,10 +74,12 @@ class Gate:
         self.baselines = BaselineService(database)
         self.exchange = Exchange(database, lambda: self.runs.catalogue(), facts)
         self.nodes = Nodes(database, facts, self.snapshots)
-        self._log = DecisionLog(database)
+        self._commit: Commit = commit
+        self._log = DecisionLog(database, commit)
         self._answers: Remembered[Answer] = Remembered()
         self._decider = Decider()
         self.snapshots.on_new = self._forget
+        self.readiness = Readiness(self._check_recording)
 
     @classmethod
     def open(
@@ -191,7 +197,7 @@ class Gate:
         return stored
 
     def check_ready(self) -> dict[str, Any]:
-        """That everything which deciding needs is there.
+        """Make sure that everything which deciding needs is there.
 
         Raises:
             Unavailable: it is not, and why.
@@ -199,6 +205,7 @@ class Gate:
         snapshot = self.snapshots.refresh()
         return {
             "database": self.url,
+            "decision_commit": self._commit,
             "schema": schema.current(self.database),
             "revision": snapshot.revision,
             "evidence": snapshot.evidence,
@@ -206,6 +213,11 @@ class Gate:
             "unusable_targets": snapshot.unusable,
             "facts": self.facts.digest,
         }
+
+    def _check_recording(self) -> dict[str, Any]:
+        """What `check_ready` says, once a decision could be recorded."""
+        self._log.rehearse()
+        return self.check_ready()
 
     def export_bundle(self, *, revision: int | None = None) -> bytes:
         """A bundle's file: the matrix now, or at a revision, and all that deciding needs.

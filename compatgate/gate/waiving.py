@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.core.components import COMPONENTS
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.matrix import ANY_TARGET, Waiver
+from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
 SOON_DAYS = 14
@@ -70,8 +73,8 @@ def from_form(form: Mapping[str, str]) -> dict[str, Any]:
     """What somebody typed, as a waiver's document; the matrix checks it.
 
     Args:
-        form: ``name rules targets image components owner why expires``; rules and targets with
-            commas or blanks between them, components one a line: ``torch ~=2.4.0``.
+        form: ``name rules targets image components everything owner why expires``; rules and
+            targets with commas or blanks between them, components one a line: ``torch ~=2.4.0``.
 
     Raises:
         BadInput: a component without a constraint.
@@ -81,6 +84,8 @@ def from_form(form: Mapping[str, str]) -> dict[str, Any]:
         match["image"] = image
     if components := _components(form.get("components", "")):
         match["components"] = components
+    if form.get("everything"):
+        match["everything"] = True
     spec: dict[str, Any] = {
         "rules": [rule.upper() for rule in _words(form.get("rules", ""))],
         "targets": _words(form.get("targets", "")),
@@ -91,6 +96,31 @@ def from_form(form: Mapping[str, str]) -> dict[str, Any]:
     if match:
         spec["match"] = match
     return {"metadata": {"name": form.get("name", "").strip()}, "spec": spec}
+
+
+def begun_from(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Fields of the form for a waiver of what denied a verdict, and of nothing besides.
+
+    Args:
+        verdict: as JSON; its image as it was asked for narrows the waiver, or else every version of
+            its stack.
+    """
+    against = {f["rule"] for f in verdict["findings"] if f["outcome"] == verdict["verdict"]}
+    begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
+    if verdict["image"]:
+        return {**begun, "image": verdict["image"]}
+    lines = [f"{name} =={value}" for name, value in verdict["stack"].items() if _fits(name, value)]
+    return {**begun, "components": "\n".join(lines)}
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a part of a stack can narrow a waiver: it is a version that its own text allows."""
+    if name not in COMPONENTS or name == "driver" or not isinstance(value, str):
+        return False
+    try:
+        return parse_constraint(name, f"=={value}").allows(parse_version(name, value))
+    except BadInput:
+        return False
 
 
 def _words(text: str) -> list[str]:

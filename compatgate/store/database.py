@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, Conflict, Unavailable
+from compatgate.store.private_files import keep_private
 from compatgate.store.urls import ELSEWHERE, resolve_url, shown
 
 WRITER_LOCK = 0x636F6D70617467  # "compatg"
@@ -134,6 +135,7 @@ def _sqlite(url: URL) -> Engine:
         pool_size=32,
         max_overflow=32,
     )
+    event.listen(engine, "do_connect", lambda *_: keep_private(url.database or ""))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

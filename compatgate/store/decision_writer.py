@@ -3,10 +3,12 @@
 A batch is one transaction of a few statements, however many decisions it holds. The audit chain
 gets one link for it, with the digest of its rows.
 
-What is committed survives the death of this program and of the database's processes. As SQLite
-does here (``synchronous = NORMAL``), PostgreSQL answers before its disk has (``synchronous_commit =
-off``): a batch holds the writers' lock, and waiting for the disk would let one batch of all
-replicas pass at a time. Power loss of the database's host may take the last half second.
+What is committed survives the death of any process, of ours or of the database. PostgreSQL commits
+synchronously, also where its server is set to ``synchronous_commit = off``: with that setting the
+log of the last moments is in its shared memory alone, and the death of one backend discards it.
+`DecisionWriter` can be told to accept that. SQLite (``synchronous = NORMAL``) has handed its log to
+the kernel when it commits, and not yet to the disk: power loss or a crash of the kernel may take
+the last decisions of an SQLite file.
 """
 
 from __future__ import annotations
@@ -16,13 +18,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from compatgate.core.digest import sha256
 from compatgate.store import audit
 from compatgate.store.checkpoint import LONGEST_LOG, Checkpointer
 from compatgate.store.database import WRITER_LOCK, Database
 from compatgate.store.decisions import NewDecision, encode_lines, line
+
+Commit = Literal["sync", "async"]
+"""When PostgreSQL answers a COMMIT: when its disk has the decisions, or before."""
 
 _COLUMNS = ("id", *NewDecision.__struct_fields__)
 _LINK = ("seq", "at", "actor", "action", "subject", "detail", "previous", "hash")
@@ -54,21 +61,41 @@ _DECISIONS_SQLITE = (
 )
 """One statement for a whole batch: the interpreter's lock changes hands at every statement."""
 _AUDIT = _insert("audit", _LINK)
+_LINK_HASH = "SELECT hash FROM audit WHERE seq = ?"
 
-
-_BEGIN_POSTGRESQL = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off; "
-    f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+_BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED; {{}}; SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+_SYNCHRONOUS = _BEGIN.format(
+    "SELECT set_config('synchronous_commit', 'local', true)"
+    " WHERE current_setting('synchronous_commit') = 'off'"
 )
+"""Settings of the server that wait for more, like ``on`` and ``remote_apply``, stay as they are."""
+_ASYNCHRONOUS = _BEGIN.format("SET LOCAL synchronous_commit = off")
 _INHERITED: list[Any] = []
 """Connections of a parent process: not ours to use, and closing them could disturb it."""
 
 
-class DecisionWriter:
-    """Holds one connection of its own; one thread at a time may use it, at its `Turn`."""
+class _Stored(Struct, frozen=True):
+    """A batch in a transaction, and the audit link that vouches for it."""
 
-    def __init__(self, database: Database) -> None:
+    batch: Sequence[NewDecision]
+    first: int
+    seq: int
+    hash: str
+
+
+class DecisionWriter:
+    """Holds one connection of its own; one thread at a time may use it, at its `Turn`.
+
+    Args:
+        database: that decisions are written to.
+        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; they
+            are lost when one of its processes dies in that moment. No matter for SQLite.
+    """
+
+    def __init__(self, database: Database, commit: Commit = "sync") -> None:
         self._database = database
+        self._begin_postgresql = _SYNCHRONOUS if commit == "sync" else _ASYNCHRONOUS
+        self._in_doubt: _Stored | None = None  # its COMMIT was sent, and not answered
         self._connection: Any = None
         self._process = os.getpid()
         self._checkpointer = Checkpointer(database)
@@ -84,17 +111,57 @@ class DecisionWriter:
             The number of the first; the others follow without gaps.
 
         Raises:
-            Exception: the driver's; nothing was stored, and the next call connects anew.
+            Exception: the driver's; the next call connects anew. Nothing was stored, unless the
+                connection was lost during COMMIT: then nobody knows, until the same batch is given
+                again. It is not stored twice.
         """
         cursor = None
         try:
             cursor = self._cursor()
-            first = self._write(cursor, batch, verdicts)
+            self._begin(cursor)
+            first = self._committed_after_all(cursor, batch)
+            if first is None:
+                self._in_doubt = self._store(cursor, batch, verdicts)
+                first = self._in_doubt.first
+            cursor.execute("COMMIT")
         except BaseException:
             self._abandon(cursor)
             raise
+        self._in_doubt = None
         self._checkpointer.wrote(len(batch) + len(verdicts))
         return first
+
+    def rehearse(self, decision: NewDecision) -> None:
+        """Store a decision, take it back, and commit: the log stays as it is.
+
+        The database does for it what it does for every decision, down to its disk.
+
+        Args:
+            decision: whose verdict is not stored.
+
+        Raises:
+            Exception: the driver's; no decision can be stored now.
+        """
+        cursor = None
+        try:
+            cursor = self._cursor()
+            self._begin(cursor)
+            cursor.execute("SAVEPOINT rehearsal")
+            self._store(cursor, [decision], {decision.verdict_id: "{}"})
+            cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
+            cursor.execute("COMMIT")
+        except BaseException:
+            self._abandon(cursor)
+            raise
+        self._checkpointer.wrote(2)  # pages go through SQLite's log all the same
+
+    def _committed_after_all(self, cursor: Any, batch: Sequence[NewDecision]) -> int | None:
+        """The number of a batch whose COMMIT was not answered, where the database has it."""
+        before, self._in_doubt = self._in_doubt, None
+        if before is None or before.batch is not batch:
+            return None
+        found = cursor.execute(self._sql(_LINK_HASH), (before.seq,)).fetchone()
+        return before.first if found is not None and found[0] == before.hash else None
 
     def _abandon(self, cursor: Any) -> None:
         """Undo what was begun: SQLite keeps its lock while an unfinished cursor lives."""
@@ -118,8 +185,9 @@ class DecisionWriter:
                 self._connection.driver_connection.autocommit = True  # BEGIN is written out here
         return self._connection.cursor()
 
-    def _write(self, cursor: Any, batch: Sequence[NewDecision], verdicts: Mapping[str, str]) -> int:
-        self._begin(cursor)
+    def _store(
+        self, cursor: Any, batch: Sequence[NewDecision], verdicts: Mapping[str, str]
+    ) -> _Stored:
         last_id, *last_link = cursor.execute(_LAST).fetchone()
         first = (last_id or 0) + 1
         made = self._store_new(cursor, verdicts)
@@ -145,14 +213,13 @@ class DecisionWriter:
             detail=detail,
         )
         cursor.execute(self._sql(_AUDIT), [link[name] for name in _LINK])
-        cursor.execute("COMMIT")
-        return first
+        return _Stored(batch, first, link["seq"], link["hash"])
 
     def _begin(self, cursor: Any) -> None:
         if self._database.is_sqlite:
             cursor.execute("BEGIN IMMEDIATE")
         else:
-            cursor.execute(_BEGIN_POSTGRESQL)
+            cursor.execute(self._begin_postgresql)
 
     def _store_new(self, cursor: Any, verdicts: Mapping[str, str]) -> dict[str, str]:
         """Store verdicts; those that were stored already stay as they are and are left out."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.errors import Conflict, NotFound
@@ -121,12 +121,20 @@ def list_tokens(
 ) -> Page[TokenRow]:
     """Tokens by name; ``active`` picks those that do (or do not) open anything now."""
     query = select(*_COLUMNS)
-    expired = Token.expires_at <= now()
-    if active is True:
-        query = query.where(Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), ~expired))
-    elif active is False:
-        query = query.where(or_(Token.revoked_at.is_not(None), expired))
+    if active is not None:
+        query = query.where(_is_active() if active else ~_is_active())
     return page(session, query, Token.name, _row, cursor=cursor, limit=limit)
+
+
+def active(session: Session) -> list[TokenRow]:
+    """Every token that opens something now."""
+    return [_row(row) for row in session.execute(select(*_COLUMNS).where(_is_active()))]
+
+
+def _is_active() -> ColumnElement[bool]:
+    return and_(
+        Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), Token.expires_at > now())
+    )
 
 
 def _row(row: Any) -> TokenRow:

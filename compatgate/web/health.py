@@ -18,8 +18,8 @@ def install(app: Flask, service: Service) -> None:
         return _json({"status": "alive"})
 
     def readyz() -> Response:
-        """The gate can decide; whoever may read is told from what."""
-        state = service.gate.check_ready()
+        """Say that the gate can decide and record; whoever may read is told from what."""
+        state = service.gate.readiness.state()
         sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
         return _json({"status": "ready", **(state if sender.may("read") else {})})
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
@@ -21,6 +22,7 @@ from compatgate.gate.service import Gate
 from compatgate.gate.snapshot import Snapshot
 from compatgate.store import schema
 from compatgate.store.database import Database
+from compatgate.store.decision_writer import Commit
 
 BACKLOG = 2048
 AUTHOR = "serve"
@@ -56,10 +58,22 @@ class Prepared(Struct, frozen=True):
     admin: NewToken | None
     snapshot: Snapshot
 
-    def open_gate(self, images: ImageSettings) -> Gate:
-        """A gate on the same facts, for one process."""
+    def open_gate(
+        self,
+        images: ImageSettings,
+        under_test: AllowedImages = EVERY_IMAGE,
+        commit: Commit = "sync",
+    ) -> Gate:
+        """Open a gate on the same facts, for one process.
+
+        Args:
+            images: what is read of images that questions name.
+            under_test: images that submitted canary runs may name.
+            commit: whether an answer waits until PostgreSQL's disk has its decision.
+        """
         database = Database.open(self.database)
-        gate = Gate(database, self.facts, overlays=self.overlays, images=images)
+        gate = Gate(database, self.facts, overlays=self.overlays, images=images, commit=commit)
+        gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
         return gate
 

@@ -56,7 +56,7 @@ WAIVER: dict[str, Any] = {
         "match": {"image": "registry.example/ocr/*"},
         "owner": "team-ocr",
         "reason": "moves to torch 2.4 in January",
-        "expires": "2099-01-31",
+        "expires": "2027-01-31",
     },
     "reason": "OCR may run until it has moved",
 }

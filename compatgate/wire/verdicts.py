@@ -7,6 +7,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.core.bounds import (
+    LONGEST_IMAGE,
+    LONGEST_NAME,
+    LONGEST_REQUIRE,
+    MOST_ALTERNATIVES,
+    MOST_ARCHITECTURES,
+    MOST_KEYS,
+    MOST_REMARKS,
+)
 from compatgate.core.target import Mode
 from compatgate.core.verdict import Basis, FindingOutcome, Outcome
 
@@ -16,11 +25,16 @@ _NUMBER = (
     "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences"
 )
+_BOUNDS = (
+    f"`require` has at most {MOST_ALTERNATIVES} alternatives and {LONGEST_REQUIRE} characters in "
+    f"all, `arch` {MOST_ARCHITECTURES} items, a list of sentences {MOST_REMARKS}"
+)
 StackBody = Annotated[
     dict[str, StackValue],
     Meta(
         min_length=1,
-        description=f"component to {_NUMBER}",
+        max_length=MOST_KEYS,
+        description=f"component to {_NUMBER}. {_BOUNDS}",
         examples=[{"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80", "compute_90"]}],
     ),
 ]
@@ -48,20 +62,35 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """May this run there? `target` or `pool`, one of the two; `stack`, `image` or both."""
 
-    target: Annotated[Text | None, Meta(description="name of a target")] = None
+    target: Annotated[
+        Text | None, Meta(description=f"name of a target, at most {LONGEST_NAME} characters")
+    ] = None
+    pools: Annotated[
+        Annotated[list[Text], Meta(min_length=1)] | None,
+        Meta(
+            description="names of the target's pools that the question is about; else all. The "
+            "verdict then says that it is not about the whole target (CG833)",
+        ),
+    ] = None
     pool: PoolQuestion | None = None
     stack: StackBody | None = None
     image: Annotated[
         Text | None,
         Meta(
             description="read from its registry, where the operator allows that; else a label of "
-            "the stack that is stated"
+            f"the stack that is stated; at most {LONGEST_IMAGE} characters"
         ),
     ] = None
-    set: Annotated[
-        dict[str, StackValue] | None,
-        Meta(description="what if: component, or `driver gpu os cpu`, to value; null removes"),
-    ] = None
+    set: (
+        Annotated[
+            dict[str, StackValue],
+            Meta(
+                max_length=MOST_KEYS,
+                description="what if: component, or `driver gpu os cpu`, to value; null removes",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ReferenceBody(Struct, frozen=True, forbid_unknown_fields=True):

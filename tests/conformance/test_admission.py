@@ -97,7 +97,7 @@ def _load(name: str) -> Any:
 
 
 SHELLS = _load("shells")
-TABLES = ("kinds", "containers", "targets", "requests")
+TABLES = ("kinds", "containers", "targets", "pools", "requests")
 CASES = [pytest.param(case, id=case["name"]) for table in TABLES for case in _load(table)]
 HOSTILE = [pytest.param(case, id=case["name"]) for case in _load("hostile")]
 

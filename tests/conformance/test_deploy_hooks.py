@@ -184,7 +184,7 @@ def test_the_template_asks_what_the_hook_reads(client: FlaskClient) -> None:
         key: re.sub(r"\{\{args\.(\w+)\}\}", lambda m: values[m[1]], value)
         for key, value in web["jsonBody"].items()
     }
-    path = web["url"].partition(":8080")[2]
+    path = web["url"].partition(".svc")[2]
     answer = client.open(path, method=web["method"], json=filled)
     assert phase(metric(), answer.get_json()) == "Successful"
     assert web["jsonPath"] == "{$}", "the whole answer is the measurement's value"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,8 @@ def test_a_waiver_lets_pass_what_it_names_and_says_so(server):
                 "targets": ["prod"],
                 "owner": "team-ocr",
                 "reason": "the rewrite lands in spring",
-                "expires": "2099-01-31",
+                "expires": (date.today() + timedelta(days=30)).isoformat(),
+                "match": {"components": {"cudnn": "8.9.*"}},
             },
         },
     )

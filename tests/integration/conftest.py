@@ -7,17 +7,13 @@ databases). Without any server the PostgreSQL half is skipped, or fails where ``
 from __future__ import annotations
 
 import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from postgresql import Cluster, programs, running
 from sqlalchemy import create_engine, make_url, text
 
 from compatgate.core.facts import Facts
@@ -31,7 +27,6 @@ from compatgate.store.database import Database
 from compatgate.store.models import Base
 from compatgate.store.urls import resolve_url
 
-ADDRESS = "127.0.0.1"
 _numbers = count(1)
 
 
@@ -42,54 +37,37 @@ def postgresql_server() -> Iterator[str]:
     if given:
         yield given
         return
-    programs = _programs()
-    if programs is None:
+    with running(installed_postgresql(), fsync="off") as cluster:
+        yield cluster.url
+
+
+def installed_postgresql() -> Path:
+    """The folder of PostgreSQL's programs; skips the test where there is none."""
+    found = programs()
+    if found is None:
         reason = (
             "no PostgreSQL server: install Debian's postgresql, or set COMPATGATE_TEST_POSTGRESQL"
         )
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="compatgate-postgresql-"))
-    user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
-    if os.getuid() == 0:
-        shutil.chown(folder, user)
-    port = _free_port()
-    try:
-        _as(user, programs / "initdb", "-D", folder / "data", "-U", "compatgate", "-A", "trust",
-            "-E", "UTF8", "--locale", "C.UTF-8")  # fmt: skip
-        options = f"-p {port} -c listen_addresses={ADDRESS} -k {folder} -c fsync=off"
-        control = [programs / "pg_ctl", "-D", folder / "data", "-l", folder / "log", "-w"]
-        _as(user, *control, "-o", options, "start")
-        try:
-            yield f"postgresql://compatgate@{ADDRESS}:{port}/postgres"
-        finally:
-            _as(user, *control, "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return found
 
 
-def _programs() -> Path | None:
-    found = shutil.which("initdb")
-    if found:
-        return Path(found).resolve().parent
-    installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")
-    newest = max(installed, key=lambda path: float(path.parts[-3]), default=None)
-    return newest.parent if newest else None
+@pytest.fixture
+def mortal_cluster() -> Iterator[Cluster]:
+    """A server of the test's own, with the schema, that may be killed.
 
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _as(user: str, *command: object) -> None:
-    prefix = ["runuser", "-u", user, "--"] if os.getuid() == 0 else []
-    subprocess.run(
-        [*prefix, *map(str, command)], check=True, stdout=subprocess.DEVNULL, timeout=60, cwd="/"
-    )
+    A COMMIT takes long enough to be killed in, and what was not written to disk by it is not
+    written by others soon.
+    """
+    slow = {"commit_delay": "20000", "commit_siblings": "0"}
+    lazy = {"wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}
+    with running(installed_postgresql(), **slow, **lazy) as cluster:
+        database = Database.open(cluster.url)
+        schema.migrate(database)
+        database.close()
+        yield cluster
 
 
 def _on(server: str, name: str) -> str:

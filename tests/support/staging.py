@@ -186,7 +186,7 @@ class Staging:
         command = [
             sys.executable, *program, "--hosts", str(self.hosts_file), "--database", self.url,
             "--workloads", str(self.workloads), "--lease", str(LEASE), "--retry-pause", str(PAUSE),
-            *options,
+            "--image", "*", *options,
         ]  # fmt: skip
         with (log or self.folder / "worker.log").open("a") as output:
             process = subprocess.Popen(command, stderr=output, text=True, env=_environment())

@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.canary.engine.settings import STANDARD, Settings
 from compatgate.canary.executors.interface import Executor
 from compatgate.canary.queue import Queue
 from compatgate.canary.report import Report
 from compatgate.canary.run import Outcome, StepResult
 from compatgate.canary.workload import Workload
-from compatgate.core.facts import Gpus
+from compatgate.core.facts import CudaArch, Gpus
 
 
 class Reader(Protocol):
@@ -95,6 +96,8 @@ class Bench(Struct, frozen=True):
         gpu, driver: of the host, as declared or read from it.
         workloads: of a suite, by its name.
         reader: for a workload's output.
+        images: that may be under test.
+        code: which GPU code runs on which GPU; None: nothing is said of what a stack needs.
     """
 
     queue: Queue
@@ -107,3 +110,5 @@ class Bench(Struct, frozen=True):
     watch: Watch
     gpus: Gpus
     settings: Settings = STANDARD
+    images: AllowedImages = EVERY_IMAGE
+    code: CudaArch | None = None

@@ -17,8 +17,11 @@ from compatgate.canary.engine.parts import Bench, Judged, Observed, Reader
 from compatgate.canary.executors.interface import Job, Prepared, Progress
 from compatgate.canary.queue import Lease
 from compatgate.canary.report import Report, together
-from compatgate.canary.run import Origin, StepResult
+from compatgate.canary.run import Origin, Run, StepResult
 from compatgate.canary.workload import Workload
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.stack import parse_stack
 
 _TELL_S = 1.0
 
@@ -55,7 +58,8 @@ class Steps:
 
         Raises:
             Stopped: the run was cancelled, or the lease is lost.
-            CompatgateError: there is no such image, or the host cannot have it.
+            CompatgateError: there is no such image, it may not be under test, or the host cannot
+                have it.
         """
         if self._must_stop():
             raise Stopped
@@ -67,8 +71,9 @@ class Steps:
             step=step.name,
             workload=workload,
             seed=step.seed,
-            image=run.image,
+            image=self._bench.images.check(run.image),
             gpu_slots=self._lease.slots[: workload.gpus],
+            needs_ptx=_needs_ptx(run, self._bench),
         )
         return self._executor.prepare(job, self._telling())
 
@@ -158,6 +163,15 @@ class Steps:
     def _say_waiting(self, step: Step, why: str) -> None:
         doing = f"{step.name} waits: {why}" if why else f"running {step.name}"
         self._queue.say(self._lease, doing, None)
+
+
+def _needs_ptx(run: Run, bench: Bench) -> bool | None:
+    """Whether the stated stack's code runs on the host's GPU through the driver's compiler only."""
+    codes = parse_stack(run.stack).arch if run.stack else None
+    device = resolve_gpu(bench.gpu, bench.gpus).capability if bench.gpu else None
+    if codes is None or device is None or bench.code is None:
+        return None
+    return how_it_runs(codes, device, bench.code) != "sass"
 
 
 class _Both:

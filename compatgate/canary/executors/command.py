@@ -27,9 +27,17 @@ def environment_of(job: Job, scratch: str, more: Mapping[str, str]) -> dict[str,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "COMPATGATE_SEED": str(job.seed),
+        **_needs_ptx(job),
         **more,
         **job.workload.environment,
     }
+
+
+def _needs_ptx(job: Job) -> dict[str, str]:
+    """Tell programs what the stated stack needs; nothing where it is not stated."""
+    if job.needs_ptx is None:
+        return {}
+    return {"COMPATGATE_NEEDS_PTX": "yes" if job.needs_ptx else "no"}
 
 
 def on_one_machine(job: Job, host: str) -> None:

@@ -25,6 +25,8 @@ class Job(Struct, frozen=True):
         run: id of the run; with ``attempt`` and ``step`` it names the job on its host.
         image: under test, by digest where the reference has one; None: the workload's own.
         gpu_slots: indexes of the host's GPUs that it may use; () for none.
+        needs_ptx: the stack under test, as stated, has no machine code for the GPU and needs its
+            PTX compiled by the driver; None: its code or the GPU is not stated.
     """
 
     run: str
@@ -34,6 +36,7 @@ class Job(Struct, frozen=True):
     seed: int = 0
     image: str | None = None
     gpu_slots: tuple[int, ...] = ()
+    needs_ptx: bool | None = None
 
 
 class Prepared(Struct, frozen=True):
@@ -41,10 +44,12 @@ class Prepared(Struct, frozen=True):
 
     Attributes:
         image: what will really run, by digest (``name@sha256:...`` or the image id).
+        tool: image that the workload's tool is taken from; None: ``image`` has what it needs.
     """
 
     job: Job
     image: str
+    tool: str | None = None
 
 
 class Handle(Struct, frozen=True):

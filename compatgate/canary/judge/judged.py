@@ -92,7 +92,7 @@ def judge(
         outcome = "inconclusive"
         reasons = [f"{m.name}: {m.reason}" for m in unsure]
         reasons += [f"check {name} was not reported" for name in unreported]
-    elif not checks and not judged:
+    elif not judged and all(check.skipped for check in checks):
         outcome, reasons = "inconclusive", ["nothing was measured: no metric and no check"]
         missing = ["a workload that reports metrics or checks"]
     else:
@@ -132,7 +132,9 @@ def _check_words(check: Check) -> str:
 
 def _passed_words(checks: Sequence[Check], judged: Sequence[MetricJudgement]) -> str:
     better = [m.name for m in judged if m.outcome == "improvement"]
-    parts = [_count(len(checks), "check", "hold")] if checks else []
+    held = sum(not check.skipped for check in checks)
+    parts = [_count(held, "check", "hold")] if held else []
+    parts += [f"{len(checks) - held} skipped"] if held < len(checks) else []
     parts += [_count(len(judged), "metric", "show") + " no regression"] if judged else []
     parts += [f"better: {', '.join(better)}"] if better else []
     return "; ".join(parts)

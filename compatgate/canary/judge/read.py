@@ -189,4 +189,8 @@ def _check(body: Mapping[str, Any], where: str) -> Check:
     ok = body.get("ok")
     if not isinstance(ok, bool):
         raise BadInput("'ok' must be true or false", field=f"{where}.ok", value=ok)
-    return Check(_text(body, "name", where), ok, str(body.get("message", "")))
+    skipped = body.get("skipped", False)
+    if not isinstance(skipped, bool) or (skipped and not ok):
+        what = "'skipped' must be true or false, and true only with ok"
+        raise BadInput(what, field=f"{where}.skipped", value=skipped)
+    return Check(_text(body, "name", where), ok, str(body.get("message", "")), skipped)

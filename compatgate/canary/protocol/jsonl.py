@@ -130,10 +130,13 @@ class JsonLines:
         ok = body.get("ok")
         if not isinstance(ok, bool):
             raise Broken(f"the check {name}: ok must be true or false")
-        check = Check(name, ok, text(body, "message", default="")[:_MESSAGE])
+        skipped = body.get("skipped", False)
+        if not isinstance(skipped, bool) or (skipped and not ok):
+            raise Broken(f"the check {name}: skipped must be true or false, and true only with ok")
+        check = Check(name, ok, text(body, "message", default="")[:_MESSAGE], skipped)
         known = self._checks.get(name)
-        # A check that failed once has failed, whatever comes later.
-        if known is None or known.ok:
+        # A check that failed once has failed, whatever comes later; one that held was no skip.
+        if known is None or (known.ok and (known.skipped or not check.skipped)):
             self._checks[name] = check
 
     def _read_lost(self, body: dict[str, Any]) -> None:

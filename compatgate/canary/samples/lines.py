@@ -92,7 +92,14 @@ def _reported(report: Report) -> Iterator[dict[str, Any]]:
     for metric in report.metrics:
         yield {"type": "metric", **msgspec.to_builtins(metric)}
     for check in report.checks:
-        yield {"type": "check", **msgspec.to_builtins(check)}
+        shown = {"skipped": True} if check.skipped else {}
+        yield {
+            "type": "check",
+            "name": check.name,
+            "ok": check.ok,
+            "message": check.message,
+            **shown,
+        }
 
 
 def _env(env: Env) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.canary.engine.judging import BaselineJudge
 from compatgate.canary.engine.parts import Bench, Watch
 from compatgate.canary.engine.settings import STANDARD, Settings
@@ -29,6 +30,7 @@ def open_bench(
     catalogue: Callable[[], Library],
     facts: Facts,
     settings: Settings = STANDARD,
+    images: AllowedImages = EVERY_IMAGE,
 ) -> Bench:
     """What runs on a host need; the host itself is first asked when one begins.
 
@@ -41,6 +43,7 @@ def open_bench(
             have a changed program judged by what its older version did.
         facts: to read GPUs by.
         settings: of the engine.
+        images: that may be under test.
 
     Raises:
         BadInput: the host's GPU is none that the facts know.
@@ -57,6 +60,8 @@ def open_bench(
         watch=_watch(host, facts, settings),
         gpus=facts.gpus,
         settings=settings,
+        images=images,
+        code=facts.arch,
     )
 
 

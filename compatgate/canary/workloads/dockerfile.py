@@ -1,14 +1,18 @@
-"""The little that is asked of a Dockerfile: its arguments and the images it starts from."""
+"""The little that is asked of a Dockerfile: its arguments, images and downloads."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+BASE = "BASE"
+"""The argument that once named the image under test; nothing is built on that image."""
 _ARG = re.compile(r"^\s*ARG\s+(.+)$", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(
     r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE | re.MULTILINE
 )
+_ADD = re.compile(r"^\s*ADD\s(.*)$", re.IGNORECASE | re.MULTILINE)
+_SOURCE = re.compile(r"(?:[a-z]+://|git@)[^\s\"',\]]+", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
@@ -36,6 +40,12 @@ def images(text: str) -> list[str]:
         if stage:
             stages.add(stage.lower())
     return found
+
+
+def downloads(text: str) -> list[str]:
+    """Addresses that ``ADD`` fetches; the engine does that itself, whatever network steps have."""
+    joined = re.sub(r"\\\r?\n", " ", text)
+    return [source for line in _ADD.findall(joined) for source in _SOURCE.findall(line)]
 
 
 def is_whole(text: str) -> bool:

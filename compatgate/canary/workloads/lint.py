@@ -131,6 +131,11 @@ def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
     for name in dockerfile.images(text):
         if not _BY_DIGEST.fullmatch(name):
             yield "warning", f"{path}: {name} is not pinned by a digest"
-    if not image.inside and "BASE" not in dockerfile.arguments(text):
-        what = "has no ARG BASE and cannot run inside: it never tests another image than its own"
-        yield "warning", f"{path}: {what}"
+    if image.inside:
+        return
+    if dockerfile.BASE in dockerfile.arguments(text):
+        what = "nothing is built on the image under test; say inside = true, or name a tool"
+        yield "error", f"{path}: ARG {dockerfile.BASE}: {what}"
+    elif image.tool is None:
+        what = "has no tool and cannot run inside: it never tests another image than its own"
+        yield "warning", f"image: {what}"

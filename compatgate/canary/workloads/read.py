@@ -94,6 +94,10 @@ def _meaningless(written: WorkloadFile, raw: RawDocument) -> list[DocumentProble
     if image.context and _leaves(image.context):
         what = f"{image.context!r} leaves the workload's folder"
         found.append(raw.problem(("image", "context"), what, value=image.context))
+    if image.tool and (image.inside or image.reference or not image.context):
+        what = "is of what a context builds, for a workload that cannot run inside"
+        hint = 'context = "." without inside and reference'
+        found.append(raw.problem(("image", "tool"), what, value=image.tool, hint=hint))
     if twice := _first_twice(written.seeds):
         found.append(raw.problem(("seeds",), f"{twice} is named twice", value=twice))
     if not (written.metrics or written.checks):

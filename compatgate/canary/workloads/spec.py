@@ -15,6 +15,7 @@ from compatgate.documents.specs import (
     NAME_PATTERN,
     SLUG_PATTERN,
     TEXT_PATTERN,
+    TOOL_PATTERN,
     VARIABLE_PATTERN,
 )
 
@@ -37,6 +38,7 @@ class ImageTable(_Spec, frozen=True):
 
     inside: bool = False
     context: _Line | None = None
+    tool: Annotated[str, Meta(pattern=TOOL_PATTERN)] | None = None
     reference: _Line | None = None
     network: bool = False
 

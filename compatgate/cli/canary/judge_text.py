@@ -26,6 +26,8 @@ def render(judged: JudgedRun, verdict: str, stream: TextIO) -> str:
     for check in judged.checks:
         if not check.ok:
             lines += ["", *wrap(f"check {check.name} failed: {check.message}".strip(": "), width)]
+        elif check.skipped:
+            lines += ["", *wrap(f"check {check.name} skipped: {check.message}".strip(": "), width)]
     for metric in judged.metrics:
         lines += ["", *_metric(metric, colour, width)]
     if not judged.metrics:

@@ -109,7 +109,8 @@ def _print(report: Report) -> None:
     if rows:
         print(printable(table(("METRIC", "UNIT", "VALUES", "FIRST"), rows)))
     for check in report.checks:
-        print(f"check {check.name}: {'ok' if check.ok else 'FAILED'}: {printable(check.message)}")
+        state = "skipped" if check.skipped else "ok" if check.ok else "FAILED"
+        print(f"check {check.name}: {state}: {printable(check.message)}")
     if report.own_fault:
         print(f"the tool, not the stack: {printable(report.own_fault)}")
     for problem in report.problems:

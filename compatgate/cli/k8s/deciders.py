@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.core.matrix import Waiver
     from compatgate.core.verdict import Verdict
-    from compatgate.documents.specs import MatchSpec
+    from compatgate.documents.specs import TargetSpec
     from compatgate.gate.cluster.audit import Decider
     from compatgate.gate.service import Gate
 
@@ -41,9 +41,9 @@ class _Local:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
-    def matches(self) -> Sequence[tuple[str, MatchSpec]]:
+    def targets(self) -> Mapping[str, TargetSpec]:
         documents = self._gate.snapshot().documents
-        return [(name, document.spec.match) for name, document in documents.items()]
+        return {name: document.spec for name, document in documents.items()}
 
     def waivers(self) -> Mapping[str, Waiver]:
         return self._gate.snapshot().waivers

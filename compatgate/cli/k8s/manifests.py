@@ -20,6 +20,7 @@ _GOES_WITH = {
     "ca": ("webhook",),
     "kinds": ("webhook",),
     "exclude_namespace": ("webhook", "audit"),
+    "operator_namespace": ("webhook", "audit"),
     "taint": ("nodes",),
     "own": ("nodes",),
     "image": ("nodes", "audit"),
@@ -28,6 +29,8 @@ _GOES_WITH = {
     "every": ("nodes", "audit"),
 }
 """Options, and those of which one must be given for them to mean something."""
+_FLAGS_AND_LISTS = ("taint", "own", "kinds", "exclude_namespace", "operator_namespace")
+"""Options whose value shows whether they were given."""
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -37,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  compatgate k8s manifests --namespace gpu-staging | kubectl apply -f -\n"
         "  compatgate k8s manifests --webhook | kubectl apply -f -\n"
+        "  compatgate k8s manifests --webhook --failure-policy Fail | kubectl apply -f -  # later\n"
         "  compatgate k8s manifests --nodes --audit --image registry.example/compatgate:1 \\\n"
         "    --cluster prod-eu | kubectl apply -f -"
     )
@@ -65,8 +69,11 @@ def run(args: argparse.Namespace) -> int:
     _check(namespace, "--namespace")
     for excluded in args.exclude_namespace:
         _check(excluded, "--exclude-namespace")
+    for operator in args.operator_namespace:
+        _check(operator, "--operator-namespace")
+    advice: tuple[str, ...] = ()
     if args.webhook:
-        found = webhook.objects(args, namespace)
+        found, advice = webhook.objects(args, namespace)
     elif watched:
         found = []
     else:
@@ -75,14 +82,24 @@ def run(args: argparse.Namespace) -> int:
         found = worker_objects(namespace)
     if watched:
         found += watching.objects(args, namespace)
+    _advise(args, advice)
     yaml.safe_dump_all(found, sys.stdout, sort_keys=False, explicit_start=True)
     return 0
+
+
+def _advise(args: argparse.Namespace, lines: tuple[str, ...]) -> None:
+    """Say it to whoever reads the objects, and to whoever pipes them on unread."""
+    for line in lines:
+        print(f"# {line}")
+    if lines:
+        word = "warning" if args.failure_policy == "Fail" else "note"
+        print(f"{word}: {' '.join(lines)}", file=sys.stderr)
 
 
 def _refuse_idle(args: argparse.Namespace) -> None:
     """Refuse options of objects that were not asked for: they would change nothing."""
     stated = set(vars(args).get("_given", ()))
-    stated |= {n for n in ("taint", "own", "kinds", "exclude_namespace") if getattr(args, n)}
+    stated |= {n for n in _FLAGS_AND_LISTS if getattr(args, n)}
     for name, owners in _GOES_WITH.items():
         if name in stated and not any(getattr(args, owner) for owner in owners):
             wanted = " or ".join(f"--{owner}" for owner in owners)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.k8s.cluster import add_name, check_name
+from compatgate.cli.k8s.webhook import operators
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def objects(args: argparse.Namespace, namespace: str) -> list[dict[str, Any]]:
         args.taint,
         args.own,
         args.every,
-        tuple(args.exclude_namespace),
+        (*operators(args), *args.exclude_namespace),
     )
     found = node_objects(options) if args.nodes else []
     return found + (audit_objects(options) if args.audit else [])

@@ -27,8 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--failure-policy",
         choices=("Fail", "Ignore"),
-        default="Fail",
-        help="what becomes of a GPU pod when the gate does not answer (Fail)",
+        default="Ignore",
+        help="what becomes of a GPU pod when the gate does not answer: Ignore lets it in unchecked,"
+        " Fail refuses it; choose Fail once the gate answers (Ignore)",
     )
     group.add_argument(
         "--timeout",
@@ -45,6 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a namespace that is never asked about, nor audited; may be repeated",
     )
     group.add_argument(
+        "--operator-namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="where the GPU Operator runs, whose own pods ask for GPUs: never asked about, nor"
+        " audited; may be repeated (gpu-operator)",
+    )
+    group.add_argument(
         "--ca",
         metavar="FILE",
         help="certificates of your own authority (PEM; two while it is rotated); without it"
@@ -55,8 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def objects(args: argparse.Namespace, namespace: str) -> list[dict[str, Any]]:
-    """The objects.
+def objects(
+    args: argparse.Namespace, namespace: str
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return the objects, and lines of advice on applying them.
 
     Args:
         args: of the options above.
@@ -66,7 +77,7 @@ def objects(args: argparse.Namespace, namespace: str) -> list[dict[str, Any]]:
         BadInput: an option cannot be.
     """
     from compatgate.gate.admission.kinds import load_kinds
-    from compatgate.gate.admission.manifests import WebhookOptions, webhook_objects
+    from compatgate.gate.admission.manifests import WebhookOptions, advice, webhook_objects
 
     if not 1 <= args.timeout <= _MOST_SECONDS:
         hint = f"1 to {_MOST_SECONDS}"
@@ -76,9 +87,18 @@ def objects(args: argparse.Namespace, namespace: str) -> list[dict[str, Any]]:
         args.failure_policy,
         args.timeout,
         tuple(args.exclude_namespace),
+        operators(args),
         None if args.ca is None else _bundle(args.ca),
     )
-    return webhook_objects(options, load_kinds(args.kinds))
+    found = webhook_objects(options, load_kinds(args.kinds))
+    return found, advice(options)
+
+
+def operators(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the namespaces of the GPU Operator, the usual one where none is named."""
+    from compatgate.gate.admission.manifests import OPERATOR
+
+    return tuple(args.operator_namespace or [OPERATOR])
 
 
 def _bundle(path: str) -> str:

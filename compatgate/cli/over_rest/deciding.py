@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.over_rest.plain import Plain
@@ -11,15 +11,15 @@ from compatgate.errors import Unavailable
 if TYPE_CHECKING:
     from compatgate.core.matrix import Waiver
     from compatgate.core.verdict import Verdict
-    from compatgate.documents.specs import MatchSpec
+    from compatgate.documents.specs import TargetSpec
 
 
 class RemoteDecider(Plain):
     """See `compatgate.gate.cluster.audit.Decider`."""
 
-    def matches(self) -> Sequence[tuple[str, MatchSpec]]:
-        """What each target's nodes are known by."""
-        return [(item.metadata.name, item.spec.match) for item in self._client.list_targets()]
+    def targets(self) -> Mapping[str, TargetSpec]:
+        """Return what each target states, by name."""
+        return {item.metadata.name: item.spec for item in self._client.list_targets()}
 
     def waivers(self) -> Mapping[str, Waiver]:
         """Every waiver, by name."""

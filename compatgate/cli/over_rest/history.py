@@ -11,6 +11,7 @@ import msgspec
 
 from compatgate.cli.over_rest.rows import Body, decision, link, page_of, token
 from compatgate.client.operations import Operations
+from compatgate.errors import BadInput
 from compatgate.store.clock import now
 
 if TYPE_CHECKING:
@@ -50,8 +51,15 @@ class RemoteTokens:
             self._client, Operations.list_tokens, token, active=active, cursor=cursor, limit=limit
         )
 
-    def revoke(self, id_or_name: str, *, by: str) -> TokenRow:
-        """End a token."""
+    def revoke(self, id_or_name: str, *, by: str, even_last_admin: bool = False) -> TokenRow:
+        """End a token.
+
+        Raises:
+            BadInput: the last admin token is ended on the server's machine only.
+        """
+        if even_last_admin:
+            what, hint = "does not work over a server", "run it with --database, beside the server"
+            raise BadInput(what, field="--last-admin", hint=hint)
         return token(self._client.send(Operations.revoke_token.request(id_or_name).plain()))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compatgate.client.operation import Operation
@@ -20,6 +20,7 @@ def ask(
     question: Question | None = None,
     *,
     target: str | None = None,
+    pools: Sequence[str] | None = None,
     pool: Pool | None = None,
     stack: Stack | None = None,
     image: str | None = None,
@@ -30,12 +31,15 @@ def ask(
     Args:
         question: the whole body, instead of its members.
         target: name of a target.
+        pools: names of the target's pools that the question is about; None: all.
         pool: a place described instead: ``driver``, ``gpu``, ``os``, ``cpu``.
         stack: component to version.
         image: reference of an image.
         set: what if: component or property of the pool to value.
     """
-    body = question or members(target=target, pool=pool, stack=stack, image=image, set=set)
+    body = question or members(
+        target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
+    )
     return post("/gate", VerdictBody, body=body, reads=GateRequest, repeatable=True)
 
 
@@ -45,6 +49,7 @@ def preview(
     *,
     at: str | int | None = None,
     target: str | None = None,
+    pools: Sequence[str] | None = None,
     pool: Pool | None = None,
     stack: Stack | None = None,
     image: str | None = None,
@@ -56,12 +61,15 @@ def preview(
         question: as `ask`; so are the others.
         at: an older matrix: a revision, or a time (a date means its end, UTC).
         target: as `ask`.
+        pools: as `ask`.
         pool: as `ask`.
         stack: as `ask`.
         image: as `ask`.
         set: as `ask`.
     """
-    body = question or members(target=target, pool=pool, stack=stack, image=image, set=set)
+    body = question or members(
+        target=target, pools=pools, pool=pool, stack=stack, image=image, set=set
+    )
     return post("/gate/preview", VerdictBody, body=body, reads=GateRequest, repeatable=True, at=at)
 
 

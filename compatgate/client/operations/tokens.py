@@ -24,7 +24,8 @@ def create_token(
 
     Args:
         name: unique; what logs show.
-        scopes: of read, gate, operate, bless, admin.
+        scopes: of read, gate, operate, bless, admin; `compatgate.wire.trust.SCOPES` says what
+            each allows.
         expires: how long it is valid, such as ``90d``; for ever if left out.
     """
     body = members(name=name, scopes=list(scopes), expires=expires)

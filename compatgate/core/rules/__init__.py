@@ -21,6 +21,7 @@ from compatgate.core.rules import (
     mig,
     nccl,
     packages,
+    placement,
     waived,
 )
 from compatgate.core.rules.base import Rule
@@ -62,6 +63,9 @@ RULES: tuple[Rule, ...] = (
     canary.canary_failed,
     waived.waived,
     waived.exempted,
+    placement.target_contradicted,
+    placement.no_pool_for_request,
+    placement.some_pools,
     incomplete.incomplete,
     incomplete.witness_conflict,
 )

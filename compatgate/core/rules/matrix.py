@@ -11,14 +11,18 @@ from compatgate.core.matrix import Entry
 from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
+_NAMED = 3
+"""GPUs of an entry that a message names."""
+
 
 @rule("CG801", "not-blessed", about_facts=False, reads=VERSIONS)
 def not_blessed(case: Case) -> Answer:
     """The target's policy asks for a blessed matrix entry, and none matches.
 
     An entry matches when every component that it constrains is in the stack (or is the pool's
-    driver) and meets the constraint. The most specific match speaks; a candidate is not yet
-    blessed.
+    driver) and meets the constraint, and the pool's GPU is one of its ``gpus``, if it names any: a
+    MIG slice is another product than the whole GPU. The most specific match speaks; a candidate is
+    not yet blessed.
 
     Fix: the nearest blessed entry, or propose one.
 
@@ -46,7 +50,7 @@ def not_blessed(case: Case) -> Answer:
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
         missing = in_order(nearest.differences(case.stack, case.pool))
-        message += f"; the nearest is {nearest.name}, which {_difference(case, missing)}"
+        message += f"; the nearest is {nearest.name}, which {_difference(case, nearest, missing)}"
     suites = ", ".join(case.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
     return (
@@ -105,11 +109,16 @@ def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
     )
 
 
-def _difference(case: Case, names: Sequence[str]) -> str:
-    """What an entry has otherwise, and what it asks for that the stack leaves unsaid."""
+def _difference(case: Case, entry: Entry, names: Sequence[str]) -> str:
+    """Say what an entry has otherwise, and what it asks for that the stack leaves unsaid."""
     unsaid = [name for name in names if name != "driver" and case.stack.get(name) is None]
     other = [name for name in names if name not in unsaid]
-    parts = [f"differs in {', '.join(other)}"] if other else []
+    parts = []
+    if not entry.is_for(case.pool):
+        gpus = ", ".join(entry.gpus[:_NAMED]) + (", ..." if len(entry.gpus) > _NAMED else "")
+        parts.append(f"is for {gpus}, not for {case.pool.gpu.sku if case.pool.gpu else 'this GPU'}")
+    if other:
+        parts.append(f"differs in {', '.join(other)}")
     if unsaid:
         parts.append(f"asks for {', '.join(unsaid)}, of which the stack says nothing")
     return " and ".join(parts)

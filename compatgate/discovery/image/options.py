@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
 from typing import Literal
 
 from msgspec import Struct
@@ -59,8 +60,10 @@ class ImageOptions(Struct, frozen=True):
         unverified_tls: registries whose certificate is not checked.
         ca_file: PEM file of the authorities to trust instead of the system's.
         registries: the only registries that may be asked; None: any.
-        internal: whether a registry may redirect to, or name as token service, this machine or a
-            link-local address (a cloud's metadata service), other than where it is itself.
+        internal: whether a registry may redirect to, or name as token service, addresses that are
+            not public (this machine, private networks, a cloud's metadata service), other than
+            where it is itself.
+        networks: addresses that are not public, and that a registry may lead to all the same.
         docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
         helpers: whether credential helpers may be run.
         cache: folder of earlier readings; None: none is used or kept.
@@ -76,6 +79,7 @@ class ImageOptions(Struct, frozen=True):
     ca_file: str | None = None
     registries: frozenset[str] | None = None
     internal: bool = True
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
     docker_config: str | None = None
     helpers: bool = True
     cache: str | None = None

@@ -216,12 +216,14 @@ def _watched_pools(deadline: Deadline, guard: Guard) -> dict[str, Any]:
 
     class Plain(HTTPConnection):
         def connect(self) -> None:
+            guard.check_addresses(self.host, self.port)
             super().connect()
             guard.check_peer(self.host, self.sock)
             deadline.watch(self.sock)
 
     class Secure(HTTPSConnection):
         def connect(self) -> None:
+            guard.check_addresses(self.host, self.port)
             super().connect()
             guard.check_peer(self.host, self.sock)
             deadline.watch(self.sock)

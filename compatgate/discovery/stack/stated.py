@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from compatgate.core.bounds import MOST_REMARKS
 from compatgate.core.components import COMPONENTS
 from compatgate.core.stack import Stack, canonical_key, parse_stack
 from compatgate.core.versions import agree
@@ -18,7 +19,7 @@ _SAID = ("open", "conflicts", "unread", "cuda-compat-use", "wheels")
 def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
     """A stack in the form of requests, with what is open and where witnesses disagree.
 
-    A version that cannot be read is left open.
+    What cannot be read, or is more than a question may hold, is left open.
 
     Args:
         stack: component to version as the witness writes it.
@@ -31,15 +32,24 @@ def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[C
         try:
             parse_stack({name: value})
         except CompatgateError as error:
-            sentences.append(f"{name}: {error.problem}")
+            hint = f" ({error.hint})" if error.value is not None and name == "require" else ""
+            sentences.append(f"{name}: {error.problem}{hint}")
         else:
             body[name] = value
     messages = [conflict.message for conflict in said]
     return {
         **body,
-        **({"open": sentences} if sentences else {}),
-        **({"conflicts": messages} if messages else {}),
+        **({"open": _first(sentences)} if sentences else {}),
+        **({"conflicts": _first(messages)} if messages else {}),
     }
+
+
+def _first(sentences: list[str]) -> list[str]:
+    """As many as leave room, within what a question may hold, for those that are stated besides."""
+    room = MOST_REMARKS // 2
+    if len(sentences) <= room:
+        return sentences
+    return [*sentences[: room - 1], f"{len(sentences) - room + 1} more of this kind"]
 
 
 def shown_wins(shown: Body, stated: Mapping[str, Any], by: str) -> Body:

@@ -16,9 +16,11 @@ from compatgate.errors import CompatgateError, TimedOut, Unavailable
 from compatgate.gate.admission import words
 from compatgate.gate.admission.exemptions import Exemption, exempt
 from compatgate.gate.admission.kinds import Kinds, PodKind
+from compatgate.gate.admission.placement import Known
 from compatgate.gate.admission.questions import Question, Questions, fresh, questions_of
 from compatgate.gate.admission.review import Answer, Review
 from compatgate.gate.service import Gate
+from compatgate.gate.snapshot import Snapshot
 from compatgate.store import clock
 
 SOURCE = "hook:kubernetes"
@@ -110,12 +112,11 @@ class Admission:
             return self._failed("a defect, which the gate's log describes")
 
     def _questions(self, review: Review, kind: PodKind) -> Questions:
-        def matches() -> Any:
-            documents = self._gate.snapshot().documents
-            return ((name, document.spec.match) for name, document in documents.items())
+        def known() -> Known:
+            return known_of(self._gate.snapshot())
 
         def of(document: Any) -> Questions:
-            return questions_of(document, kind, review.namespace, self._options.kinds, matches)
+            return questions_of(document, kind, review.namespace, self._options.kinds, known)
 
         new = of(review.document)
         if review.operation != "UPDATE" or review.old is None:
@@ -129,14 +130,14 @@ class Admission:
         """Ask at the same time, so that images are read and decisions are logged together."""
 
         def one(question: Question) -> _Result:
-            if question.target is None:
+            if not question.is_asked:
                 return _Result(question)
             try:
                 return _Result(question, self._decide(question, review, asked, end))
             except CompatgateError as error:
                 return _Result(question, error=error)
 
-        if all(question.target is None for question in questions.asked):
+        if not any(question.is_asked for question in questions.asked):
             return [one(question) for question in questions.asked]
         futures: list[Future[_Result]] = [self._pool.submit(one, q) for q in questions.asked]
         done, late = wait(futures, max(0.0, end - time.monotonic()))
@@ -206,7 +207,11 @@ class Admission:
         if verdict is not None and verdict.allowed:
             said += words.warnings(question, verdict)
             return
-        if verdict is None and self._options.unmatched == "allow":
+        finding = question.finding
+        if finding is not None and finding.outcome != "fail":
+            said.append(words.placed(question, finding))
+            return
+        if verdict is None and finding is None and self._options.unmatched == "allow":
             return
         snapshot = self._gate.snapshot()
         today = clock.now().date().isoformat()
@@ -215,6 +220,8 @@ class Admission:
         )
         if found.waiver:
             said.append(words.exempted(question, found.waiver, verdict))
+        elif finding is not None:
+            denials.append(words.misplaced(question, finding, found.why_not))
         elif verdict is not None:
             link = "" if review.dry_run else asked.link(verdict.id)
             denials.append(words.denial(question, verdict, link, found.why_not))
@@ -242,8 +249,18 @@ def _concerns(review: Review) -> bool:
 
 
 def _audit(results: list[_Result]) -> dict[str, str]:
-    """Verdicts by target for the cluster's audit log."""
+    """Return verdicts by target, and rules of placement, for the cluster's audit log."""
     found = dict.fromkeys(
         f"{r.verdict.target}={r.verdict.verdict}:{r.verdict.id}" for r in results if r.verdict
     )
-    return {"verdicts": " ".join(found)[:4096]} if found else {"matched": "false"}
+    said = {"verdicts": " ".join(found)[:4096]} if found else {}
+    rules = dict.fromkeys(r.question.finding.rule for r in results if r.question.finding)
+    if rules:
+        said["placement"] = " ".join(rules)
+    return said or {"matched": "false"}
+
+
+def known_of(snapshot: Snapshot) -> Known:
+    """Return what a snapshot says of where workloads run, today."""
+    targets = {name: document.spec for name, document in snapshot.documents.items()}
+    return Known(targets, snapshot.waivers, clock.today().isoformat())

@@ -1,4 +1,4 @@
-"""The targets that a pod is bound for: by annotation, else by namespace and node labels."""
+"""The targets that a pod is bound for, by namespace and node labels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from compatgate.documents.specs import MatchSpec
 from compatgate.gate.admission.loose import items, mapping, text, texts
 
 TARGET = "compatgate.dev/target"
-"""Annotation: the target's name."""
-How = Literal["annotation", "match", "possible"]
+"""Annotation: the target's name. On a pod it chooses among those that the pod is bound for."""
+How = Literal["match", "possible"]
 Standing = Literal["named", "open", "excluded"]
 _MOST_WAYS = 256
 """To be placed, that are told apart."""
@@ -27,35 +27,33 @@ class Bound(Struct, frozen=True):
     Attributes:
         targets: names; several where no one of them fits better.
         how: ``possible``: nothing in the pod says that it runs there, nor that it does not.
+        open: where there are no targets, those that are for no namespace and that nothing in the
+            pod excludes: only an annotation leads there.
     """
 
     targets: tuple[str, ...]
     how: How = "match"
+    open: tuple[str, ...] = ()
 
 
 def bound_for(
-    annotations: Mapping[str, str],
-    namespace: str,
-    spec: Mapping[str, Any],
-    matches: Iterable[tuple[str, MatchSpec]],
+    namespace: str, spec: Mapping[str, Any], matches: Iterable[tuple[str, MatchSpec]]
 ) -> Bound:
-    """The targets of a pod.
+    """Return the targets of a pod.
 
-    An annotation decides. Else everything that a target's ``match`` states must hold: one of its
-    namespaces, and node labels that the pod's node selector or required affinity names; of several
-    targets those that state most. Where there are none, a pod that may run on a target's nodes by
-    default, since it names no such label at all, is taken to be bound for it. The scheduler may
-    take any alternative and any value of an affinity: each is looked at by itself.
+    Everything that a target's ``match`` states must hold: one of its namespaces, and node labels
+    that the pod's node selector or required affinity names; of several targets those that state
+    most. Where there are none, a pod that may run on a target's nodes by default, since it names no
+    such label at all, is taken to be bound for it. The scheduler may take any alternative and any
+    value of an affinity: each is looked at by itself.
 
     Args:
-        annotations: of the object and the template.
         namespace: of the object.
         spec: of the pod.
         matches: of each target, by name.
     """
-    if named := annotations.get(TARGET, "").strip():
-        return Bound((named,), "annotation")
-    here = [(name, match) for name, match in matches if _is_here(match, namespace)]
+    every = list(matches)
+    here = [(name, match) for name, match in every if _is_here(match, namespace)]
     stated: dict[str, set[str]] = {}
     for _, match in here:
         for key, value in match.node_labels.items():
@@ -66,10 +64,24 @@ def bound_for(
         targets, how = _of_way(way, here)
         found |= {name: how for name in targets if found.get(name) != "match"}
     if len(ways) > _MOST_WAYS:  # more than can be told apart: whatever it may come to run on
-        possible = {name for name, match in here if _reaches(_terms(spec), match)}
+        possible = {name for name, match in here if _reaches(terms_of(spec), match)}
         found |= dict.fromkeys(possible - found.keys(), "possible")
-    by_default = bool(found) and "match" not in found.values()
-    return Bound(tuple(sorted(found)), "possible" if by_default else "match")
+    if not found:
+        return Bound((), open=_open(terms_of(spec), every))
+    return Bound(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
+
+
+def _open(terms: Iterable[Term], matches: Iterable[tuple[str, MatchSpec]]) -> tuple[str, ...]:
+    """Return the targets that state no namespace and no label that the pod excludes."""
+    ways = list(terms)
+    return tuple(
+        sorted(
+            name
+            for name, match in matches
+            if not match.namespaces
+            and any(way.standing(match.node_labels) != "excluded" for way in ways)
+        )
+    )
 
 
 def _is_here(match: MatchSpec, namespace: str) -> bool:
@@ -78,7 +90,7 @@ def _is_here(match: MatchSpec, namespace: str) -> bool:
     return any(fnmatchcase(namespace, glob) for glob in match.namespaces)
 
 
-def _of_way(way: _Term, matches: Iterable[tuple[str, MatchSpec]]) -> tuple[list[str], How]:
+def _of_way(way: Term, matches: Iterable[tuple[str, MatchSpec]]) -> tuple[list[str], How]:
     """The targets of one way to be placed, and how they were found."""
     full: dict[str, tuple[int, bool]] = {}
     possible: list[str] = []
@@ -94,12 +106,12 @@ def _of_way(way: _Term, matches: Iterable[tuple[str, MatchSpec]]) -> tuple[list[
     return [name for name, rank in full.items() if rank == best], "match"
 
 
-def _reaches(terms: Iterable[_Term], match: MatchSpec) -> bool:
+def _reaches(terms: Iterable[Term], match: MatchSpec) -> bool:
     standings = {term.standing(match.node_labels) for term in terms}
     return "named" in standings or ("open" in standings and bool(match.namespaces))
 
 
-class _Term(Struct, frozen=True):
+class Term(Struct, frozen=True):
     """Nodes by their labels: the values that each may have, and those that it may not.
 
     ``allowed`` of a label that only has to exist, or to be missing, says no value.
@@ -116,14 +128,14 @@ class _Term(Struct, frozen=True):
         return "named" if all(key in self.allowed for key in labels) else "open"
 
 
-def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[_Term]:
+def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
     """The terms, with one value for each label of which they allow several.
 
     Args:
         spec: of the pod.
         stated: values by label that targets state; all others are alike.
     """
-    for term in _terms(spec):
+    for term in terms_of(spec):
         several: dict[str, list[frozenset[str]]] = {}
         for key, values in stated.items():
             allowed = term.allowed.get(key, frozenset())
@@ -133,11 +145,11 @@ def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Ite
                 several[key] = [*named, rest] if rest else named
         for choice in product(*several.values()):
             chosen = dict(zip(several, choice, strict=True))
-            yield _Term({**term.allowed, **chosen}, term.denied)
+            yield Term({**term.allowed, **chosen}, term.denied)
 
 
-def _terms(spec: Mapping[str, Any]) -> Iterator[_Term]:
-    """One term for each alternative of the required affinity, the node selector in each."""
+def terms_of(spec: Mapping[str, Any]) -> Iterator[Term]:
+    """Give one term for each alternative of the required affinity, the node selector in each."""
     selector = {key: frozenset((v,)) for key, v in texts(spec.get("nodeSelector")).items()}
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     stated = items(mapping(affinity.get(_REQUIRED)).get("nodeSelectorTerms"))
@@ -155,4 +167,4 @@ def _terms(spec: Mapping[str, Any]) -> Iterator[_Term]:
                     allowed[key] = frozenset()
                 case "NotIn":
                     denied[key] = denied.get(key, frozenset()) | values
-        yield _Term(allowed, denied)
+        yield Term(allowed, denied)

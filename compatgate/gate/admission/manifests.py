@@ -1,8 +1,9 @@
 """What a cluster is told so that it asks the hook: objects of Kubernetes, as plain data.
 
 Two webhooks: one for pods, which is what protects the nodes, and one for the objects that make
-pods, which tells developers early. The first is asked about GPU pods alone (``matchConditions``),
-so that it can fail closed without holding up anything else; the second always fails open.
+pods, which tells developers early. The first is asked about GPU pods alone (``matchConditions``).
+Both fail open: applied before a gate answers behind the Service, a webhook that fails closed would
+refuse every GPU pod of the cluster. The first fails closed where that is asked for.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ _DEVICES = posixpath.basename(FOLDER)
 _PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
 """Namespaces that are never asked about."""
+OPERATOR = "gpu-operator"
+"""Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
+are refused, no node gets ready.
+
+Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".
+"""
 
 Object = dict[str, Any]
 
@@ -36,15 +43,18 @@ class WebhookOptions(Struct, frozen=True):
         namespace: of the gate.
         failure_policy: of the webhook for pods: what becomes of a GPU pod when the gate is away.
         timeout_s: that the API server waits; the gate answers within nine tenths of it.
-        excluded: namespaces that are never asked about, besides the cluster's and the gate's own.
+        excluded: namespaces that are never asked about, besides the cluster's, the gate's own and
+            those of the GPU Operator.
+        operators: namespaces of the GPU Operator.
         ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
             the certificates and puts its authority there.
     """
 
     namespace: str = NAME
-    failure_policy: Literal["Fail", "Ignore"] = "Fail"
+    failure_policy: Literal["Fail", "Ignore"] = "Ignore"
     timeout_s: int = 10
     excluded: tuple[str, ...] = ()
+    operators: tuple[str, ...] = (OPERATOR,)
     ca_bundle: str | None = None
 
 
@@ -58,6 +68,25 @@ def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
     if options.ca_bundle is None:
         found += _certificates(options)
     return [*found, _configuration(options, kinds)]
+
+
+def advice(options: WebhookOptions) -> tuple[str, ...]:
+    """Say what the failure policy means until a gate answers, and how to change it; lines."""
+    where = url(options.namespace)
+    if options.failure_policy == "Fail":
+        return (
+            f"failurePolicy Fail refuses every GPU pod while no gate answers at {where}.",
+            "Apply this only once it answers; --failure-policy Ignore lets GPU pods in again.",
+        )
+    return (
+        f"failurePolicy Ignore lets GPU pods in unchecked while no gate answers at {where}.",
+        "Once it answers, print this again with --failure-policy Fail and apply it.",
+    )
+
+
+def url(namespace: str) -> str:
+    """Return the URL of the gate's Service, as the cluster's own programs reach it."""
+    return f"https://{NAME}.{namespace}.svc"
 
 
 def uses_gpus(kinds: Kinds) -> str:
@@ -178,7 +207,8 @@ def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
     client: Object = {"service": service}
     if options.ca_bundle is not None:
         client["caBundle"] = options.ca_bundle
-    left_out = list(dict.fromkeys((*SYSTEM, options.namespace, *options.excluded)))
+    own = (*SYSTEM, options.namespace, *options.operators)
+    left_out = list(dict.fromkeys((*own, *options.excluded)))
     selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}
     return {
         "name": f"{name}.compatgate.dev",

@@ -14,8 +14,8 @@ from compatgate.gate.admission.loose import at, items, mapping, text, texts
 from compatgate.gate.admission.variables import VISIBLE, Changes, read_variables
 
 GPU = "compatgate.dev/gpu"
-"""Annotation: ``true``, every container uses GPUs; ``false``, a resource claim is none, and no
-image asks the runtime class for any."""
+"""Annotation: ``true``, every container uses GPUs. ``false`` exempts nothing: whoever asks for GPUs
+does not decide that they are none."""
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 _YES, _NO = "true", "false"
 
@@ -42,6 +42,8 @@ class Container(Struct, frozen=True):
         path: where in the object.
         image: empty where none is named.
         why: what says that it uses GPUs.
+        resources: that say which; empty: it asks in a way that does not say, perhaps beside one
+            that does.
         sure: that these are GPUs; False: a claim that may be something else, or an image that may
             ask for none.
     """
@@ -52,6 +54,15 @@ class Container(Struct, frozen=True):
     why: str
     changes: Changes
     sure: bool = True
+    resources: tuple[str, ...] = ()
+
+
+class _Asks(Struct, frozen=True):
+    """How a container asks for GPUs; ``why`` is empty where it does not."""
+
+    why: str
+    sure: bool = True
+    resources: tuple[str, ...] = ()
 
 
 def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
@@ -89,25 +100,29 @@ def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
     found = False
     for path, raw in _containers(pod):
         changes = read_variables(raw)
-        why, sure = _why(raw, pod.spec, kinds, set() if said == _NO else claims, changes)
-        if not why and said == _YES:
-            why = f"the annotation {GPU}"
-        if why:
+        asks = _asks(raw, pod.spec, kinds, claims, changes)
+        if not asks.why and said == _YES:
+            asks = _Asks(f"the annotation {GPU}")
+        if asks.why:
             found = True
-            yield _container(path, raw, why, changes, sure=sure)
+            yield _container(path, raw, asks, changes)
         elif not changes.declines:
             silent.append((path, raw, changes))
     by_class = runtime_class(pod.spec, kinds)
-    if by_class and not found and said != _NO:
+    if by_class and not found:
         for path, raw, changes in silent:
-            yield _container(path, raw, f"the runtime class {by_class}", changes, sure=False)
+            yield _container(path, raw, _Asks(f"the runtime class {by_class}", False), changes)
 
 
-def _container(
-    path: str, raw: Mapping[str, Any], why: str, changes: Changes, *, sure: bool
-) -> Container:
+def says_none(pod: Pod) -> bool:
+    """Tell whether the pod's author says that it uses no GPU."""
+    return pod.annotations.get(GPU, "").strip().lower() == _NO
+
+
+def _container(path: str, raw: Mapping[str, Any], asks: _Asks, changes: Changes) -> Container:
     name, image = text(raw.get("name")), text(raw.get("image")).strip()
-    return Container(name or path.rpartition(".")[2], path, image, why, changes, sure)
+    name = name or path.rpartition(".")[2]
+    return Container(name, path, image, asks.why, changes, asks.sure, asks.resources)
 
 
 def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -122,23 +137,40 @@ def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{base}{name}", pod.spec[name]
 
 
-def _why(
+def _asks(
     raw: Mapping[str, Any],
     spec: Mapping[str, Any],
     kinds: Kinds,
     claims: set[str],
     changes: Changes,
-) -> tuple[str, bool]:
+) -> _Asks:
+    """Tell how a container asks; a way past the scheduler may bring it any GPU of the node."""
+    resources = _requested(raw, kinds)
+    other, sure = _other_way(raw, spec, claims, changes)
+    if resources:
+        return _Asks(resources[0], resources=() if other else resources)
+    return _Asks(other, sure)
+
+
+def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
     resources = mapping(raw.get("resources"))
-    for part in ("limits", "requests"):
-        for name, count in mapping(resources.get(part)).items():
-            if kinds.is_gpu(name) and _some(count):
-                return name, True
+    found = (
+        name
+        for part in ("limits", "requests")
+        for name, count in mapping(resources.get(part)).items()
+        if kinds.is_gpu(name) and _some(count)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _other_way(
+    raw: Mapping[str, Any], spec: Mapping[str, Any], claims: set[str], changes: Changes
+) -> tuple[str, bool]:
     if changes.asks:
         return VISIBLE, True
     if place := mounted(raw, spec):
         return f"the mount {place}", True
-    for item in items(resources.get("claims")):
+    for item in items(mapping(raw.get("resources")).get("claims")):
         if (name := text(mapping(item).get("name"))) in claims:
             return f"the resource claim {name}", False
     return "", True

@@ -7,20 +7,35 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.stack import parse_stack, parse_stack_text
-from compatgate.documents.specs import MatchSpec
+from compatgate.core.verdict import Finding
 from compatgate.errors import BadInput
-from compatgate.gate.admission.bound import Bound, bound_for
+from compatgate.gate.admission.bound import TARGET, bound_for, terms_of
 from compatgate.gate.admission.kinds import Kinds, PodKind
-from compatgate.gate.admission.pods import Container, Pod, gpu_containers, pods_of
+from compatgate.gate.admission.placement import (
+    Known,
+    Placement,
+    Workload,
+    chosen_from,
+    placements,
+)
+from compatgate.gate.admission.pods import (
+    GPU,
+    Container,
+    Pod,
+    gpu_containers,
+    pods_of,
+    says_none,
+)
+from compatgate.gate.admission.slices import named_slices, nodes_of
 
 STACK = "compatgate.dev/stack"
 """Annotation: what is in the images, ``cuda=12.4,cudnn=9.1.0``."""
 WAIVER = "compatgate.dev/waiver"
 """Annotation: the waiver that exempts the object."""
-Matches = Callable[[], Iterable[tuple[str, MatchSpec]]]
-"""Gives what each target states of the workloads that are bound for it, by name."""
+_NAMED = 3
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -33,6 +48,7 @@ class Question(Struct, frozen=True):
         containers: names of the containers that it is about.
         possible: nothing says that it runs on this target, nor that it does not.
         waiver: that the object names for its exemption.
+        finding: what is wrong with where it is to run; then the gate is not asked.
     """
 
     target: str | None
@@ -41,11 +57,17 @@ class Question(Struct, frozen=True):
     image: str = ""
     possible: bool = False
     waiver: str = ""
+    finding: Finding | None = None
 
     @property
     def key(self) -> bytes:
         """Equal for questions that have the same answer."""
-        return _encode([self.target, self.body, self.waiver])
+        return _encode([self.target, self.body, self.waiver, self.finding])
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the gate is asked."""
+        return self.target is not None and self.finding is None
 
 
 class Questions(Struct, frozen=True):
@@ -65,7 +87,7 @@ def questions_of(
     kind: PodKind,
     namespace: str,
     kinds: Kinds,
-    matches: Matches,
+    known: Callable[[], Known],
 ) -> Questions:
     """The questions of an object, empty where nothing in it asks for GPUs.
 
@@ -74,7 +96,7 @@ def questions_of(
         kind: of it.
         namespace: it is in.
         kinds: knows which resources are GPUs.
-        matches: asked only where there is a GPU, so that nothing else depends on the database.
+        known: asked only where there is a GPU, so that nothing else depends on the database.
 
     Raises:
         BadInput: an annotation of ours is malformed; names it.
@@ -85,13 +107,20 @@ def questions_of(
         found = list(gpu_containers(pod, kinds))
         if not found:
             continue
-        bound = bound_for(pod.annotations, namespace, pod.spec, matches())
-        stated = _stated(pod)
+        matrix, stated = known(), _stated(pod)
+        workload = _workload(pod, namespace, matrix)
+        places: dict[Workload, list[Placement]] = {}
         for container in found:
             remarks += _remarks(container, stated, is_pod=kind.pod)
             if container.image or stated or kind.pod:
-                for question in _of_container(container, pod, bound, stated):
-                    _add(asked, question)
+                asks = replace(workload, resources=container.resources, image=container.image)
+                if asks not in places:
+                    places[asks] = list(placements(asks, matrix))
+                    remarks += _elsewhere(asks, matrix)
+                for place in places[asks]:
+                    _add(asked, _question(place, container, pod, stated))
+        if says_none(pod):
+            remarks.append(f'{GPU}: "false" is ignored, the pod asks for GPUs ({found[0].why})')
     return Questions(tuple(asked.values()), tuple(dict.fromkeys(remarks)))
 
 
@@ -104,32 +133,47 @@ def fresh(new: Questions, old: Questions) -> Questions:
 def _add(asked: dict[bytes, Question], question: Question) -> None:
     known = asked.get(question.key)
     names = dict.fromkeys((*(known.containers if known else ()), *question.containers))
-    asked[question.key] = msgspec.structs.replace(question, containers=tuple(names))
+    asked[question.key] = replace(question, containers=tuple(names))
 
 
-def _of_container(
-    container: Container, pod: Pod, bound: Bound, stated: Mapping[str, Any]
-) -> Iterable[Question]:
+def _workload(pod: Pod, namespace: str, known: Known) -> Workload:
+    """Return what all containers of a pod share."""
+    matches = ((name, spec.match) for name, spec in known.targets.items())
+    terms = list(terms_of(pod.spec))
+    return Workload(
+        pod.annotations.get(TARGET, "").strip(),
+        bound_for(namespace, pod.spec, matches),
+        nodes_of(terms),
+        named_slices(terms),
+    )
+
+
+def _question(
+    place: Placement, container: Container, pod: Pod, stated: Mapping[str, Any]
+) -> Question:
     stack = dict(stated)
     if left := _left(container, stated):
         stack["open"] = left
     if container.changes.unread:
         stack["unread"] = list(container.changes.unread)
-    body: dict[str, Any] = {"stack": stack} if stack else {}
+    body: dict[str, Any] = {"target": place.target} if place.target else {}
+    if place.pools:
+        body["pools"] = list(place.pools)
+    if stack:
+        body["stack"] = stack
     if container.image:
         body["image"] = container.image
     if container.changes.set:
         body["set"] = container.changes.set
-    waiver = pod.annotations.get(WAIVER, "").strip()
-    for target in bound.targets or (None,):
-        yield Question(
-            target,
-            {"target": target, **body} if target else body,
-            (container.name,),
-            container.image,
-            bound.how == "possible",
-            waiver,
-        )
+    return Question(
+        place.target,
+        body,
+        (container.name,),
+        container.image,
+        place.possible,
+        pod.annotations.get(WAIVER, "").strip(),
+        place.finding,
+    )
 
 
 def _left(container: Container, stated: Mapping[str, Any]) -> list[str]:
@@ -155,9 +199,19 @@ def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -
     if not container.sure:
         yield (
             f"container {container.name}: {container.why} is taken for a GPU; "
-            'if it is none, annotate compatgate.dev/gpu: "false"'
+            "if it is none, an operator can exempt it by a waiver (CG822)"
         )
     if not (container.image or stated or is_pod):
         yield (
             f"container {container.name} names no image here; its pod is decided when it is made"
+        )
+
+
+def _elsewhere(asks: Workload, known: Known) -> Iterable[str]:
+    """Warn that a pod may land on another target than the one that it chose."""
+    if others := chosen_from(asks, known):
+        shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+        yield (
+            f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as well: "
+            f"select the nodes of {asks.named}"
         )

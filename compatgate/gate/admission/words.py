@@ -35,10 +35,28 @@ def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str
             parts.append(f"also {', '.join(more)}")
     if question.possible:
         parts.append(
-            f"no node selector keeps it from {verdict.target}: select its nodes, "
+            f"no node selector keeps it from {verdict.target}: select nodes, "
             "or annotate compatgate.dev/target"
         )
     return "; ".join([*parts, *filter(None, (why_not, link))])
+
+
+def misplaced(question: Question, finding: Finding, why_not: str) -> str:
+    """Say why a container may not run where it is to run, before any stack is judged.
+
+    Args:
+        question: about the container.
+        finding: about its placement.
+        why_not: why no waiver exempts it.
+    """
+    said = f"{about(question)} may not run: {_short(finding)}"
+    return "; ".join(filter(None, (said, why_not)))
+
+
+def placed(question: Question, finding: Finding) -> str:
+    """Say what is wrong with where a container is to run, and that it is let in."""
+    by = f"compatgate {question.target}" if question.target else "compatgate"
+    return f"{by}: container {_names(question.containers)}: {_short(finding)}"
 
 
 def unmatched(question: Question, targets: Sequence[str], why_not: str) -> str:
@@ -61,7 +79,7 @@ def warnings(question: Question, verdict: Verdict) -> list[str]:
 
 def exempted(question: Question, waiver: Waiver, verdict: Verdict | None) -> str:
     """That a waiver lets in what would be denied."""
-    finding = leading(verdict) if verdict else None
+    finding = leading(verdict) if verdict else question.finding
     what = f"denied by {finding.rule}" if finding else "without a target"
     return (
         f"compatgate: container {_names(question.containers)} is {what}, "

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.core.evaluate import shown_moment
+from compatgate.core.evaluate import SOME_POOLS, shown_moment
 from compatgate.core.verdict import Basis, FindingOutcome, Outcome
 from compatgate.errors import Conflict
 from compatgate.gate.attest.subjects import (
@@ -120,8 +120,8 @@ def vouched(stored: str, *, confirmed_at: datetime | None, valid_for: timedelta)
         valid_for: how long it counts from then on, unless a date that it rests on passes before.
 
     Raises:
-        Conflict: it is a what-if, of a version that did not keep what it rests on, or rests on a
-            waiver for an image that was not read.
+        Conflict: it is a what-if, of a version that did not keep what it rests on, about some pools
+            of its target only, or rests on a waiver for an image that was not read.
     """
     verdict: dict[str, Any] = msgspec.json.decode(stored)
     _check(verdict)
@@ -183,6 +183,9 @@ def _check(verdict: Mapping[str, Any]) -> None:
         why = "is a what-if: it says nothing of what is there" if basis else _NEITHER
         hint = "ask again without set" if basis else "ask again"
         raise Conflict(f"verdict {verdict['id']} {why}", field="id", hint=hint)
+    if any(finding["rule"] == SOME_POOLS for finding in verdict["findings"]):
+        what = f"verdict {verdict['id']} is about some pools of the target only"
+        raise Conflict(what, field="id", hint="ask again without pools")
     waived = any(finding["outcome"] == "waived" for finding in verdict["findings"])
     if basis == "stated" and verdict["image"] and waived:
         what = f"verdict {verdict['id']} rests on a waiver, and its image was not read"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
 from compatgate.core.verdict import Verdict
-from compatgate.documents.specs import MatchSpec
+from compatgate.documents.specs import TargetSpec
 from compatgate.errors import CompatgateError
 from compatgate.gate.admission import words
 from compatgate.gate.admission.admit import Unmatched
 from compatgate.gate.admission.exemptions import Exemption, exempt
 from compatgate.gate.admission.kinds import Kinds
+from compatgate.gate.admission.placement import Known
 from compatgate.gate.admission.questions import Question, questions_of
+from compatgate.gate.admission.slices import PRODUCT, STRATEGY
 from compatgate.gate.cluster.pods import POD, RunningPod, placed
 
 Outcome = Literal["pass", "fail", "warn", "error", "skip"]
@@ -28,8 +30,8 @@ _UNMATCHED: dict[Unmatched, Outcome] = {"allow": "skip", "warn": "warn", "deny":
 class Decider(Protocol):
     """Who knows the matrix: a gate over REST, or a database."""
 
-    def matches(self) -> Sequence[tuple[str, MatchSpec]]:
-        """What each target states of its workloads."""
+    def targets(self) -> Mapping[str, TargetSpec]:
+        """Return what each target states, by name."""
         ...
 
     def waivers(self) -> Mapping[str, Waiver]:
@@ -101,27 +103,28 @@ def audit(
         CompatgateError: nothing can be decided, or whoever asks may not ask; then nothing is said
             about any pod.
     """
-    matches, waivers = decider.matches(), decider.waivers()
-    keys = {key for _, match in matches for key in match.node_labels}
+    matrix = Known(decider.targets(), decider.waivers(), today)
+    stated = {key for spec in matrix.targets.values() for key in spec.match.node_labels}
+    keys = {PRODUCT, STRATEGY, *stated}
     known: dict[bytes, Verdict | CompatgateError] = {}
     found: list[Result] = []
     for pod in pods:
         document = placed(pod, labels.get(pod.node), keys)
         try:
-            asked = questions_of(document, POD, pod.namespace, options.kinds, lambda: matches)
+            asked = questions_of(document, POD, pod.namespace, options.kinds, lambda: matrix)
         except CompatgateError as error:
             found.append(_unasked(pod, error.detail))
             continue
         for question in asked.asked:
             answer = _answer(question, decider, known)
-            found.append(_weigh(pod, question, answer, waivers, options, today))
+            found.append(_weigh(pod, question, answer, options, matrix))
     return found
 
 
 def _answer(
     question: Question, decider: Decider, known: dict[bytes, Verdict | CompatgateError]
 ) -> Verdict | CompatgateError | None:
-    if question.target is None:
+    if not question.is_asked:
         return None
     if question.key not in known:
         try:
@@ -155,18 +158,25 @@ def _weigh(
     pod: RunningPod,
     question: Question,
     answer: Verdict | CompatgateError | None,
-    waivers: Mapping[str, Waiver],
     options: AuditOptions,
-    today: str,
+    matrix: Known,
 ) -> Result:
+    finding = question.finding
+    if finding is not None and finding.outcome != "fail":
+        said = words.placed(question, finding).removeprefix("compatgate ")
+        return _result(pod, question, "warn", said.removeprefix("compatgate: "))
     if isinstance(answer, CompatgateError):
         return _result(pod, question, "error", f"{words.about(question)}: {answer.detail}")
     if answer is not None and answer.allowed:
         return _allowed(pod, question, answer)
-    found = exempt(question, answer, pod.namespace, options.exemptions, waivers, today)
+    found = exempt(
+        question, answer, pod.namespace, options.exemptions, matrix.waivers, matrix.today
+    )
     if found.waiver:
         said = words.exempted(question, found.waiver, answer).removeprefix("compatgate: ")
         return _result(pod, question, "skip", said, answer)
+    if finding is not None:
+        return _result(pod, question, "fail", words.misplaced(question, finding, found.why_not))
     if answer is None:
         said = words.unmatched(question, (), found.why_not)
         return _result(pod, question, _UNMATCHED[options.unmatched], said)
@@ -190,7 +200,7 @@ def _result(
     message: str,
     verdict: Verdict | None = None,
 ) -> Result:
-    finding = words.leading(verdict) if verdict else None
+    finding = words.leading(verdict) if verdict else question.finding
     return Result(
         pod,
         question.containers,

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.gate.admission.manifests import NAME, SECRET
+from compatgate.gate.admission.manifests import NAME, SECRET, url
 from compatgate.gate.cluster.policy_report import GROUP
 from compatgate.gate.cluster.suggest import TAINT
 
@@ -37,7 +37,8 @@ class WatchOptions(Struct, frozen=True):
         taint: nodes are labelled and tainted, not only reported.
         own: what the driver of each node says of itself is reported too.
         every: minutes between two looks.
-        excluded: namespaces that the audit leaves out, besides the cluster's and the gate's own.
+        excluded: namespaces that the audit leaves out, besides the cluster's and the gate's own:
+            the GPU Operator's and others.
     """
 
     namespace: str = NAME
@@ -157,9 +158,8 @@ def _pod(args: list[str], options: WatchOptions) -> Object:
 
 def _container(args: list[str], options: WatchOptions) -> Object:
     secret = {"name": TOKEN_SECRET, "key": "token"}
-    own = f"https://{NAME}.{options.namespace}.svc"
     env: list[Object] = [
-        {"name": "COMPATGATE_SERVER", "value": options.gate or own},
+        {"name": "COMPATGATE_SERVER", "value": options.gate or url(options.namespace)},
         {"name": "COMPATGATE_TOKEN", "valueFrom": {"secretKeyRef": secret}},
     ]
     container: Object = {

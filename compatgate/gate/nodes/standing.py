@@ -112,10 +112,11 @@ class Matrix:
         return Standing(targets, state, why, tuple(differences), tuple(notes))
 
     def _match(self, named: str, values: tuple[str | None, ...]) -> tuple[str, ...]:
-        annotations = {TARGET: named} if named else {}
+        if named:  # whoever runs the node says so: nothing is left to contradict
+            return (named,)
         labels = {k: v for k, v in zip(self._keys, values, strict=True) if v is not None}
         matches: Iterable[tuple[str, MatchSpec]] = self._matches
-        return bound_for(annotations, "", {"nodeSelector": labels}, matches).targets
+        return bound_for("", {"nodeSelector": labels}, matches).targets
 
     def _unusable(self, targets: Iterable[str]) -> list[tuple[str, str]]:
         return [(n, self.snapshot.unusable[n]) for n in targets if n in self.snapshot.unusable]
@@ -208,7 +209,7 @@ def _admits(entry: Entry, driver: Version) -> bool:
 
 
 def _is_for(entry: Entry, gpu: Gpu | None) -> bool:
-    return gpu is not None and (gpu.sku in entry.gpus or gpu.name in entry.gpus)
+    return gpu is not None and gpu.sku in entry.gpus
 
 
 def _difference(

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.allowed_images import EVERY_IMAGE
 from compatgate.canary.engine.settings import STANDARD, Settings
 from compatgate.canary.peaks import Share
 from compatgate.canary.worker.verification import due
@@ -66,6 +67,9 @@ class Runs:
 
     Args:
         catalogue: says which suites there are; asked when one is named.
+
+    Attributes:
+        under_test: images that a submission may name; every image, until a service limits it.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Runs:
         self._facts = facts
         self._snapshots = snapshots
         self.catalogue = catalogue
+        self.under_test = EVERY_IMAGE
         self.queue = self.open_queue()
 
     def open_queue(self, settings: Settings = STANDARD) -> DatabaseQueue:
@@ -94,9 +99,11 @@ class Runs:
             purpose: ``request`` or ``verification``.
 
         Raises:
-            BadInput: names the field; or no registered host could ever run it.
+            BadInput: names the field; the image may not be under test; or no registered host could
+                ever run it.
             NotFound: there is no such suite, target, pool, entry or host.
         """
+        self.under_test.check(asked.image)
         catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
         now = clock.now()
         with self._database.writing() as session:

@@ -41,7 +41,7 @@ def list_targets(call: Call[TargetFilters]) -> Reply:
 documents = document_routes(
     "Target",
     "targets",
-    scope="operate",
+    scope="bless",
     body=TargetChange,
     shown=TargetBody,
     example=TARGET,

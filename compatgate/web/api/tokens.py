@@ -8,14 +8,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from compatgate.documents.durations import parse_duration
-from compatgate.gate.auth import SCOPES, check_scopes
+from compatgate.gate.auth import check_scopes
 from compatgate.store.clock import now
 from compatgate.web.body import to_struct
 from compatgate.web.call import Call, Reply
 from compatgate.web.paging import Paged, page
 from compatgate.web.route import Body, NoQuery, Returns, route
 from compatgate.wire.examples import TOKEN
-from compatgate.wire.trust import NewTokenBody, TokenBody, TokenRequest
+from compatgate.wire.trust import SCOPES, NewTokenBody, TokenBody, TokenRequest
 
 
 class TokenFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,10 +63,13 @@ def create_token(call: Call[NoQuery]) -> Reply:
     scope="admin",
     tag="tokens",
     returns=Returns(TokenBody, "The token as it is now"),
-    errors=(404,),
+    errors=(404, 409),
 )
 def revoke_token(call: Call[NoQuery]) -> Reply:
-    """Revoke a token, by its name or id; it opens nothing from now on."""
+    """Revoke a token, by its name or id; it opens nothing from now on.
+
+    The last active token with the scope `admin` stays (409): create another one first.
+    """
     return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_json())
 
 

@@ -107,15 +107,19 @@ def signed_in_state(browser: Browser, site: Site) -> StorageState:
 def open_page(browser: Browser, site: Site, signed_in_state: StorageState) -> Iterator[Opened]:
     """Opens pages; a console error, or an error of a script, fails the test.
 
-    ``signed_in`` uses the administrator's token; other options are those of a browser context.
+    ``signed_in`` uses the administrator's token; ``expected`` are parts of lines of the console
+    that the test provokes; other options are those of a browser context.
     """
     contexts, wrong = [], []
 
-    def note(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and "status of 4" not in message.text:
-            wrong.append(message.text)
+    def open_(
+        path: str, *, signed_in: bool = False, expected: tuple[str, ...] = (), **options
+    ) -> Page:
+        def note(message: ConsoleMessage) -> None:
+            fine = any(part in message.text for part in ("status of 4", *expected))
+            if message.type in ("error", "warning") and not fine:
+                wrong.append(message.text)
 
-    def open_(path: str, *, signed_in: bool = False, **options) -> Page:
         options.setdefault("viewport", {"width": 1440, "height": 900})
         options.setdefault("reduced_motion", "reduce")  # colours are looked at right after a change
         if signed_in:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engines import PYTHON, Engine
+from engines import Engine
 
 from compatgate.canary.executors.docker import DockerExecutor
 from compatgate.canary.executors.interface import Handle, Job
@@ -83,39 +83,6 @@ def test_without_an_image_under_test_a_workload_that_needs_one_says_so(
 ) -> None:
     with pytest.raises(BadInput, match="runs in an image under test"):
         docker.prepare(job("", image=None), _quiet)
-
-
-def test_an_image_is_built_on_the_image_under_test_and_removed_with_the_run(
-    docker: DockerExecutor, job: Make, run: Callable[..., Any], gpu_engine: Engine
-) -> None:
-    made = job(
-        "import pathlib; print(pathlib.Path('/built').read_text())",
-        image=PYTHON,
-    )
-    folder = made.workload.folder
-    assert folder
-    (folder / "Dockerfile").write_text(
-        "ARG BASE\nFROM ${BASE}\nCOPY program.py /built.py\nRUN echo compiled > /built\n"
-    )
-    built = _with_image(made, ImageSpec(context="."))
-    before = gpu_engine.everything()
-    ran = run(docker, built)
-    assert ran.output == b"compiled\n\n"
-    assert ran.handle.image.startswith("sha256:")
-    assert docker.clean(built.run) >= 3
-    assert gpu_engine.everything() == before
-
-
-def test_a_build_has_no_network_and_its_failure_is_told(docker: DockerExecutor, job: Make) -> None:
-    made = job("")
-    assert made.workload.folder
-    (made.workload.folder / "Dockerfile").write_text(
-        "ARG BASE\nFROM ${BASE}\nRUN python3 -c 'import socket; "
-        'socket.create_connection(("1.1.1.1", 80))\'\n'
-    )
-    with pytest.raises(BadInput, match="does not build") as error:
-        docker.prepare(_with_image(made, ImageSpec(context=".")), _quiet)
-    assert "network = true" in error.value.hint
 
 
 def test_a_build_without_the_base_it_needs_says_so(docker: DockerExecutor, job: Make) -> None:

@@ -20,6 +20,8 @@ from compatgate.canary.report import Device, Metric
 
 STAND_IN = Path(__file__).parent / "stand_ins" / "cuda.c"
 GPU_PROGRAMS = ("ptx-jit", "memory-bandwidth")
+NO_COMPILER = {"CUDACXX": "/nowhere/nvcc"}
+"""The machine's own toolkit may be newer than a stand-in; test_toolkit_ptx.py is about that."""
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_wrong_arguments_are_refused(name: str, argument: str) -> None:
 def test_ptx_of_every_version_that_the_driver_knows_is_compiled_and_run(
     driver: Callable[..., Path],
 ) -> None:
-    report = run("ptx-jit", libraries=driver())
+    report = run("ptx-jit", libraries=driver(), environment=NO_COMPILER)
     keeps_to_its_manifest("ptx-jit", report)
     assert failed(report) == {}
     assert report.env is not None
@@ -84,7 +86,7 @@ def test_ptx_of_every_version_that_the_driver_knows_is_compiled_and_run(
 
 def test_a_driver_that_refuses_what_its_cuda_promises_fails(driver: Callable[..., Path]) -> None:
     few = ("--repetitions", "2", "--warmup", "0")
-    wrong = failed(run("ptx-jit", *few, libraries=driver(NEWEST=82)))
+    wrong = failed(run("ptx-jit", *few, libraries=driver(NEWEST=82), environment=NO_COMPILER))
     assert wrong == {
         "loads": "PTX 8.4: cuModuleLoadDataEx: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): "
         "ptxas application ptx input, line 1; fatal : Unsupported .version"
@@ -93,8 +95,13 @@ def test_a_driver_that_refuses_what_its_cuda_promises_fails(driver: Callable[...
 
 def test_results_and_caches_that_are_wrong_fail(driver: Callable[..., Path]) -> None:
     few = ("--repetitions", "2", "--warmup", "0")
-    assert set(failed(run("ptx-jit", *few, libraries=driver(BROKEN=1)))) == {"loads", "right"}
-    assert set(failed(run("ptx-jit", *few, libraries=driver(WARM=20_000)))) == {"cache"}
+
+    def wrong(**settings: int) -> set[str]:
+        libraries = driver(**settings)
+        return set(failed(run("ptx-jit", *few, libraries=libraries, environment=NO_COMPILER)))
+
+    assert wrong(BROKEN=1) == {"loads", "right"}
+    assert wrong(WARM=20_000) == {"cache"}
 
 
 def test_memory_is_timed_and_checked_on_the_cpu_as_on_a_gpu(driver: Callable[..., Path]) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from serving import Server, start, wait_for_url, with_examples
+
+from compatgate.store import clock
 
 Run = Callable[..., tuple[int, str, str]]
 READS = [
@@ -49,11 +52,18 @@ READS = [
     ["audit", "verify"],
     ["audit", "verify", "--head", "0" * 64, "--format", "json"],
 ]
+SOON = (clock.today() + timedelta(days=60)).isoformat()
 ENTRY = """\
 apiVersion: compatgate.dev/v1
 kind: Entry
 metadata: {{name: {name}}}
 spec: {{targets: ['{target}'], components: {{cuda: "12.4.*"}}, status: candidate}}
+"""
+TARGET = """\
+apiVersion: compatgate.dev/v1
+kind: Target
+metadata: {name: prod-a100}
+spec: {pools: [{name: a, gpu: A100-SXM4-80GB, driver: 580.95.05}], policy: {mode: audit}}
 """
 
 
@@ -106,7 +116,8 @@ def files(folder: Path) -> Path:
             "targets": ["prod-a100"],
             "owner": "team-ü",
             "reason": "r",
-            "expires": "2099-01-31",
+            "expires": SOON,
+            "match": {"everything": True},
         },
     }
     (place / "b.json").write_text(json.dumps([waiver], indent="\t"))
@@ -175,7 +186,28 @@ def test_tokens_are_made_listed_and_ended(remote: Run, local: Run) -> None:
     assert remote("token", "list") == local("token", "list")
     status, out, _ = remote("token", "revoke", "ci")
     assert (status, out.startswith(f"ci ({token['id']}) is revoked since ")) == (0, True)
+    status, _, err = remote("token", "revoke", "ci", "--last-admin")
+    assert (status, "--last-admin: does not work over a server" in err) == (2, True)
     assert remote("token", "list", "--all") == local("token", "list", "--all")
+
+
+def test_who_operates_changes_no_target(
+    remote: Run, run: Run, server: Server, tmp_path: Path
+) -> None:
+    asked = ("--name", "night", "--scope", "read,operate", "--format", "json")
+    token = json.loads(remote("token", "create", *asked)[1])["secret"]
+    place = ("--server", f"http://{server.host}:{server.port}", "--token", token)
+    (tmp_path / "t.yaml").write_text(TARGET)
+    for change in (
+        ["target", "delete", "prod-a100"],
+        ["matrix", "delete", "prod-a100", "--reason", "r"],
+        ["matrix", "import", str(tmp_path / "t.yaml")],
+    ):
+        status, out, err = run(*change, *place)
+        assert (status, out) == (2, "")
+        assert "the token night lacks the scope bless" in err
+        assert "compatgate token create --name NAME --scope bless" in err
+    assert run("target", "show", "prod-a100", *place)[0] == 0
 
 
 def test_a_target_is_deleted(remote: Run, server: Server) -> None:
@@ -266,7 +298,7 @@ def test_the_example_matrix_is_printed_and_can_be_imported(run: Run, tmp_path: P
 def test_a_waiver_that_has_ended_is_imported_with_a_note(
     run: Run, files: Path, tmp_path: Path
 ) -> None:
-    ended = (files / "b.json").read_text().replace("2099", "2020").replace("prod-a100", "*")
+    ended = (files / "b.json").read_text().replace(SOON, "2020-01-31").replace("prod-a100", "*")
     (tmp_path / "w.json").write_text(ended)
     place = ("--database", str(tmp_path / "own.db"))
     status, _, err = run("matrix", "import", str(tmp_path / "w.json"), *place)

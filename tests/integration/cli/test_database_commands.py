@@ -140,6 +140,11 @@ def test_a_token_is_printed_once(run: Run) -> None:
     assert run("token", "list")[1] == "no tokens\n"
     assert "revoked" in run("token", "list", "--all")[1]
     assert run("token", "revoke", "nobody")[0] == 2
+    assert run("token", "create", "--name", "boss", "--scope", "admin")[0] == 0
+    status, _, err = run("token", "revoke", "boss")
+    assert status == 2
+    assert "boss is the last one with the scope admin" in err
+    assert run("token", "revoke", "boss", "--last-admin")[0] == 0
     assert run("token", "create", "--name", "x", "--scope", "everything")[0] == 2
     assert run("token", "create", "--name", "x", "--scope", "read", "--expires", "1y")[0] == 2
 

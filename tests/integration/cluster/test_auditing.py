@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from api_objects import Fault, Objects
 from policy_reports import report_problems
+from werkzeug.serving import make_server
 
 from compatgate.gate.cluster import policy_report
 from compatgate.gate.service import Gate
+from compatgate.store import clock
+from compatgate.web.app import create_app
+from compatgate.web.settings import Settings
 
 from .conftest import Run
 
 Add = Callable[..., dict[str, Any]]
 WRONG = "cuda=12.4,arch=sm_90"
 REPORTS = "policyreports"
+
+
+@contextmanager
+def over_rest(gate: Gate) -> Iterator[str]:
+    """Serve a gate, and give its URL."""
+    settings = Settings(anonymous=frozenset({"gate", "read"}), overlays=())
+    server = make_server("127.0.0.1", 0, create_app(gate, settings))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
 
 
 def outcomes(out: str) -> dict[str, str]:
@@ -60,6 +81,38 @@ def test_the_node_that_a_pod_runs_on_tells_its_target(run: Run, node: Add, pod: 
     pod("b", on="l1")
     results = json.loads(run("audit", "--format", "json")[1])["results"]
     assert {one["pod"]: one["target"] for one in results} == {"a": "prod-a100", "b": ""}
+
+
+def test_a_pod_that_names_a_more_lenient_target_than_that_of_its_node_is_reported(
+    run: Run, node: Add, pod: Add, objects: Objects
+) -> None:
+    node("a1")
+    pod("sly", WRONG, **{"compatgate.dev/target": "staging-h100"})
+    pod("sly-too", WRONG, **{"compatgate.dev/target": "dev-rtx"})
+    run("audit", "--write")
+    results = report(objects)["results"]
+    found = [(one["result"], one["rule"], one["properties"]["target"]) for one in results]
+    assert found == [("fail", "CG831", "prod-a100")] * 2
+    assert "names staging-h100, but namespace, node selector and request" in results[0]["message"]
+
+
+def test_a_gate_over_rest_decides_about_placement_as_a_database_does(
+    run: Run, node: Add, pod: Add, gate: Gate
+) -> None:
+    node("h1", "580.95.05", **{"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
+    here = {"namespace": "staging-a", "on": "h1"}
+    pod("whole", "cuda=12.8,arch=sm_90", **here)
+    pod("sly", "cuda=12.8,arch=sm_90", **here, **{"compatgate.dev/target": "prod-a100"})
+    small = pod("small", "cuda=12.8,arch=sm_90", **here)
+    small["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-3g.40gb": "1"}
+    told = {}
+    with over_rest(gate) as url:
+        for name, place in (("local", ()), ("rest", ("--server", url))):
+            results = json.loads(run("audit", *place, "--format", "json")[1])["results"]
+            told[name] = [(one["pod"], one["outcome"], one["rule"]) for one in results]
+    assert told["rest"] == told["local"]
+    assert ("sly", "fail", "CG831") in told["rest"]
+    assert ("small", "warn", "CG832") in told["rest"]
 
 
 def test_pods_that_are_alike_are_asked_about_once(
@@ -220,7 +273,8 @@ def test_a_waiver_exempts_here_as_it_does_there(run: Run, node: Add, pod: Add, g
     from compatgate.gate.matrix import By
 
     spec = {"rules": ["CG822"], "targets": ["prod-a100"], "owner": "team-night",
-            "reason": "it cannot wait", "expires": "2099-01-31"}  # fmt: skip
+            "reason": "it cannot wait", "match": {"everything": True},
+            "expires": (clock.today() + timedelta(days=1)).isoformat()}  # fmt: skip
     gate.matrix.create("Waiver", {"metadata": {"name": "night"}, "spec": spec}, By("t", "t"))
     node("a1")
     pod("by-note", WRONG, **{"compatgate.dev/waiver": "night"})

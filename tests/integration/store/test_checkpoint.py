@@ -88,7 +88,7 @@ def test_a_write_that_fails_does_not_wait_for_who_waits_for_its_turn(
     writer, turn = DecisionWriter(database), Turn(database)
     with turn:
         writer._checkpointer.wrote(1)  # its thread waits for the turn from now on
-        monkeypatch.setattr(DecisionWriter, "_write", fail)
+        monkeypatch.setattr(DecisionWriter, "_store", fail)
         failing = threading.Thread(target=refused)
         failing.start()
         failing.join(10)

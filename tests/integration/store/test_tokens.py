@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -88,7 +91,7 @@ def test_the_first_start_makes_one_admin_token_and_no_later_one_does(gate: Gate)
     assert first is not None
     assert gate.tokens.verify(first.secret).scopes == {"admin"}
     assert gate.tokens.ensure_admin() is None
-    gate.tokens.revoke("admin", by="tester")
+    gate.tokens.revoke("admin", by="tester", even_last_admin=True)
     assert gate.tokens.ensure_admin() is None
 
 
@@ -115,3 +118,42 @@ def test_tokens_are_listed_by_name_and_by_whether_they_open_anything(gate: Gate)
 def test_a_token_that_does_not_exist_cannot_be_revoked(gate: Gate) -> None:
     with pytest.raises(NotFound, match="no token 'x'"):
         gate.tokens.revoke("x", by="tester")
+
+
+def test_the_last_token_with_the_scope_admin_is_not_revoked_by_accident(gate: Gate) -> None:
+    gate.tokens.create("boss", ["admin"], by="tester")
+    gate.tokens.create("ci", ["gate"], by="tester")
+    soon = clock.now() + timedelta(seconds=1)
+    gate.tokens.create("ended", ["admin"], by="tester", expires_at=soon)
+    gate.tokens.create("former", ["admin"], by="tester")
+    gate.tokens.revoke("former", by="tester")
+    time.sleep(1.1)
+    with pytest.raises(Conflict, match="boss is the last one with the scope admin") as error:
+        gate.tokens.revoke("boss", by="tester")
+    assert "create another admin token first" in error.value.hint
+    assert [t.name for t in gate.tokens.list(active=True).items] == ["boss", "ci"]
+    assert gate.history.list_audit(action="token.revoke").items[0].subject == "former"
+    for name in ("ended", "former", "ci"):
+        gate.tokens.revoke(name, by="tester")
+    gate.tokens.create("deputy", ["admin", "read"], by="tester")
+    assert gate.tokens.revoke("boss", by="tester").revoked_at
+    assert gate.tokens.revoke("deputy", by="tester", even_last_admin=True).revoked_at
+
+
+def test_of_administrators_who_revoke_each_other_at_once_one_stays(gate: Gate) -> None:
+    names = [f"boss-{number}" for number in range(6)]
+    for name in names:
+        gate.tokens.create(name, ["admin"], by="tester")
+    start = threading.Barrier(len(names))
+
+    def revoke(name: str) -> bool:
+        start.wait()
+        try:
+            return gate.tokens.revoke(name, by="tester").revoked_at is not None
+        except Conflict:
+            return False
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        revoked = list(pool.map(revoke, names))
+    assert sorted(revoked) == [False] + [True] * 5
+    assert len(gate.tokens.list(active=True).items) == 1

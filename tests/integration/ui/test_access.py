@@ -25,6 +25,15 @@ def test_a_session_has_the_rights_of_its_token(pages):
     assert "lacks the scope gate" in refused.text
 
 
+def test_the_chain_is_recomputed_for_administrators_alone(pages):
+    reader, admin = pages("read", anonymous=()), pages("admin", anonymous=())
+    assert "audit/verify" not in reader.get("/ui/audit").text
+    assert reader.get("/ui/audit/verify").status_code == 403
+    assert reader.get("/api/v1/audit/verify").status_code == 403
+    assert "audit/verify" in admin.get("/ui/audit").text
+    assert admin.get("/ui/audit/verify").status_code == 200
+
+
 def test_a_session_reads_the_json_that_pages_link_to(pages):
     client = pages("read", anonymous=())
     assert client.get("/api/v1/targets/prod-a100").json["metadata"]["name"] == "prod-a100"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from datetime import timedelta
 
 import pytest
@@ -64,6 +66,64 @@ def test_a_verdicts_page_begins_the_form(pages):
     shown = client.get("/ui/new-waiver?rules=CG801,%20CG104&targets=prod-a100&image=a/b:1").text
     assert 'value="CG801, CG104"' in shown
     assert 'value="a/b:1"' in shown
+    assert f'value="{_day(7)}"' in shown
+
+
+STACK = {"cuda": "12.1", "cudnn": "8.9.7", "torch": "2.2.2+cu121", "arch": "sm_80"}
+DENIED = {"target": "prod-a100", "stack": STACK}
+
+
+def _begun(client, verdict):
+    """The fields of the form that the page of a verdict leads to."""
+    page = client.get(f"/ui/verdicts/{verdict.id}").text
+    (href,) = re.findall(r'href="([^"]*/new-waiver[^"]*)"', page)
+    form = client.get(html.unescape(href)).text
+    values = re.findall(r'name="(\w+)"(?: type="date")? value="([^"]*)"', form)
+    (components,) = re.findall(r'name="components"[^>]*>([^<]*)<', form)
+    fields = {name: html.unescape(value) for name, value in values}
+    fields |= {"components": html.unescape(components)}
+    assert fields.pop("everything") == "yes"
+    assert 'value="yes" checked' not in form
+    del fields["form_token"]
+    return {**fields, "name": "hurry", "owner": "team", "why": "w", "reason": "r"}
+
+
+@pytest.mark.parametrize("image", [None, "registry.example/team/app:1.4"])
+def test_what_denies_a_stack_is_waived_for_it_alone_and_for_a_week(pages, stocked, image, by):
+    client = pages("read", "gate", "bless")
+    deprecated = stocked.matrix.get("Entry", "torch22-cu121").document
+    spec = {**deprecated["spec"], "status": "revoked"}
+    body = {"metadata": {"name": "torch22-cu121"}, "spec": spec}
+    stocked.matrix.change("Entry", "torch22-cu121", body, by)
+    asked = {**DENIED, "image": image} if image else DENIED
+    verdict = stocked.decide(asked, asked_by="t", source="rest")
+    assert not verdict.allowed
+    fields = _begun(client, verdict)
+    assert (fields["image"], fields["expires"]) == (image or "", _day(7))
+    wanted = "cuda ==12.1\ncudnn ==8.9.7\ntorch ==2.2.2+cu121"
+    assert fields["components"] == ("" if image else wanted)
+    assert post(client, "new-waiver", **fields).status_code == 303
+    assert stocked.preview(asked).allowed
+    other = {"image": f"{image}1"} if image else {"stack": {**STACK, "cudnn": "8.9.2"}}
+    assert not stocked.preview({**asked, **other}).allowed
+
+
+def test_a_waiver_for_every_stack_is_confirmed(pages, stocked):
+    client = pages("read", "bless")
+    refused = _make(client, components="")
+    assert refused.status_code == 400
+    assert "for every stack of its targets" in refused.text
+    assert _make(client, components="", everything="yes").status_code == 303
+    assert stocked.matrix.get("Waiver", "night-run").document["spec"]["match"] == {
+        "everything": True
+    }
+
+
+def test_a_waiver_that_lasts_too_long_is_refused_with_the_latest_day(pages):
+    refused = _make(pages("read", "bless"), expires=_day(91))
+    assert refused.status_code == 400
+    assert "spec.expires" in refused.text
+    assert _day(90) in refused.text
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_flagger_gets_an_answer_to_each_webhook_of_the_canary(shared: Any) -> No
             "checksum": "85d557f47b",
             "metadata": webhook["metadata"],
         }
-        path = webhook["url"].partition(":8080")[2]
+        path = webhook["url"].partition(".svc")[2]
         answer = shared.ask("POST", path, payload)
         assert answer.status == (409 if webhook["type"] == "rollback" else 200), answer.body
 

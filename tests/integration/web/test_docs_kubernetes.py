@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import shutil
@@ -15,6 +16,8 @@ import yaml
 
 from compatgate.documents.sources import read_paths
 from compatgate.gate.admission.kinds import parse_kinds
+from compatgate.gate.admission.pods import GPU
+from compatgate.wire.admission import EXAMPLES
 
 PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
 BLOCK = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -67,3 +70,23 @@ def test_the_files_of_the_page_are_what_the_program_reads(tmp_path: Path) -> Non
     assert read_paths([str(tmp_path / "waiver.yaml")])
     assert yaml.safe_load(waiver)["spec"]["rules"] == ["CG822"]
     assert parse_kinds(kinds.encode(), "page").kinds[0].kind == "Training"
+
+
+def test_the_gate_refuses_the_pod_that_the_page_tries_it_with(server: Any) -> None:
+    text = PAGE.read_text()
+    said = re.search(r"^- `denied the request: \.\.\. (.*?)`", text, re.MULTILINE)
+    annotations = dict(re.findall(r"--annotations (\S+?)=(\S+)", text))
+    assert said is not None
+    assert set(annotations) == {GPU, "compatgate.dev/target"}, "else the cluster does not ask"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "gate-test", "annotations": annotations},
+        "spec": {"containers": [{"name": "gate-test", "image": "registry.example/none"}]},
+    }
+    review = copy.deepcopy(EXAMPLES["pod"])
+    review["request"] |= {"object": pod, "dryRun": True, "namespace": "default"}
+    sent = server.ask("POST", "/hooks/kubernetes/validate", review)
+    answer = sent.json()["response"]
+    assert answer["allowed"] is False
+    assert said[1] in answer["status"]["message"]

@@ -144,21 +144,68 @@ def test_a_registry_that_does_not_answer_is_no_decision(serving):
     refused(ask(serving("127.0.0.1:9"), image="127.0.0.1:9/team/app:1", stack=STACK), 503)
 
 
-def test_a_redirect_to_this_machine_by_another_name_is_refused(serving, fake):
-    layer = layer_of(TORCH)
-    reference = fake.image(layer)
-    port = fake.host.rpartition(":")[2]
+@pytest.fixture
+def redirected(fake) -> Callable[[str], str]:
+    """Make an image whose layer the registry has elsewhere: at another address, with this host."""
 
-    def redirect(request):
-        request.send_response(307)
-        request.send_header("Location", f"http://localhost:{port}/secret")
+    def make(host: str) -> str:
+        layer = layer_of(TORCH)
+        reference = fake.image(layer)
+        port = fake.host.rpartition(":")[2]
+        path = f"/v2/app/blobs/{layer.digest}"
+        there = fake.answers[path]
+
+        def redirect(request):
+            request.send_response(307)
+            request.send_header("Location", f"http://{host}:{port}/elsewhere")
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+
+        fake.answers |= {path: redirect, "/elsewhere": there}
+        return reference
+
+    return make
+
+
+@pytest.mark.parametrize("host", ["localhost", "10.11.12.13", "169.254.169.254", "2130706433"])
+def test_a_redirect_to_an_address_that_is_not_public_is_refused(serving, fake, redirected, host):
+    problem = refused(ask(serving(fake.host), image=redirected(host)), 503)
+    assert f"leads to {host}, which is not a public address" in problem["detail"]
+    assert "--registry-network" in problem["hint"]
+    assert not any(path == "/elsewhere" for _, path, _ in fake.asked)
+
+
+def test_a_token_service_at_an_address_that_is_not_public_is_refused(serving, fake):
+    def challenge(request):
+        request.send_response(401)
+        said = 'Bearer realm="https://10.11.12.13/token",service="x"'
+        request.send_header("WWW-Authenticate", said)
         request.send_header("Content-Length", "0")
         request.end_headers()
 
-    fake.answers[f"/v2/app/blobs/{layer.digest}"] = redirect
+    reference = fake.image(layer_of(TORCH))
+    fake.answers |= {path: challenge for path in fake.answers if "/manifests/" in path}
     problem = refused(ask(serving(fake.host), image=reference), 503)
-    assert "leads to localhost" in problem["detail"]
-    assert not any(path == "/secret" for _, path, _ in fake.asked)
+    assert "leads to 10.11.12.13, which is not a public address" in problem["detail"]
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_a_network_that_the_operator_allows_may_be_led_to(serving, fake, redirected, variable):
+    server = (
+        serving(fake.host, COMPATGATE_REGISTRY_NETWORKS="10.0.0.0/8, 127.0.0.0/8")
+        if variable
+        else serving(fake.host, options=("--registry-network", "127.0.0.0/8"))
+    )
+    answer = ask(server, image=redirected("localhost")).json()
+    assert answer["stack"]["torch"] == "2.2.2+cu121"
+
+
+def test_an_image_whose_requirements_are_too_many_is_unknown_by_name(serving, fake):
+    reference = fake.image(layer_of(TORCH), env={"NVIDIA_REQUIRE_CUDA": "driver>=1 " * 2000})
+    answer = ask(serving(fake.host), image=reference).json()
+    assert answer["verdict"] == "unknown"
+    said = [found["message"] for found in answer["findings"] if found["rule"] == "CG901"]
+    assert "left open: require: too many alternatives: 2000 (at most 256)" in said
 
 
 def test_a_malformed_question_is_refused_before_a_registry_is_asked(serving, fake):

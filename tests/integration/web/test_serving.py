@@ -195,6 +195,6 @@ def test_the_service_runs_on_every_kind_of_database(serve: Any, database_url: st
         assert server.gate(STACK, image=f"r/a:{number}").status == 200
     decisions = server.ask("GET", "/api/v1/decisions").json()["items"]
     assert len(decisions) == 20
-    assert server.ask("GET", "/api/v1/audit/verify").json()["ok"] is True
+    assert server.ask("GET", "/api/v1/audit/verify", headers=server.bearer).json()["ok"] is True
     assert server.stop() == 0
     assert Database.open(database_url)

@@ -106,7 +106,7 @@ def test_every_answered_decision_survives_a_kill_under_load(
     assert logged(tmp_path / "gate.db", facts) >= len(load.answered)
     again = serve()
     assert again.gate(STACK).status == 200
-    assert again.ask("GET", "/api/v1/audit/verify").json()["ok"] is True
+    assert again.ask("GET", "/api/v1/audit/verify", headers=server.bearer).json()["ok"] is True
 
 
 def test_a_worker_that_dies_is_replaced(serve: Any) -> None:

@@ -9,6 +9,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -142,3 +143,25 @@ def test_the_client_trusts_whom_it_is_told_to(
             assert client.show_rule("CG101").id == "CG101"
     with Client(url, server.token) as client, pytest.raises(Unavailable, match="CERTIFICATE"):
         client.show_rule("CG101")
+
+
+def test_a_job_that_trusts_the_authority_by_the_environment_is_answered(serve, certify, tmp_path):
+    """As `deploy/helm-hook` mounts it: one file with the public authorities and the gate's own."""
+    mine, other = certify("mine"), certify("other")
+    options = ("--tls-cert", str(mine), "--tls-key", str(mine.with_suffix(".key")))
+    server = serve(*options)
+    both = tmp_path / "ca.crt"
+    both.write_text(other.read_text() + mine.read_text())
+    program = [sys.executable, "-m", "compatgate", "check", "--target", "prod-a100", "--stack"]
+    program += ["cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124", "--server"]
+
+    def status(trusted: Path) -> int:
+        return subprocess.run(
+            [*program, f"https://localhost:{server.port}"],
+            capture_output=True,
+            env={**os.environ, "SSL_CERT_FILE": str(trusted)},
+            timeout=60,
+            check=False,
+        ).returncode
+
+    assert (status(both), status(other)) == (0, 3)

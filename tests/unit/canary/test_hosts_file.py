@@ -56,6 +56,7 @@ timezone = "Europe/Berlin"
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ('executor = "process"\nbuild_network = true', "the process executor builds none"),
         ('endpoint = "http://x"', "host[0].endpoint: 'http://x' is not an engine's address"),
         ('endpoint = "tcp://stage:2375"', "without TLS gives its host to everybody"),
         ('endpoint = "tcp://stage"', "names no host and port"),

@@ -57,8 +57,10 @@ def test_an_entry_may_be_for_certain_gpus(skus, matches, pool):
     assert entry(gpus=skus).matches(parse_stack(STACK), pool) is matches
 
 
-def test_an_entry_for_a_gpu_is_for_its_slices_too(slice_of_a100):
-    assert entry(gpus=("A100-SXM4-80GB",)).matches(parse_stack(STACK), slice_of_a100)
+def test_an_entry_for_a_whole_gpu_is_not_for_its_slices(slice_of_a100):
+    whole = entry(gpus=("A100-SXM4-80GB",))
+    assert not whole.matches(parse_stack(STACK), slice_of_a100)
+    assert not whole.is_for(slice_of_a100)
 
 
 def test_an_entry_for_a_slice_is_not_for_the_whole_gpu(pool, slice_of_a100):
@@ -69,6 +71,13 @@ def test_an_entry_for_a_slice_is_not_for_the_whole_gpu(pool, slice_of_a100):
 
 def test_an_entry_for_a_gpu_does_not_match_a_pool_whose_gpu_is_not_known(pool_of):
     assert not entry(gpus=("L4",)).matches(parse_stack(STACK), pool_of("driver=535.104.05"))
+
+
+def test_the_nearest_entry_is_for_the_same_product_where_there_is_one(slice_of_a100):
+    whole = entry("whole", gpus=("A100-SXM4-80GB",), cuda="12.4.*")
+    sliced = entry("slice", gpus=("A100-SXM4-80GB-MIG-1g.10gb",), cuda="12.6.*", cudnn="9.1.*")
+    index = EntryIndex([sliced, whole])
+    assert index.nearest("t", parse_stack(STACK), slice_of_a100).name == "slice"
 
 
 # --- which entry speaks ----------------------------------------------------------------------

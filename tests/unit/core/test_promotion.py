@@ -61,6 +61,21 @@ def test_it_must_have_passed_on_every_sku_and_driver_that_it_is_for(target):
     assert standing(only, [newer], [run("a")], NOW).state == "ready"
 
 
+def test_a_candidate_for_a_whole_gpu_needs_no_run_on_a_slice(target):
+    lab = target("t", f"driver={DRIVER},gpu={SKU}", f"driver={DRIVER},gpu={SKU}-MIG-1g.10gb")
+    assert standing(entry(gpus=(SKU,)), [lab], [run("a")], NOW).state == "ready"
+    assert [need.sku for need in standing(entry(), [lab], [run("a")], NOW).needs] == [
+        f"{SKU}-MIG-1g.10gb"
+    ]
+
+
+def test_a_failure_on_a_slice_says_nothing_of_an_entry_for_the_whole_gpu(target):
+    lab = target("t", f"driver={DRIVER},gpu={SKU}", f"driver={DRIVER},gpu={SKU}-MIG-1g.10gb")
+    failed = run("b", outcome="failed", sku=f"{SKU}-MIG-1g.10gb")
+    assert contradiction(failed, entry(gpus=(SKU,), status="blessed"), [lab]) is None
+    assert contradiction(failed, entry(status="blessed"), [lab]) is not None
+
+
 def test_suites_must_have_passed_with_the_same_components(target):
     lab = target(suites=("smoke", "dl-core"))
     older = {"cuda": "12.4.1", "torch": "2.4.0+cu124"}

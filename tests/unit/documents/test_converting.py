@@ -60,6 +60,29 @@ def test_a_family_of_gpus_stands_for_its_members(
     assert not any(name.startswith("H100") for name in meant)
 
 
+def test_a_slice_is_named_by_product_and_profile_however_they_are_spelled(
+    read: Read, gpus: Gpus, entry: Callable[..., str]
+) -> None:
+    (document,) = read(
+        entry(gpus='["NVIDIA A100-SXM4-80GB MIG 1g.10gb", "H100 80GB HBM3 1g.10gb"]')
+    )
+    assert isinstance(document, EntryDoc)
+    assert to_entry(document, gpus, 1).gpus == (
+        "A100-SXM4-80GB-MIG-1g.10gb",
+        "H100-SXM5-80GB-MIG-1g.10gb",
+    )
+
+
+def test_a_slice_of_a_family_stands_for_that_slice_of_its_members(
+    read: Read, gpus: Gpus, entry: Callable[..., str]
+) -> None:
+    (document,) = read(entry(gpus='["A100 1g.10gb"]'))
+    assert isinstance(document, EntryDoc)
+    meant = to_entry(document, gpus, 1).gpus
+    assert "A100-SXM4-80GB-MIG-1g.10gb" in meant
+    assert all(name.endswith("-MIG-1g.10gb") for name in meant)
+
+
 def test_a_product_of_gpus_stands_for_itself(
     read: Read, gpus: Gpus, entry: Callable[..., str]
 ) -> None:

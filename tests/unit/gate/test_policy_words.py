@@ -32,7 +32,8 @@ def test_only_enforce_denies(mode):
 
 
 def test_match_rules_are_told_together_because_all_must_hold():
-    assert len(match_in_words(MatchSpec())) == 1
+    (by_name,) = match_in_words(MatchSpec())
+    assert by_name.endswith("if namespace, node selector and request leave it.")
     both = match_in_words(MatchSpec(("ml-*", "train"), {"gpu": "A100"}))
     assert both[1] == (
         "Else an object in a namespace like ml-* or train and that asks for nodes with gpu=A100."

@@ -6,7 +6,7 @@ import pytest
 
 from compatgate.discovery.image import parse_reference
 from compatgate.errors import BadInput
-from compatgate.gate.registries import allowed, parse_places
+from compatgate.gate.registries import allowed, parse_networks, parse_places
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,10 @@ def test_what_is_no_registry_is_refused(text):
         parse_places([text], "COMPATGATE_REGISTRIES")
     assert caught.value.field == "COMPATGATE_REGISTRIES"
     assert "HOST[:PORT][/PREFIX]" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["10.20.0.1/16", "10.20", "registry.example", "10.0.0.0/33"])
+def test_what_is_no_network_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="not a network") as caught:
+        parse_networks([text], "--registry-network")
+    assert (caught.value.field, caught.value.value) == ("--registry-network", text)

@@ -24,10 +24,17 @@ def sent(case: dict[str, Any]) -> dict[str, Any]:
         data = bytes(case["bytes"])
     elif "repeat" in case:
         before, times, middle, after = case["repeat"]
+        middle = _LONG.get(middle, middle)
         data = (before * times + middle + after * times).encode()
     if data is not None:
         options |= {"data": data, "content_type": case.get("type", "application/json")}
     return options
+
+
+_LONG = {
+    "{alternatives}": " ".join(f"driver>={number}" for number in range(5000)),
+    "{keys}": ", ".join(f'"component-{number}": "1"' for number in range(5000)),
+}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])

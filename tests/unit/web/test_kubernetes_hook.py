@@ -218,3 +218,14 @@ def test_any_object_is_answered_with_the_uid(
     sent = client.post(PATH, json=review)
     assert sent.status_code == 200
     assert sent.get_json()["response"]["uid"] == UID
+
+
+def test_requirements_of_a_pod_that_are_too_many_are_refused_by_their_number(
+    client: FlaskClient,
+) -> None:
+    review = copy.deepcopy(REVIEW)
+    container = review["request"]["object"]["spec"]["containers"][0]
+    container["env"] = [{"name": "NVIDIA_REQUIRE_CUDA", "value": "driver>=1 " * 2000}]
+    response = answer(client, review)
+    assert response["allowed"] is False
+    assert "too many alternatives: 2000 (at most 256)" in response["status"]["message"]

@@ -14,6 +14,7 @@ from canary_runs import DRIVER, GPU, MEASURED, evidence, host, suites
 from flask.testing import FlaskClient
 from msgspec import structs
 
+from compatgate.canary.allowed_images import allowed_images
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
@@ -124,6 +125,25 @@ def test_a_run_that_no_image_is_there_for_is_refused(
     named = asked | {"image": "registry.example/team/app:1"}
     assert client.post(f"{API}/runs", json=named).status_code == 201
     assert client.post(f"{API}/runs", json=asked | {"suite": "hello"}).status_code == 201
+
+
+def test_an_image_that_the_service_does_not_allow_is_refused(
+    client: FlaskClient, gate: Gate, submit: Callable[..., str]
+) -> None:
+    outside = {"image": "evil.example/registry.example/team/app:1"}
+    before = submit(**outside)
+    gate.runs.cancel(before, by="t")
+    patterns = ["registry.example/team/*"]
+    gate.runs.under_test = allowed_images(patterns, "serve --canary-image", otherwise=())
+    problem = client.post(f"{API}/runs", json=ASKED | outside).get_json(force=True)
+    assert (problem["status"], problem["field"]) == (400, "image")
+    assert "the list of allowed images is registry.example/team/*" in problem["detail"]
+    assert "serve --canary-image PATTERN" in problem["hint"]
+    again = client.post(f"{API}/runs/{before}/rerun")
+    assert (again.status_code, again.get_json(force=True)["field"]) == (400, "image")
+    assert [run["id"] for run in client.get(f"{API}/runs").get_json()["items"]] == [before]
+    submit(image="registry.example/team/app:1")
+    submit()
 
 
 @pytest.mark.parametrize("executor", ["process", "slurm", "kubernetes"])

@@ -11,6 +11,7 @@ import pytest
 
 from compatgate.cli import serve
 from compatgate.cli.parser import Parser
+from compatgate.cli.serve_decisions import commit_of
 from compatgate.errors import BadInput
 from compatgate.web.start import is_loopback, listen, url_of
 
@@ -99,3 +100,25 @@ def test_only_loopback_addresses_are_loopback() -> None:
     ):
         with listen(host, 0) as found:
             assert is_loopback(found) is expected
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_answers_before_the_disk_are_for_postgresql_and_said_at_the_start(
+    variable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commit_of(parse("--database", "postgresql://db/gate")) == "sync"
+    assert capsys.readouterr().err == ""
+    words = [] if variable else ["--decision-commit", "async"]
+    if variable:
+        monkeypatch.setenv("COMPATGATE_DECISION_COMMIT", "async")
+    assert commit_of(parse("--database", "postgresql://db/gate", *words)) == "async"
+    assert "answered in the last second are lost" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="async is for PostgreSQL"):
+        commit_of(parse("--database", "gate.db", *words))
+
+
+def test_another_word_for_committing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPATGATE_DECISION_COMMIT", "off")
+    with pytest.raises(BadInput, match="one of sync, async") as caught:
+        commit_of(parse())
+    assert caught.value.field == "COMPATGATE_DECISION_COMMIT"

@@ -45,7 +45,7 @@ class DockerExecutor:
         """
         on_one_machine(job, self._host.name)
         with self._talking() as api:
-            return Prepared(job, images.prepare(api, job, progress))
+            return images.prepare(api, self._host, job, progress)
 
     def start(self, prepared: Prepared) -> Handle:
         """Start the container; its name is taken by a first start, so there is no second.
@@ -61,7 +61,8 @@ class DockerExecutor:
             containers.check_engine(api.info(), self._host, job)
             image = api.inspect_image(prepared.image)["Config"] or {}
             volume = files.put(api, prepared) if job.workload.folder else None
-            body = containers.body(job, prepared.image, image, volume, self._host.devices)
+            tool = files.put_tool(api, prepared) if prepared.tool else None
+            body = containers.body(job, prepared.image, image, volume, self._host.devices, tool)
             container = api.create_container_from_config(body, name_of(job))["Id"]
             with starting(job.workload.command[0], self._host.name):
                 api.start(container)

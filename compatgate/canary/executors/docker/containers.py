@@ -25,6 +25,7 @@ def body(
     config: dict[str, Any],
     volume: str | None,
     devices: Literal["request", "cdi"],
+    tool: str | None = None,
 ) -> dict[str, Any]:
     """The request that creates a job's container.
 
@@ -34,6 +35,7 @@ def body(
         config: of the image, as the engine shows it.
         volume: with the workload's files; None: the image has them.
         devices: how GPUs are asked for.
+        tool: volume with the workload's tool; None: the image has it.
     """
     workload = job.workload
     environment = environment_of(job, "/tmp", _gpu_environment(job))  # noqa: S108
@@ -50,10 +52,15 @@ def body(
         "NetworkDisabled": True,
         "HostConfig": _limits(job) | {
             "Tmpfs": _writable(job, config.get("Volumes") or {}),
-            "Mounts": [mount(volume, read_only=True)] if volume else [],
+            "Mounts": _mounts(job, volume, tool),
             "DeviceRequests": _gpus(job, devices),
         },
     }  # fmt: skip
+
+
+def _mounts(job: Job, volume: str | None, tool: str | None) -> list[dict[str, Any]]:
+    places = ((volume, FOLDER), (tool, job.workload.image.tool))
+    return [mount(name, place, read_only=True) for name, place in places if name and place]
 
 
 def _limits(job: Job) -> dict[str, Any]:
@@ -89,8 +96,9 @@ def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
     """``/tmp``, and what the image declares as volumes: else those would be on the host's disk."""
     size = f"size={job.workload.limits.tmp}"
     places = {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,{size}"}  # noqa: S108
+    taken = [FOLDER, "/tmp", *filter(None, [job.workload.image.tool])]  # noqa: S108
     for path in volumes:
-        if not f"{path.rstrip('/')}/".startswith((f"{FOLDER}/", "/tmp/")):  # noqa: S108
+        if not f"{path.rstrip('/')}/".startswith(tuple(f"{place}/" for place in taken)):
             places[path] = f"rw,noexec,nosuid,nodev,mode=1777,{size}"
     return places
 

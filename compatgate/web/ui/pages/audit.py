@@ -45,7 +45,7 @@ def show(ask: Ask[AuditQuery]) -> Shown:
     return Shown("audit.html", "Audit", {"query": query}, table)
 
 
-@page("/audit/verify", nav="audit")
+@page("/audit/verify", scope="admin", nav="audit")
 def verify(ask: Ask[Any]) -> Shown:
     """Recompute the chain."""
     return Shown("audit-verify.html", "Audit chain", {"report": ask.gate.history.verify()})

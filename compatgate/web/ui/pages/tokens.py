@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from compatgate.documents.durations import parse_duration
 from compatgate.errors import BadInput, CompatgateError, Conflict
-from compatgate.gate.auth import SCOPES, NewToken
+from compatgate.gate.auth import NewToken
 from compatgate.store.clock import now
+from compatgate.store.rows import TokenRow
 from compatgate.web.ui.links import link
 from compatgate.web.ui.listing import LongListing, rows_of, table_of
 from compatgate.web.ui.page import Ask, Goto, Shown, page
 from compatgate.web.ui.tables import Column, Empty
+from compatgate.wire.trust import SCOPES
 
 _COLUMNS = (
     Column("name", "Name"),
@@ -49,9 +52,15 @@ def create(ask: Ask[Any]) -> Shown:
 
 
 @page("/tokens/revoke", scope="admin", method="POST", nav="tokens")
-def revoke(ask: Ask[Any]) -> Goto:
-    """End a token."""
-    token = ask.gate.tokens.revoke(ask.form.get("name", ""), by=ask.principal.name)
+def revoke(ask: Ask[Any]) -> Shown | Goto:
+    """End a token, once that is confirmed."""
+    token = ask.gate.tokens.find(ask.form.get("name", ""))
+    if ask.form.get("confirmed") != token.id:
+        return _shown(ask, ending=token)
+    try:
+        ask.gate.tokens.revoke(token.id, by=ask.principal.name)
+    except Conflict as error:
+        return _shown(ask, ending=token, refused=error)
     return Goto(link("tokens"), f"The token {token.name} opens nothing any more.")
 
 
@@ -60,7 +69,9 @@ def _shown(
     *,
     problem: CompatgateError | None = None,
     made: NewToken | None = None,
-    scopes: list[str] | None = None,
+    ending: TokenRow | None = None,
+    refused: CompatgateError | None = None,
+    scopes: Sequence[str] | None = None,
 ) -> Shown:
     query = ask.query if isinstance(ask.query, LongListing) else LongListing()
     found = rows_of(ask.gate.tokens.list, query.cursor)
@@ -81,9 +92,12 @@ def _shown(
     context = {
         "problem": problem,
         "made": made,
+        "ending": ending,
+        "refused": refused,
         "scopes": SCOPES,
         "chosen": scopes if scopes is not None else ["read", "gate"],
         "form": ask.form,
         "active": [one.name for one in found.items if one.is_active],
     }
-    return Shown("tokens.html", "Tokens", context, table, problem.status if problem else 200)
+    error = problem or refused
+    return Shown("tokens.html", "Tokens", context, table, error.status if error else 200)

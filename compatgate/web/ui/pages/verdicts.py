@@ -9,6 +9,7 @@ from flask import request
 
 from compatgate.core.rules import BY_ID
 from compatgate.core.verdict import EXIT_NO_DECISION, exit_code
+from compatgate.gate.waiving import begun_from
 from compatgate.store import clock
 from compatgate.web.links import base_url, verdict_link
 from compatgate.web.route import PREFIX as API
@@ -99,13 +100,5 @@ def _ask_again(verdict: dict[str, Any]) -> str:
 
 def _waive(verdict: dict[str, Any]) -> str | None:
     """The form for a waiver of what stands in the way."""
-    outcome = verdict["verdict"]
-    against = {f["rule"] for f in verdict["findings"] if f["outcome"] == outcome}
-    if not verdict["target"] or not against:
-        return None
-    return link(
-        "new-waiver",
-        rules=", ".join(sorted(against)),
-        targets=verdict["target"],
-        image=verdict["image"],
-    )
+    begun = begun_from(verdict)
+    return link("new-waiver", **begun) if begun["targets"] and begun["rules"] else None

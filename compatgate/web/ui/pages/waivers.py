@@ -24,7 +24,7 @@ from compatgate.web.ui.page import Ask, Goto, Shown, page
 from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, make
 
 REVISIONS = 20
-USUAL_DAYS = 90
+USUAL_DAYS = 7
 """What the form proposes as the end."""
 _MOST_ENDED = 100
 _COLUMNS = (
@@ -128,7 +128,7 @@ _Word = Annotated[str, Meta(max_length=2000)]
 
 
 class Begun(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the form begins with: a verdict's page knows the rules and the target."""
+    """What the form begins with: a verdict's page knows the rules, the target and the stack."""
 
     rules: _Word = ""
     targets: _Word = ""

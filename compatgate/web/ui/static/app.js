@@ -81,20 +81,6 @@ async function copy(button) {
   setTimeout(() => { button.textContent = label; }, 1500);
 }
 
-/* What went wrong is said, and the page stays as it was. */
-function toast(text) {
-  const line = document.createElement("p");
-  line.textContent = text;
-  document.getElementById("toasts").append(line);
-  setTimeout(() => line.remove(), 8000);
-}
-document.addEventListener("htmx:responseError", (event) => {
-  const answer = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
-  const said = answer.querySelector("#problem .lead");
-  toast(said ? said.textContent : `The server answered ${event.detail.xhr.status}.`);
-});
-document.addEventListener("htmx:sendError", () => toast("The server cannot be reached."));
-
 /* Charts are drawn from the table beside them: figure[data-chart] with a table of x, y, low, high.
    The scripts of the chart are loaded by the pages that have one. */
 
@@ -193,12 +179,13 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 function refocus(room, held) {
   const links = [...room.querySelectorAll("a[href]")];
   const same = (read) => links.find((one) => read(one) === read(held));
-  const next = same((one) => one.getAttribute("href")) ?? same((one) => one.textContent) ?? room.querySelector(".answer") ?? room;
+  const next = same((one) => one.getAttribute("href")) ?? same((one) => one.textContent) ?? room.querySelector(".answer, [role=alert]") ?? room;
   if (next.tabIndex < 0) next.tabIndex = -1; // what is no link takes the focus all the same
   next.focus({ preventScroll: true });
 }
 document.addEventListener("htmx:afterSettle", (event) => {
   const room = event.detail.elt;
+  if (room.id !== event.detail.target.id) return; // what came along with the answer
   if (kept?.held?.matches("a[href]") && !document.contains(kept.held)) refocus(room, kept.held);
   if (kept?.left && room.querySelector(".scroll")) room.querySelector(".scroll").scrollLeft = kept.left;
   kept = null;

@@ -19,6 +19,7 @@ static uint32_t known[4096];
 static int count;
 
 int cuInit(unsigned flags) { return flags; }
+int cuGetExportTable(const void **table, const void *id) { *table = 0; return 500; } /* NVRTC asks */
 int cuDriverGetVersion(int *v) { *v = CUDA; return 0; }
 int cuDeviceGetCount(int *n) { *n = GPUS; return 0; }
 int cuDeviceGet(int *d, int i) { *d = i; return i < GPUS ? 0 : 101; }
@@ -72,7 +73,8 @@ static uint32_t hash(const char *t) {
 int cuModuleLoadDataEx(void **m, const void *image, unsigned n, int *options, void **values) {
     unsigned major, minor;
     if (n != 2 || options[0] != 5 || options[1] != 6 || (size_t)values[1] != 8192) return 1;
-    if (sscanf(image, ".version %u.%u", &major, &minor) != 2) {
+    const char *begin = strstr(image, ".version"); /* compilers write comments before it */
+    if (!begin || sscanf(begin, ".version %u.%u", &major, &minor) != 2) {
         strcpy(values[0], "ptxas fatal: no version\n");
         return 218;
     }

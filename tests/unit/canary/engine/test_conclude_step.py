@@ -61,6 +61,12 @@ CASES = {
         "inconclusive",
         "names no GPU",
     ),
+    "a check that does not apply": (
+        EXITED,
+        Report(env=ENV, metrics=(TIME,), checks=(Check("numerics", True, "none", skipped=True),)),
+        "passed",
+        "",
+    ),
     "a check not reported": (
         EXITED,
         Report(env=ENV, metrics=(TIME,)),
@@ -93,6 +99,19 @@ def test_an_execution_is_concluded_from_what_it_did_and_said(case):
 def test_a_workload_that_promises_nothing_and_reports_nothing_is_inconclusive():
     idle = Workload(name="idle", description="-", command=("true",), image=ImageSpec(inside=True))
     verdict = conclude_step(idle, EXITED, Report(env=Env()))
+    assert (verdict.outcome, verdict.reason) == ("inconclusive", "measured and checked nothing")
+
+
+def test_checks_that_do_not_apply_are_no_pass_by_themselves():
+    only = Workload(
+        name="only",
+        description="-",
+        command=("true",),
+        image=ImageSpec(inside=True),
+        checks={"numerics": "agrees"},
+    )
+    skipped = Check("numerics", True, "nothing to compare", skipped=True)
+    verdict = conclude_step(only, EXITED, Report(env=Env(), checks=(skipped,)))
     assert (verdict.outcome, verdict.reason) == ("inconclusive", "measured and checked nothing")
 
 

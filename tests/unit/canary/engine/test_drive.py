@@ -6,9 +6,11 @@ import pytest
 from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
+from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine import log
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.parts import Judged
+from compatgate.canary.executors.command import environment_of
 from compatgate.canary.executors.interface import Status
 from compatgate.canary.run import StepResult
 from compatgate.errors import BadInput, Infrastructure, Unavailable
@@ -136,6 +138,39 @@ def test_what_another_attempt_cannot_mend_ends_the_run(bench, lease):
     executor.fail_prepare = BadInput("there is no image 'x'", field="image")
     drive(lease, bench(executor, queue))
     assert queue.ended[:2] == ("error", "image: there is no image 'x'")
+
+
+@pytest.mark.parametrize(
+    ("arch", "needs"),
+    [
+        (["sm_80", "compute_90"], False),
+        (["sm_70", "compute_70"], True),
+        (["sm_90"], True),
+        (None, None),
+    ],
+)
+def test_a_program_is_told_whether_the_stated_stack_needs_ptx(bench, lease, facts, arch, needs):
+    executor = Script((lines(1.0), exited()))
+    stack = {"cuda": "12.4"} | ({"arch": arch} if arch else {})
+    ready = replace(bench(executor, Memory()), code=facts.arch)
+    drive(replace(lease, run=replace(lease.run, stack=stack)), ready)
+    (job,) = executor.started
+    assert job.needs_ptx is needs
+    told = environment_of(job, "/tmp", {}).get("COMPATGATE_NEEDS_PTX")
+    assert told == {True: "yes", False: "no", None: None}[needs]
+
+
+def test_an_image_that_the_worker_does_not_allow_never_reaches_a_host(bench, lease):
+    queue, executor = Memory(), Script((lines(1.0), exited()))
+    run = replace(lease.run, image="evil.example/app:1")
+    listed = AllowedImages(("registry.example/*",), "extend it")
+    drive(replace(lease, run=run), replace(bench(executor, queue), images=listed))
+    outcome, reason, evidence = queue.ended
+    assert (outcome, evidence) == ("error", None)
+    assert "evil.example/app:1 may not be under test" in reason
+    assert "extend it" in reason
+    assert executor.started == []
+    assert not any("pulling" in doing for doing in queue.said)
 
 
 def test_a_defect_ends_the_run_and_says_so(bench, lease):

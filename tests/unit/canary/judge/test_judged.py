@@ -31,6 +31,15 @@ def test_checks_that_hold_and_metrics_like_the_baseline_pass():
     assert found.reason == "1 check holds; 1 metric shows no regression"
 
 
+def test_a_check_that_does_not_apply_is_counted_apart_and_is_no_pass_by_itself():
+    skipped = Check("s", True, "no compiler", skipped=True)
+    found = judged(report(checks=[*HOLDS, skipped]), checks=("c", "s"))
+    assert found.outcome == "passed"
+    assert found.reason == "1 check holds; 1 skipped; 1 metric shows no regression"
+    alone = judged(Report(checks=(skipped,)), checks=("s",), specs={})
+    assert alone.outcome == "inconclusive"
+
+
 def test_a_failed_check_fails_whatever_the_metrics_say():
     found = judged(report(checks=[Check("c", False, "loss is NaN")]))
     assert found.outcome == "failed"

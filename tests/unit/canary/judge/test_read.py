@@ -89,6 +89,7 @@ def test_bytes_that_are_no_text_are_log():
         ('{"type": "metric", "name": "t", "value": 1, "better": "up"}', "better", "no direction"),
         ('{"type": "metric", "name": "t", "value": 1, "tolerance": 5}', "file:1", "no tolerance"),
         ('{"type": "check", "name": "c", "ok": "yes"}', "file:1.ok", "true or false"),
+        ('{"type": "check", "name": "c", "ok": false, "skipped": true}', "file:1.skipped", "ok"),
         (
             '{"type": "metric", "name": "t", "value": 1, "unit": "ms"}\n'
             '{"type": "metric", "name": "t", "value": 1, "unit": "GB"}',

@@ -73,6 +73,21 @@ def test_a_check_that_failed_once_has_failed() -> None:
     assert report.checks == (Check("right", False, "no"),)
 
 
+def test_a_check_that_does_not_apply_neither_passes_nor_hides_another_result() -> None:
+    right = {"type": "check", "name": "right"}
+    skip = {**right, "ok": True, "skipped": True, "message": "no compiler"}
+    assert _read(ENV, _lines(skip)).checks == (Check("right", True, "no compiler", skipped=True),)
+    assert _read(ENV, _lines({**right, "ok": True}, skip)).checks == (Check("right", True),)
+    assert _read(ENV, _lines(skip, {**right, "ok": False})).checks == (Check("right", False),)
+
+
+@pytest.mark.parametrize("wrong", [{"ok": False, "skipped": True}, {"ok": True, "skipped": 1}])
+def test_a_failure_is_no_skip(wrong: dict[str, Any]) -> None:
+    report = _read(ENV, _lines({"type": "check", "name": "right", **wrong}))
+    assert report.checks == ()
+    assert "skipped must be true or false" in report.problems[0]
+
+
 def test_progress_is_seen_while_the_program_runs_and_stays_between_0_and_1() -> None:
     reader = reader_of(WORKLOAD)
     reader.feed(ENV + b'{"type": "progress", "value": 0.25}\n')

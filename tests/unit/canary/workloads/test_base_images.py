@@ -1,4 +1,4 @@
-"""What the shipped Dockerfiles start from: the image under test, or a tool's image by version."""
+"""What the shipped Dockerfiles start from: images by version, never the image under test."""
 
 from __future__ import annotations
 
@@ -20,17 +20,27 @@ def _of_tools() -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
-def test_programs_of_the_project_assume_no_image_and_tools_name_theirs_by_version(
-    file: Path,
-) -> None:
+def test_tools_alone_are_built_and_name_their_images_by_version(file: Path) -> None:
     text = file.read_text()
     named = dockerfile.images(text)
-    if file.parent.name in _of_tools():
-        assert named
-        assert all(VERSIONED.fullmatch(image) for image in named), named
-    else:
-        assert named == []
-        assert dockerfile.arguments(text) == {"BASE": None}
+    assert file.parent.name in _of_tools()
+    assert named
+    assert all(VERSIONED.fullmatch(image) for image in named), named
+    assert dockerfile.is_whole(text)
+    assert dockerfile.BASE not in dockerfile.arguments(text)
     for line in text.splitlines():
         if line.startswith("ADD "):
             assert RELEASED.search(line), line
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ADD https://a.example/b.tar.gz /tmp/", ["https://a.example/b.tar.gz"]),
+        ('add --chmod=644 ["http://a.example/b", "/tmp/"]', ["http://a.example/b"]),
+        ("ADD \\\n  git@github.com:a/b.git \\\n  /tmp/", ["git@github.com:a/b.git"]),
+        ("ADD local.tar.gz /tmp/\nCOPY a b\nRUN curl https://a.example", []),
+    ],
+)
+def test_what_the_engine_would_download_for_a_build_is_found(text: str, found: list[str]) -> None:
+    assert dockerfile.downloads(f"FROM x\n{text}\n") == found

@@ -109,6 +109,28 @@ def test_images_of_a_dockerfile_are_pinned_by_digest(make_workload: Make) -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("image", "text", "said"),
+    [
+        ('context = "."', "ARG BASE\nFROM ${BASE}\n", ("error", "ARG BASE: nothing is built on")),
+        ('context = "."', f"FROM x@{DIGEST}\n", ("warning", "it never tests another image")),
+        ('context = "."\ntool = "/opt/x"', f"FROM x@{DIGEST}\n", None),
+    ],
+)
+def test_what_is_built_beside_the_image_under_test_is_looked_at(
+    make_workload: Make, image: str, text: str, said: tuple[str, str] | None
+) -> None:
+    folder = make_workload(change=lambda t: _good(t).replace("inside = true", image))
+    (folder / "Dockerfile").write_text(text)
+    found = _said(folder)
+    if said is None:
+        assert found == []
+    else:
+        ((severity, what),) = found
+        assert severity == said[0]
+        assert said[1] in what
+
+
 def test_the_command_exits_with_1_on_errors_and_2_without_workloads(
     make_workload: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

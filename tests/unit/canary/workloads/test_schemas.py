@@ -37,7 +37,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "adapter": "jsonl",
         "user": "nobody",
         "replaces": False,
-        "image": {"inside": False, "context": ".", "network": True},
+        "image": {"inside": False, "context": ".", "network": True, "tool": "/opt/gemm"},
         "environment": {"OMP_NUM_THREADS": "1"},
         "limits": {"memory": "8GiB", "shm": "1GiB", "tmp": "1GiB", "pids": 10, "cpus": 2.5},
         "metrics": {"time": {"unit": "ms", "better": "lower", "tolerance": 0.1, "peak": "bf16"}},
@@ -55,6 +55,7 @@ GOOD: dict[str, dict[str, Any]] = {
                 "driver": "550.54.15",
                 "slots": 2,
                 "devices": "cdi",
+                "build_network": True,
                 "health": "none",
                 "quiet": [{"start": "08:00", "end": "18:00", "days": ["mon"], "timezone": "UTC"}],
                 "slurm": {

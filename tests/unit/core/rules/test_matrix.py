@@ -177,6 +177,17 @@ def test_a_component_that_the_stack_does_not_state_is_part_of_the_difference(jud
     assert fixes(verdict, "CG801") == [{"nccl": "2.20.5"}]
 
 
+def test_an_entry_for_the_whole_gpu_blesses_no_slice_and_the_message_says_so(judge):
+    whole = entry("whole", gpus=("A100-SXM4-80GB",), cuda="12.4.*")
+    assert said(judge(whole)) == []
+    (finding,) = judge(whole, pool=f"{POOL}-MIG-1g.10gb").findings
+    assert finding.rule == "CG801"
+    assert (
+        "the nearest is whole, which is for A100-SXM4-80GB, not for A100-SXM4-80GB-MIG-1g.10gb;"
+        in finding.message
+    )
+
+
 def test_what_differs_and_what_was_left_unsaid_are_told_apart(judge):
     verdict = judge(entry("e", cuda="12.6.*", nccl="2.20.*"))
     said = "differs in cuda and asks for nccl, of which the stack says nothing"

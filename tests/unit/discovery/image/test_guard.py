@@ -6,9 +6,12 @@ import socket
 
 import pytest
 
+from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.guard import Guard
 from compatgate.discovery.image.options import ImageOptions
+from compatgate.discovery.image.transport import Transport
 from compatgate.errors import Unavailable
+from compatgate.gate.registries import parse_networks
 
 REGISTRIES = frozenset({"registry.example", "127.0.0.1:5000"})
 
@@ -29,9 +32,22 @@ def guard() -> Guard:
         "http://[fe80::1]/",
         "http://[::ffff:127.0.0.1]/",
         "http://0.0.0.0/",
+        "https://10.0.0.7/x",
+        "https://172.16.0.7/x",
+        "https://192.168.1.7/x",
+        "https://100.64.0.7/x",
+        "https://[fd00::7]/",
+        "https://[fec0::7]/",
+        "https://[::ffff:10.0.0.7]/",
+        "https://[64:ff9b::10.0.0.7]/",
+        "https://[2002:0a00:0007::1]/",
+        "https://[::10.0.0.7]/",
+        "http://198.18.0.7/",
+        "http://224.0.0.7/",
+        "http://240.0.0.7/",
     ],
 )
-def test_this_machine_and_its_link_are_refused(guard, url):
+def test_what_is_not_public_is_refused(guard, url):
     with pytest.raises(Unavailable, match="leads to"):
         guard.check_name(url)
 
@@ -40,7 +56,9 @@ def test_this_machine_and_its_link_are_refused(guard, url):
     "url",
     [
         "https://blobs.example/x",
-        "https://10.0.0.7/x",
+        "https://8.8.8.8/x",
+        "https://[2606:4700::1111]/x",
+        "https://[64:ff9b::8.8.8.8]/x",
         "http://127.0.0.1:5000/v2/",
         "http://127.0.0.2/x/v2/",
     ],
@@ -55,6 +73,40 @@ def test_a_name_that_resolves_to_this_machine_is_refused_once_connected(guard):
         guard.check_peer("registry.example", connection)
         with pytest.raises(Unavailable, match=r"leads to blobs\.example"):
             guard.check_peer("blobs.example", connection)
+
+
+@pytest.mark.parametrize("number", ["2130706433", "0x7f000001", "127.1"])
+def test_what_a_name_resolves_to_is_looked_at_before_it_is_connected_to(number):
+    options = ImageOptions(internal=False, registries=REGISTRIES)
+    with socket.create_server(("127.0.0.1", 0)) as server, Deadline(10) as deadline:
+        server.settimeout(0.2)
+        port = server.getsockname()[1]
+        with Transport(options, deadline) as transport, pytest.raises(Unavailable) as caught:
+            transport.open(f"http://{number}:{port}/", {})
+        assert f"leads to {number}, which is not a public address" in caught.value.problem
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+@pytest.mark.parametrize(
+    ("networks", "url", "allowed"),
+    [
+        ("10.20.0.0/16", "https://10.20.3.4/x", True),
+        ("10.20.0.0/16", "https://[::ffff:10.20.3.4]/x", True),
+        ("10.20.0.0/16", "https://10.21.3.4/x", False),
+        ("10.20.0.0/16, fd00::/8", "https://[fd00::1]/x", True),
+        ("127.0.0.0/8", "http://localhost:9/x", True),
+        ("192.168.7.7", "https://192.168.7.8/x", False),
+    ],
+)
+def test_a_network_that_the_operator_allows_is_not_refused(networks, url, allowed):
+    given = parse_networks([networks], "--registry-network")
+    guard = Guard(ImageOptions(internal=False, registries=REGISTRIES, networks=given))
+    if allowed:
+        guard.check_name(url)
+        return
+    with pytest.raises(Unavailable, match="not a public address"):
+        guard.check_name(url)
 
 
 def test_without_others_choosing_the_references_nothing_is_refused():

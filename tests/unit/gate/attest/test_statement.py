@@ -100,6 +100,15 @@ def test_a_waiver_for_an_image_that_was_not_read_is_not_vouched_for(about: Any) 
     assert about(findings=[waived])
 
 
+def test_a_verdict_about_some_pools_is_not_vouched_for_as_one_about_the_target(about: Any) -> None:
+    some = {
+        "rule": "CG833", "name": "some-pools", "outcome": "not-checked", "component": "pool",
+        "pools": ["a"], "message": "m", "have": None, "need": None, "source": None, "fixes": [],
+    }  # fmt: skip
+    with pytest.raises(Conflict, match="some pools of the target"):
+        about(findings=[some])
+
+
 def test_it_counts_from_when_it_was_last_said(about: Any) -> None:
     later = NOW + timedelta(days=30)
     predicate = about(confirmed=later).predicate

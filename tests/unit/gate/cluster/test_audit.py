@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compatgate.core.verdict import Checked, Finding, Verdict
-from compatgate.documents.specs import MatchSpec
+from compatgate.documents.specs import MatchSpec, PolicySpec, PoolSpec, TargetSpec
 from compatgate.errors import BadInput, CompatgateError, Forbidden, TimedOut, Unavailable
 from compatgate.gate.admission.kinds import load_kinds
 from compatgate.gate.cluster.audit import AuditOptions, Result, audit
@@ -16,6 +17,9 @@ from compatgate.gate.cluster.pods import RunningPod, pod_of
 
 KINDS = load_kinds()
 DIGEST = f"registry.example/app@sha256:{'a' * 64}"
+
+POOL = PoolSpec("a", "A100-SXM4-80GB", "535.183.01")
+TARGETS = {"prod": TargetSpec((POOL,), MatchSpec(node_labels={"gpu": "a100"}))}
 
 
 def verdict(outcome: Any = "pass", *, allowed: bool = True, mode: str = "enforce") -> Verdict:
@@ -47,11 +51,12 @@ class Knows:
     """Answers, or fails, as a test says; remembers what it was asked."""
 
     def __init__(self, *answers: Verdict | CompatgateError) -> None:
+        self.known = TARGETS
         self.answers = list(answers)
         self.asked: list[dict[str, Any]] = []
 
-    def matches(self) -> list[tuple[str, MatchSpec]]:
-        return [("prod", MatchSpec(node_labels={"gpu": "a100"}))]
+    def targets(self) -> dict[str, TargetSpec]:
+        return self.known
 
     def waivers(self) -> dict[str, Any]:
         return {}
@@ -154,3 +159,56 @@ def test_an_annotation_that_means_nothing_is_an_error_of_that_pod_alone() -> Non
     (one,) = audit([found], {}, Knows(), options, "2026-11-21")
     assert one.outcome == "error"
     assert "compatgate.dev/gpu" in one.message
+
+
+def audited(known: dict[str, TargetSpec], labels: dict[str, str], **metadata: Any) -> list[Result]:
+    """What is found about a pod that requests a slice, on a node with these labels."""
+    found = body()
+    found["metadata"]["annotations"] = metadata
+    limits = found["spec"]["containers"][0]["resources"]["limits"]
+    limits["nvidia.com/mig-1g.10gb"] = limits.pop("nvidia.com/gpu")
+    pod = pod_of(found, KINDS)
+    assert pod
+    decider = Knows(verdict())
+    decider.known = known
+    results = audit([pod], {"n1": labels}, decider, AuditOptions(KINDS), "2026-11-21")
+    assert len(decider.asked) <= 1
+    for asked in decider.asked:
+        results[-1] = replace(results[-1], message=str(asked.get("pools", "all")))
+    return results
+
+
+SLICE = PoolSpec("s", "A100-SXM4-80GB-MIG-1g.10gb", "535.183.01")
+ON_A100 = {"gpu": "a100"}
+
+
+def test_a_pod_is_decided_on_the_pools_of_what_it_requests() -> None:
+    known = {"prod": TargetSpec((POOL, SLICE), MatchSpec(node_labels=ON_A100))}
+    (one,) = audited(known, ON_A100)
+    assert (one.outcome, one.target, one.message) == ("pass", "prod", "['s']")
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("enforce", "fail"), ("audit", "warn")])
+def test_a_request_that_no_pool_has_is_found(mode: Any, outcome: str) -> None:
+    known = {"prod": TargetSpec((POOL,), MatchSpec(node_labels=ON_A100), PolicySpec(mode))}
+    first, second = audited(known, ON_A100)
+    assert (first.outcome, first.rule) == (outcome, "CG832")
+    assert "nvidia.com/mig-1g.10gb is in no pool of prod" in first.message
+    assert (second.outcome, second.message) == ("pass", "all")
+
+
+def test_a_pod_that_names_another_target_than_that_of_its_node_is_found() -> None:
+    other = TargetSpec((SLICE,), MatchSpec(node_labels={"gpu": "h100"}), PolicySpec("warn"))
+    known = {"prod": TargetSpec((SLICE,), MatchSpec(node_labels=ON_A100)), "other": other}
+    (one,) = audited(known, ON_A100, **{"compatgate.dev/target": "other"})
+    assert (one.outcome, one.rule, one.target, one.scored) == ("fail", "CG831", "prod", True)
+    (one,) = audited(known, {"gpu": "h100"}, **{"compatgate.dev/target": "other"})
+    assert (one.outcome, one.target) == ("pass", "other")
+
+
+def test_the_nodes_own_label_says_whether_its_gpus_are_slices() -> None:
+    known = {"prod": TargetSpec((POOL, SLICE), MatchSpec(node_labels=ON_A100))}
+    labels = {**ON_A100, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"}
+    first, _ = audited(known, labels)
+    assert first.rule == "CG832"
+    assert "on nodes of NVIDIA-A100-SXM4-80GB-MIG-3g.40gb" in first.message

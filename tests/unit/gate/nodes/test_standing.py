@@ -144,6 +144,15 @@ def test_a_driver_is_blessed_when_an_entry_admits_it(
     assert found.why
 
 
+def test_an_entry_for_a_whole_gpu_blesses_no_node_of_slices(
+    matrix: Callable[..., Matrix],
+) -> None:
+    slices = f"{A100}-MIG-1g.10gb"
+    lab = target("prod", pool(slices))
+    assert look(matrix(lab, entry("e", gpus=[A100])), gpus=(slices,)).driver == "not-blessed"
+    assert look(matrix(lab, entry("e", gpus=[slices])), gpus=(slices,)).driver == "blessed"
+
+
 def test_what_cannot_be_decided_is_unknown(matrix: Callable[..., Matrix]) -> None:
     found = matrix(PROD, entry("e", gpus=[A100]))
     assert look(found, labels={}).driver == "unknown"

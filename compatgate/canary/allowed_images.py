@@ -1,0 +1,121 @@
+"""Which images under test canaries may run: the operator's list of patterns.
+
+An image under test is somebody else's program on a staging host. A container confines it
+(docs/canaries.md); this list says who may bring one at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from compatgate.discovery.image.reference import DOCKER_HUB, Reference, is_digest, parse_reference
+from compatgate.errors import BadInput
+
+ENVIRONMENT = "COMPATGATE_CANARY_IMAGES"
+NONE = "none"
+_EVERY = "*"
+_NAMED = 8
+_LONGEST = 512
+_HINT = "like registry.example/team/* or docker.io/library/ubuntu:*; * alone is every image"
+
+
+class AllowedImages(Struct, frozen=True):
+    """The images that may be under test.
+
+    Attributes:
+        patterns: globs on the full reference, as `parse_patterns` gives them.
+        extend: how the operator allows another one, for errors.
+    """
+
+    patterns: tuple[str, ...] = (_EVERY,)
+    extend: str = ""
+
+    def check(self, image: str | None) -> str | None:
+        """Return the reference to run, in full, so that no engine reads it as something else.
+
+        Args:
+            image: under test, as submitted; None: there is none.
+
+        Raises:
+            BadInput: it is no reference, or no pattern allows it.
+        """
+        if image is None or _EVERY in self.patterns:
+            return image
+        names = [image] if is_digest(image) else _names(parse_reference(image))
+        if any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns):
+            return names[0]
+        shown = ", ".join(self.patterns[:_NAMED]) + (", ..." if self.patterns[_NAMED:] else "")
+        raise BadInput(
+            f"{names[0]} may not be under test: the list of allowed images is {shown or 'empty'}",
+            field="image",
+            value=image,
+            hint=self.extend,
+        )
+
+
+EVERY_IMAGE = AllowedImages()
+
+
+def parse_patterns(texts: Sequence[str], field: str) -> tuple[str, ...]:
+    """Read patterns; several with commas. ``none`` alone is the empty list.
+
+    Raises:
+        BadInput: one names no registry, which could then be anybody's.
+    """
+    items = [item for text in texts for item in re.split(r"[,\s]+", text.strip()) if item]
+    if items == [NONE]:
+        return ()
+    return tuple(dict.fromkeys(_pattern(item, field) for item in items))
+
+
+def allowed_images(
+    texts: Sequence[str], option: str, *, otherwise: tuple[str, ...]
+) -> AllowedImages:
+    """Read the list of the option, else of ``COMPATGATE_CANARY_IMAGES``.
+
+    Args:
+        texts: values of the option.
+        option: its name, ``worker --image``, for errors.
+        otherwise: patterns where neither is given.
+
+    Raises:
+        BadInput: a pattern is wrong.
+    """
+    extend = f"add a pattern with {option} PATTERN or {ENVIRONMENT}, {_HINT}"
+    if texts:
+        return AllowedImages(parse_patterns(texts, option.partition(" ")[2]), extend)
+    if given := os.environ.get(ENVIRONMENT, "").strip():
+        return AllowedImages(parse_patterns([given], ENVIRONMENT), extend)
+    return AllowedImages(otherwise, extend)
+
+
+def _names(named: Reference) -> list[str]:
+    """What patterns are held against: the image in full, then its repository.
+
+    A tag beside a digest names nothing: the digest alone decides what runs.
+    """
+    repository = f"{named.registry.lower()}/{named.repository}"
+    version = f"@{named.digest}" if named.digest else f":{named.tag}"
+    return [repository + version, repository]
+
+
+def _pattern(item: str, field: str) -> str:
+    if item == _EVERY or is_digest(item):
+        return item
+    host, slash, rest = item.partition("/")
+    named = re.search(r"[.:]|^localhost$", host) is not None
+    try:
+        registry = parse_reference(f"{host}/x/x:1").registry.lower()
+    except BadInput:
+        named = False
+    if not (named and slash and rest) or len(item) > _LONGEST:
+        hint = f"begin with the registry, without * in its name; {_HINT}"
+        raise BadInput(f"{item!r} is not a pattern of images", field=field, value=item, hint=hint)
+    if registry == DOCKER_HUB and re.fullmatch(r"[^*?\[/]+([:@].*)?", rest):
+        rest = f"library/{rest}"
+    return f"{registry}/{rest}"

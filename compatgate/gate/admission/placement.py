@@ -1,0 +1,190 @@
+"""Where a container is judged: its pod's targets, narrowed by what it requests and by annotation.
+
+An annotation is the asker's. It only ever narrows: a target that namespace, node selector, affinity
+and request do not leave is a contradiction, CG831.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.matrix import Waiver
+from compatgate.core.rules import BY_ID
+from compatgate.core.stack import Stack
+from compatgate.core.verdict import Finding
+from compatgate.documents.specs import TargetSpec
+from compatgate.gate.admission.bound import TARGET, Bound
+from compatgate.gate.admission.slices import Nodes, pools_for, products_of
+
+CONTRADICTED, NO_POOL, _WAIVED = "CG831", "CG832", "CG821"
+_SHOWN = 5
+Outcome = Literal["fail", "warn"]
+
+
+class Known(Struct, frozen=True):
+    """The matrix, as far as it decides where workloads run.
+
+    Attributes:
+        targets: by name.
+        waivers: by name.
+        today: ISO date.
+    """
+
+    targets: Mapping[str, TargetSpec]
+    waivers: Mapping[str, Waiver]
+    today: str
+
+
+class Placement(Struct, frozen=True):
+    """A target that a container is judged on, or what is wrong with its running there.
+
+    Attributes:
+        target: None: it is bound for none.
+        pools: of the target, that its request leads to; empty: all.
+        possible: nothing says that it runs there, nor that it does not.
+        finding: ``fail`` denies, ``warn`` is said; None: the gate is asked.
+    """
+
+    target: str | None
+    pools: tuple[str, ...] = ()
+    possible: bool = False
+    finding: Finding | None = None
+
+
+class Workload(Struct, frozen=True):
+    """A container as far as it decides where it is judged.
+
+    Attributes:
+        named: target that its pod's annotation names; empty: none.
+        bound: targets of its pod.
+        nodes: that its pod may land on.
+        slices: products of slices that its pod selects nodes by, to be shown.
+        resources: that it requests; empty: what it gets is not told by a resource.
+        image: for waivers.
+    """
+
+    named: str
+    bound: Bound
+    nodes: tuple[Nodes, ...]
+    slices: str
+    resources: tuple[str, ...] = ()
+    image: str = ""
+
+
+def placements(asks: Workload, known: Known) -> Iterator[Placement]:
+    """Give the targets that a container is judged on, and what is wrong with its placement."""
+    named = asks.named
+    if named and named not in known.targets:
+        yield Placement(named)  # the gate refuses the name, and says which one is near
+        return
+    usable = _usable(asks, known)
+    left = usable or asks.bound.targets or asks.bound.open
+    if not named:
+        for name in usable or asks.bound.targets:
+            yield from _on(name, asks, known)
+        if not asks.bound.targets:
+            yield Placement(None)
+    elif named in left:
+        yield from _on(named, asks, known)
+    else:
+        yield from _contradicted(asks, usable or asks.bound.targets, known)
+
+
+def chosen_from(asks: Workload, known: Known) -> tuple[str, ...]:
+    """Return the other targets that a pod may still land on beside the one that it names."""
+    usable = _usable(asks, known)
+    return tuple(n for n in usable if n != asks.named) if asks.named in usable else ()
+
+
+def _usable(asks: Workload, known: Known) -> tuple[str, ...]:
+    """Return the targets of the pod that have pools for all that the container requests."""
+    return tuple(n for n in asks.bound.targets if _lacking(n, asks, known) is None)
+
+
+def _on(name: str, asks: Workload, known: Known) -> Iterator[Placement]:
+    spec = known.targets[name]
+    lacking = _lacking(name, asks, known)
+    if lacking is None:
+        found = {pool for one in _requests(asks) for pool in pools_for(spec, one, asks.nodes)}
+        pools = tuple(pool.name for pool in spec.pools if pool.name in found)
+        some = pools if len(pools) < len(spec.pools) else ()
+        yield Placement(name, some, asks.bound.how == "possible" and not asks.named)
+        return
+    waiver = _waiver(NO_POOL, name, asks, known)
+    if waiver:
+        yield Placement(name, finding=_waived(NO_POOL, waiver))
+    else:
+        yield Placement(name, finding=_no_pool(name, lacking, asks, spec))
+    yield Placement(name)  # whatever it could get there: what is let in is judged all the same
+
+
+def _contradicted(asks: Workload, leads: Sequence[str], known: Known) -> Iterator[Placement]:
+    """Deny for each target that the placement leads to; where all waive it, the annotation counts.
+
+    The waivers are those of these targets: the asker must not choose whose waiver applies.
+    """
+    where: Sequence[str | None] = leads or (None,)
+    waivers = {name: _waiver(CONTRADICTED, name, asks, known) for name in where}
+    for name, waiver in waivers.items():
+        if waiver is None:
+            yield Placement(name, finding=_contradiction(asks.named, leads))
+    used = [waiver for waiver in waivers.values() if waiver]
+    if len(used) == len(waivers):
+        yield Placement(where[0], finding=_waived(CONTRADICTED, used[0]))
+        yield from _on(asks.named, asks, known)
+
+
+def _requests(asks: Workload) -> Sequence[str | None]:
+    return asks.resources or (None,)
+
+
+def _lacking(name: str, asks: Workload, known: Known) -> str | None:
+    """Return what the container requests and no pool of a target has; None: nothing."""
+    spec = known.targets[name]
+    for resource in _requests(asks):
+        if not pools_for(spec, resource, asks.nodes):
+            return resource or "a GPU"
+    return None
+
+
+def _waiver(rule: str, target: str | None, asks: Workload, known: Known) -> Waiver | None:
+    """Return a waiver of a rule. One for certain components covers nothing: no stack is known."""
+    stack = Stack({}, image=asks.image or None)
+    for waiver in known.waivers.values():
+        if rule in waiver.rules and waiver.covers(target or "", stack, known.today):
+            return waiver
+    return None
+
+
+def _contradiction(named: str, leads: Sequence[str]) -> Finding:
+    shown = ", ".join(leads[:_SHOWN]) + (", ..." if len(leads) > _SHOWN else "")
+    what = f"the annotation {TARGET} names {named}"
+    if leads:
+        why = f"namespace, node selector and request lead to {shown}"
+        need = f"one of {shown}"
+    else:
+        why = f"namespace and node selector do not fit the match of {named}"
+        need = f"what {named} states in match"
+    mend = f"take it away, or select the nodes of {named}"
+    return _finding(CONTRADICTED, "fail", f"{what}, but {why}; {mend}", named, need)
+
+
+def _no_pool(name: str, resource: str, asks: Workload, spec: TargetSpec) -> Finding:
+    outcome: Outcome = "fail" if spec.policy.mode == "enforce" else "warn"
+    products = products_of(spec)
+    where = f" on nodes of {asks.slices}" if asks.slices else ""
+    message = f"{resource}{where} is in no pool of {name}, which has {products}"
+    return _finding(NO_POOL, outcome, message, resource, products)
+
+
+def _waived(rule: str, waiver: Waiver) -> Finding:
+    until = f"until {waiver.expires} ({waiver.owner}: {waiver.reason})"
+    message = f"{rule} {BY_ID[rule].name} is waived by {waiver.name} {until}"
+    return _finding(_WAIVED, "warn", message, waiver.name, None)
+
+
+def _finding(rule: str, outcome: Outcome, message: str, have: str, need: str | None) -> Finding:
+    return Finding(rule, BY_ID[rule].name, outcome, "target", have, need, message)

@@ -1,0 +1,120 @@
+"""Ready means that a decision can be recorded now; asking leaves no trace in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from sqlalchemy import text
+
+from compatgate.errors import Unavailable
+from compatgate.gate import readiness
+from compatgate.gate.service import Gate
+from compatgate.store.database import Database
+
+QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
+
+
+@pytest.fixture
+def asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "REUSED_SECONDS", 0.0)
+
+
+@pytest.fixture
+def other(gate: Gate) -> Iterator[Database]:
+    with closing(Database(gate.database.url)) as database:
+        yield database
+
+
+def _becomes_ready(gate: Gate) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            gate.readiness.state()
+            return
+        except Unavailable:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_asking_writes_to_the_disk_and_leaves_the_log_as_it_is(gate: Gate) -> None:
+    gate.decide(QUESTION, asked_by="before", source="test")
+    before = gate.history.verify().head
+    for _ in range(3):
+        gate.readiness.state()
+    assert gate.history.verify().head == before
+    gate.decide(QUESTION, asked_by="after", source="test")
+    report = gate.history.verify()
+    assert (report.ok, report.decisions) == (True, 2)
+    with gate.database.reading() as session:
+        verdicts = session.execute(text("SELECT id FROM verdicts")).scalars().all()
+    assert len(verdicts) == 1
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_a_database_in_which_another_writer_is_stuck_is_not_ready(
+    gate: Gate, other: Database
+) -> None:
+    with other.writing() as session:
+        session.execute(text("SELECT 1"))
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="takes longer than 2 seconds"):
+                gate.readiness.state()
+        assert time.monotonic() - began < 10
+    _becomes_ready(gate)
+    assert gate.history.verify().decisions == 0
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_a_log_that_takes_no_decision_is_not_ready(gate: Gate, other: Database) -> None:
+    gate.readiness.state()
+    with other.writing() as session:
+        session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
+    with pytest.raises(Unavailable, match="decisions"):
+        gate.readiness.state()
+    with other.writing() as session:
+        session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
+    gate.readiness.state()
+
+
+@pytest.mark.usefixtures("asked_anew")
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_database_that_became_read_only_is_not_ready(
+    gate: Gate, end_sessions: Callable[[], None]
+) -> None:
+    gate.readiness.state()
+    url = gate.database.url
+    elsewhere = Database(url.set(database="postgres"))
+    change = f"ALTER DATABASE {url.database} {{}} default_transaction_read_only"
+    with elsewhere.writing() as session:
+        session.execute(text(f"{change.format('SET')} = on"))
+    try:
+        end_sessions()
+        with pytest.raises(Unavailable, match="read-only"):
+            gate.readiness.state()
+    finally:
+        with elsewhere.writing() as session:
+            session.execute(text(change.format("RESET")))
+        elsewhere.close()
+        end_sessions()
+    gate.readiness.state()
+
+
+@pytest.fixture
+def end_sessions(gate: Gate) -> Callable[[], None]:
+    """Ends all sessions but its own, as a server that restarts does."""
+
+    def end() -> None:
+        with closing(Database(gate.database.url)) as database, database.reading() as session:
+            session.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+
+    return end

@@ -1,0 +1,185 @@
+"""PostgreSQL in a cluster of the tests' own, which may also be killed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from compatgate.store.urls import resolve_url
+
+ADDRESS = "127.0.0.1"
+_PATIENCE = 30.0
+_COMMITTING = """
+SELECT pid, state FROM pg_stat_activity
+WHERE application_name = 'compatgate' AND query = 'COMMIT' AND pid <> pg_backend_pid()
+ORDER BY state
+"""
+
+
+def programs() -> Path | None:
+    """The folder of PostgreSQL's programs; None where it is not installed."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    newest = max(installed, key=lambda path: float(path.parts[-3]), default=None)
+    return newest.parent if newest else None
+
+
+class Cluster:
+    """A server on a free port; settings are those of its command line.
+
+    Attributes:
+        url: of its database ``postgres``.
+    """
+
+    def __init__(self, folder: Path, binaries: Path, settings: dict[str, str]) -> None:
+        self._user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+        if os.getuid() == 0:
+            shutil.chown(folder, self._user)
+        self._folder = folder
+        self._data = folder / "data"
+        self._binaries = binaries
+        self._port = _free_port()
+        self._settings = settings
+        self.url = f"postgresql://compatgate@{ADDRESS}:{self._port}/postgres"
+        self._as(binaries / "initdb", "-D", self._data, "-U", "compatgate", "-A", "trust",
+            "-E", "UTF8", "--locale", "C.UTF-8")  # fmt: skip
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = f"-p {self._port} -c listen_addresses={ADDRESS} -k {self._folder}"
+        options += "".join(f" -c {name}={value}" for name, value in self._settings.items())
+        self._control("-l", self._folder / "log", "-o", options, "start")
+
+    def stop(self) -> None:
+        """Stop it as a crash would: nothing in its memory is written."""
+        self._control("-m", "immediate", "stop")
+
+    def kill_committing(self) -> None:
+        """Kill the backend that is committing decisions, and wait until the server is back."""
+        os.kill(self._committing(), signal.SIGKILL)
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            with suppress(OperationalError):
+                self.ask("SELECT 1")
+                return
+        raise AssertionError("the server did not come back")
+
+    def _committing(self) -> int:
+        """The process in COMMIT; after a while, the one whose last statement that was."""
+        rows: list[tuple[int, str]] = []
+        for _ in range(200):
+            rows = self.ask(_COMMITTING)
+            if rows and rows[0][1] == "active":
+                break
+            time.sleep(0.01)
+        return rows[0][0]
+
+    def ask(self, statement: str) -> list[tuple[int, str]]:
+        """The rows of a statement, on a connection of its own."""
+        engine = create_engine(resolve_url(self.url), isolation_level="AUTOCOMMIT")
+        try:
+            with engine.connect() as connection:
+                return [tuple(row) for row in connection.execute(text(statement))]
+        finally:
+            engine.dispose()
+
+    def _control(self, *arguments: object) -> None:
+        self._as(self._binaries / "pg_ctl", "-D", self._data, "-w", *arguments)
+
+    def _as(self, *command: object) -> None:
+        prefix = ["runuser", "-u", self._user, "--"] if os.getuid() == 0 else []
+        subprocess.run(
+            [*prefix, *map(str, command)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=60,
+            cwd="/",
+        )
+
+
+@contextmanager
+def running(binaries: Path, **settings: str) -> Iterator[Cluster]:
+    """A running cluster; it is removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="compatgate-postgresql-"))
+    try:
+        cluster = Cluster(folder, binaries, settings)
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class DroppingProxy:
+    """Stands before a server, and can lose the answer to a COMMIT of decisions with its connection.
+
+    Attributes:
+        url: by which the server is reached through it.
+        drops: how many answers it is still to lose.
+    """
+
+    def __init__(self, url: str) -> None:
+        there = make_url(url)
+        self._server = (there.host or ADDRESS, there.port or 5432)
+        self._listener = socket.create_server((ADDRESS, 0))
+        port = self._listener.getsockname()[1]
+        self.url = there.set(host=ADDRESS, port=port).render_as_string(hide_password=False)
+        self.drops = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._server)
+                lose = threading.Event()
+                for one, other in ((client, server), (server, client)):
+                    pumping = (one, other, client, lose)
+                    threading.Thread(target=self._pump, args=pumping, daemon=True).start()
+
+    def _pump(
+        self, one: socket.socket, other: socket.socket, client: socket.socket, lose: threading.Event
+    ) -> None:
+        decides = False
+        with suppress(OSError):
+            while data := one.recv(65536):
+                decides = decides or b"INSERT INTO decisions" in data
+                if one is client and decides and self.drops and b"COMMIT\0" in data:
+                    self.drops -= 1
+                    lose.set()
+                if one is not client and lose.is_set():
+                    break
+                other.sendall(data)
+        for end in (one, other):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._listener.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        port: int = probe.getsockname()[1]
+        return port
