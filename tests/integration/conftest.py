@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
 from sqlalchemy import create_engine, make_url, text
 
 from compatgate.core.facts import Facts
