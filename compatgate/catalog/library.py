@@ -25,7 +25,7 @@ class Library:
 
     def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
         self.overlays = tuple(overlays)
-        self._wheel = resources.packaged("catalog")
+        self._wheel = None if sources.replaced() else resources.packaged("catalog")
         self._manifest = form.read_manifest(self._wheel) if self._wheel else None
         self._compiled: dict[str, Compiled] = {}
         self._digests: dict[str, str] = {}

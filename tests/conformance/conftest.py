@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
 
 from compatgate.core.case import Case
 from compatgate.core.facts import Facts, Gpu

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.catalog import load_facts, schema, source_names, sources
+from compatgate.catalog import load_facts, schema, sources
 from compatgate.catalog.build.framework import framework
-from compatgate.catalog.sources import title
 from compatgate.catalog.verify import verify
 
 PAGE = (Path(__file__).parents[3] / "docs" / "facts.md").read_text(encoding="utf-8")
@@ -64,9 +63,3 @@ def test_what_the_examples_change_is_found_by_verify(paths: list[str]) -> None:
     found = {(p.check, p.subject) for p in verify(paths)}
     assert ("page-cuda", "torch 2.4.1") in found
     assert not any("620" in subject for _, subject in found)
-
-
-def test_every_fact_file_is_on_the_page() -> None:
-    tables = [name for name in source_names() if not name.startswith("packages/")]
-    assert all(f"`{title(name)}`" in PAGE for name in tables)
-    assert "`packages/`" in PAGE
