@@ -127,7 +127,7 @@ def _profiles_add_up(library: Library) -> bool:
     counted = Counter[str]()
     for codes, count in library.code_of_units:
         counted.update(dict.fromkeys(codes, count))
-    total = sum(library.profiles.values())
+    total = sum(count for _, count in library.code_of_units)
     return total == library.units and counted == Counter({**library.sass, **library.ptx})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -15,9 +16,9 @@ from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version
 
-_ENOUGH, _STRAY = 0.5, 0.1
-"""Shares of a library's translation units that run on a GPU: from which it supports the GPU, and up
-to which it does not (vLLM 0.11.0 has ``sm_52`` in one unit of 80). Between them nobody can tell."""
+_STRAY = 0.04
+"""Share of a library's translation units up to which code that runs on a GPU is no support for it:
+vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
 
 
 class GpuPackage(Struct, frozen=True, dict=True):
@@ -62,13 +63,14 @@ class GpuPackage(Struct, frozen=True, dict=True):
             return ()
         carrying = [one for one in record.libraries if one.carries_code and one.loaded]
         own = [library for library in carrying if ".libs/" not in library.path] or carrying
-        general = [library for library in own if not _is_specific(library)]
+        general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
 
 
-def _is_specific(library: Library) -> bool:
-    codes = [code for name in library.sass for code in parse_arch(name)]
-    return not library.ptx and all(code.suffix for code in codes)
+def is_specific(library: Library) -> bool:
+    """Tell whether a library has nothing but code for single architectures (``sm_90a``)."""
+    codes = [code for name in (*library.sass, *library.ptx) for code in parse_arch(name)]
+    return all(code.suffix for code in codes)
 
 
 def find_record(
@@ -134,23 +136,14 @@ def _is_for(wheel: str, os: Os, cpu: Cpu) -> bool:
     return name.endswith(_ENDINGS[system, cpu]) and "macosx" not in name
 
 
-class Support(Struct, frozen=True):
-    """How a library's code runs on a GPU.
-
-    Attributes:
-        how: ``ptx`` where the driver must compile some of it; None where it does not run.
-        certain: False where only some of its translation units run.
-    """
-
-    how: HowItRuns | None
-    certain: bool = True
-
-
-def support_of(library: Library, device: Pair, facts: CudaArch) -> Support:
-    """Judge whether a library's translation units run on a GPU.
+def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | None:
+    """Judge whether and how a library runs on a GPU, by its translation units.
 
     Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
     do not count.
+
+    Returns:
+        ``ptx`` where the driver must compile some of it; None where it does not run.
     """
     counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
     for names, units in library.code_of_units:
@@ -158,11 +151,10 @@ def support_of(library: Library, device: Pair, facts: CudaArch) -> Support:
         how = how_it_runs(codes, device, facts)
         if how or not all(code.suffix for code in codes):
             counts[how] += units
-    running = counts["sass"] + counts["ptx"]
-    total = running + counts[None]
-    if total and running >= _ENOUGH * total:
-        return Support("ptx" if counts["ptx"] else "sass")
-    return Support(None, certain=running <= _STRAY * total)
+    stray = _STRAY * sum(counts.values())
+    if counts["sass"] + counts["ptx"] <= stray:
+        return None
+    return "ptx" if counts["ptx"] > stray else "sass"
 
 
 def runs_stated(package: GpuPackage, device: Pair, facts: CudaArch) -> HowItRuns | None:
@@ -170,10 +162,23 @@ def runs_stated(package: GpuPackage, device: Pair, facts: CudaArch) -> HowItRuns
     return how_it_runs(package.stated, device, facts)
 
 
-def alternatives_of(record: Record, libraries: Sequence[Library]) -> list[list[Library]]:
-    """Group libraries of which a package loads one; every other library is a group of its own."""
+def loaded_groups(
+    record: Record, libraries: Sequence[Library], cuda: Version | None
+) -> list[list[Library]]:
+    """Group libraries of which a package loads one; every other library is a group of its own.
+
+    Where the names of alternatives say a CUDA (``libbitsandbytes_cuda128.so``), the one for the
+    stack's CUDA stands alone, where there is one.
+    """
     by_path = {library.path: library for library in libraries}
     groups = [
         [by_path.pop(path) for path in group if path in by_path] for group in record.alternatives
     ]
-    return [group for group in groups if group] + [[library] for library in by_path.values()]
+    found = [_for_cuda(group, cuda) for group in groups if group]
+    return found + [[library] for library in by_path.values()]
+
+
+def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
+    name = re.compile(rf"cuda{cuda.major}{cuda.minor}(?!\d)") if cuda else None
+    named = [library for library in group if name and name.search(library.path)]
+    return named or group

@@ -23,5 +23,6 @@ def _package(record: Record) -> KnownPackage:
         carries=record["carries"],
         source=of(record),
         modules=tuple(record.get("modules") or ()),
+        optional=bool(record.get("optional")),
         note=record.get("note") or "",
     )

@@ -26,12 +26,14 @@ class KnownPackage(Struct, frozen=True):
     Attributes:
         name: normalised, as on the package index.
         modules: top-level modules that it installs, where they have another name.
+        optional: it works without the GPU code of its own wheel, by other means.
     """
 
     name: str
     carries: Carries
     source: Source
     modules: tuple[str, ...] = ()
+    optional: bool = False
     note: str = ""
 
 
@@ -58,6 +60,11 @@ class Packages(Struct, frozen=True, dict=True):
         """Return what a package carries; None where only its name or dependencies tell."""
         known = self.by_name.get(name) or self.by_name.get(_BUILD.sub("", name))
         return known.carries if known else None
+
+    def is_optional(self, name: str) -> bool:
+        """Tell whether a package works without the GPU code of its own wheel."""
+        known = self.by_name.get(name)
+        return known is not None and known.optional
 
     def why_named(self, name: str) -> str | None:
         """Return why a name means a tie to GPUs, None where it does not."""

@@ -9,13 +9,14 @@ from compatgate.core.arch import Arch
 from compatgate.core.case import Case
 from compatgate.core.facts import Pair, Source
 from compatgate.core.facts.components import CudaComponents, Link
+from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
-    Support,
-    alternatives_of,
+    is_specific,
+    loaded_groups,
+    runs_here,
     runs_stated,
-    support_of,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
 from compatgate.core.requires import Requirement, requirements_of
@@ -66,8 +67,9 @@ def _open(case: Case, package: GpuPackage) -> Problem:
 def package_arch(case: Case) -> Answer:
     """A package's own libraries have no code for the pool's GPU.
 
-    Each library that the package loads counts, by the architectures that most of its translation
-    units have: a stray unit is no support. Where only PTX runs, the driver compiles it, and must
+    Each library that the package loads counts, by its translation units: a stray one is no support.
+    The package fails where none of its libraries runs; where a part of them does not, the rule
+    warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
     understand the PTX of the toolkit that made it (as CG202). Libraries with nothing but code for
     one architecture (``sm_90a``) are loaded there alone.
 
@@ -90,21 +92,32 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
     if package.stated:
         how = runs_stated(package, device, case.facts.arch)
         names = ", ".join(code.name for code in package.stated)
-        return PASS if how else [_no_code(case, package, names, Support(None))]
-    if package.record is None or not package.libraries:
-        return _by_toolkit(case, package, device) if package.toolkits else NOT_APPLICABLE
+        return PASS if how else [_no_code(case, package, names)]
+    if package.toolkits:
+        return _by_toolkit(case, package, device)
+    if package.record is None or case.facts.packages.carries(package.name) == "libraries":
+        return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
+    if not package.libraries:
+        return NOT_APPLICABLE
     problems: list[Problem] = []
-    for group in alternatives_of(package.record, package.libraries):
-        found = [(library, support_of(library, device, case.facts.arch)) for library in group]
-        running = [support.how for _, support in found if support.how]
-        if len(running) < len(found):
-            library, support = next(pair for pair in found if not pair[1].how)
-            certain = support.certain and not running
-            names = ", ".join([*library.sass, *library.ptx])
-            problems.append(_no_code(case, package, names, Support(None, certain), library.path))
-        elif "sass" not in running:
+    without: list[Library] = []
+    groups = loaded_groups(package.record, package.libraries, case.cuda)
+    for group in groups:
+        ways = [runs_here(library, device, case.facts.arch) for library in group]
+        if not any(ways):
+            without.append(group[0])
+        elif "sass" not in ways:
             problems += _jit(case, package, [library.ptx_cuda for library in group])
+    if without and not _is_optional(case, package, without):
+        none_runs = len(without) == len(groups)
+        names = ", ".join([*without[0].sass, *without[0].ptx])
+        problems.append(_no_code(case, package, names, without[0].path, none_runs=none_runs))
     return problems or PASS
+
+
+def _is_optional(case: Case, package: GpuPackage, without: list[Library]) -> bool:
+    """Tell whether a package works without these libraries: for one GPU alone, or an option."""
+    return case.facts.packages.is_optional(package.name) or all(map(is_specific, without))
 
 
 def _by_toolkit(case: Case, package: GpuPackage, device: Pair) -> Answer:
@@ -121,21 +134,18 @@ def _by_toolkit(case: Case, package: GpuPackage, device: Pair) -> Answer:
 
 
 def _no_code(
-    case: Case, package: GpuPackage, have: str, support: Support, path: str = ""
+    case: Case, package: GpuPackage, have: str, path: str = "", *, none_runs: bool = True
 ) -> Problem:
+    """Report missing code: a failure where nothing of the package runs, a warning for a part."""
     assert case.capability is not None  # noqa: S101 - the caller checked
-    device = case.capability
     where = f"{path} of {package.title}" if path else package.title
-    if support.certain:
-        message = f"{where} has no code for {case.gpu_name}"
-    else:
-        message = f"only a part of {where} has code for {case.gpu_name}"
+    message = f"{where} has no code for {case.gpu_name}: it carries {have}"
     return Problem(
-        "fail" if support.certain else "unknown",
+        "fail" if none_runs else "warn",
         package.name,
-        f"{message}: it carries {have}" + _assumption(package),
+        message + _assumption(package),
         have=have,
-        need=f"code for {show(device)}",
+        need=f"code for {show(case.capability)}",
         source=_source(package),
         candidates=lambda: _other_releases(case, package),
     )

@@ -96,7 +96,7 @@ def test_a_library_of_no_known_toolkit_is_open(ask):
         ({"sass": {"sm_80": 9}, "ptx": {"compute_80": 9}, "ptx_cuda": "12.8"}, None),
         ({"sass": {"sm_80": 9}}, "fail"),
         (units(sm_80=27, sm_90=1), "fail"),  # a stray unit is no support
-        (units(sm_80=20, sm_90=8), "unknown"),
+        (units(sm_80=20, sm_90=8), None),  # another unit for each GPU
         (units(sm_80=8, sm_90=20), None),
         (units(sm_100a=60, sm_90=4), None),  # for one architecture alone: not used here
         ({"sass": {"sm_80": 9}, "ptx": {"compute_90": 9}}, "unknown"),  # by which toolkit?
@@ -129,13 +129,33 @@ def test_a_bundled_library_does_not_speak_for_the_package(ask_with):
     assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
 
 
-@pytest.mark.parametrize(("second", "outcome"), [("sm_80", "fail"), ("sm_90", "unknown")])
-def test_of_alternatives_one_is_loaded(ask_with, second, outcome):
-    paths = ("fast/lib121.so", "fast/lib128.so")
-    libraries = [library(paths[0], sass={"sm_80": 9}), library(paths[1], sass={second: 9})]
+@pytest.mark.parametrize(
+    ("paths", "code", "fails"),
+    [
+        (("fast/lib_cuda121.so", "fast/lib_cuda128.so"), ("sm_80", "sm_90"), False),
+        (("fast/lib_cuda121.so", "fast/lib_cuda128.so"), ("sm_90", "sm_80"), True),
+        (("fast/sm80/lib.so", "fast/sm90/lib.so"), ("sm_80", "sm_90"), False),
+        (("fast/sm80/lib.so", "fast/sm86/lib.so"), ("sm_80", "sm_86"), True),
+    ],
+)
+def test_of_alternatives_the_one_for_the_stacks_cuda_is_loaded(ask_with, paths, code, fails):
+    libraries = [library(path, sass={arch: 9}) for path, arch in zip(paths, code, strict=True)]
     one = record("1.0", *libraries, alternatives=(paths,))
     verdict = ask_with(H100, f"{BASE},fast=1.0", one)
-    assert [f.outcome for f in found(verdict, "CG411")] == [outcome]
+    assert [f.outcome for f in found(verdict, "CG411")] == (["fail"] if fails else [])
+
+
+def test_a_part_without_code_is_a_warning(ask_with):
+    parts = library(sass={"sm_90": 9}), library("fast/_old.so", sass={"sm_80": 9})
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", record("1.0", *parts)), "CG411")
+    assert finding.outcome == "warn"
+    assert "fast/_old.so of fast 1.0 has no code" in finding.message
+
+
+def test_a_package_whose_own_code_is_an_option_does_not_fail_for_it(ask_with, facts, monkeypatch):
+    monkeypatch.setattr(type(facts.packages), "is_optional", lambda _, name: name == "fast")
+    one = record("1.0", library(sass={"sm_80": 9}))
+    assert found(ask_with(H100, f"{BASE},fast=1.0", one), "CG411") == []
 
 
 def test_a_release_with_code_for_the_gpu_is_offered(ask_with):
