@@ -17,8 +17,8 @@ MOST_REMARKS = 1000
 LONGEST_NAME = 256
 """Characters of a component's, target's, pool's or GPU's name."""
 LONGEST_VERSION = 256
-LONGEST_IMAGE = 1024
-"""Characters of a reference: a name has 255 at most, a tag 128, a digest 136."""
+LONGEST_IMAGE = 8192
+"""Characters of an image; references have some 500 at most, and any label will do."""
 
 
 def refuse_more(count: int, most: int, what: str, field: str | None = None) -> None:
