@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -12,15 +13,15 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 from packaging.version import Version as Pep440
 
-from compatgate.core.components import find_component, resolve_component
+from compatgate.core.components import find_component
 from compatgate.core.packages import GpuPackage
 from compatgate.core.rules.base import Candidate
-from compatgate.core.stack import Stack
+from compatgate.core.stack import Stack, canonical_key
 from compatgate.core.target import Pool
 from compatgate.core.versions import Version, agree, parse_version
 from compatgate.errors import BadInput
 
-_MACHINES = {"x86_64": "x86_64", "aarch64": "aarch64"}
+_OF_PYTHON = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
 
 
 class Requirement(Struct, frozen=True):
@@ -61,9 +62,11 @@ def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[R
         "sys_platform": "win32" if pool.os == "windows" else "linux",
         "platform_system": "Windows" if pool.os == "windows" else "Linux",
         "os_name": "nt" if pool.os == "windows" else "posix",
-        "platform_machine": _MACHINES[pool.cpu],
+        "platform_machine": pool.cpu,
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_version": "",
         "extra": "",
     }
     if python:
@@ -71,15 +74,31 @@ def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[R
         environment["python_full_version"] = python.text.removesuffix("t")
     for text in package.record.requires:
         asked = _parse(text)
-        if asked is None or (asked.marker and not asked.marker.evaluate(environment)):
+        if asked is None or not str(asked.specifier):
             continue
-        found = find_component(asked.name)
-        name = found.component.name if found else resolve_component(asked.name).component.name
+        marker = str(asked.marker or "")
+        if marker and not python and _OF_PYTHON.search(marker):
+            continue  # without a Python nobody can say whether it is asked for
+        if asked.marker and not asked.marker.evaluate(environment):
+            continue
+        name = canonical_key(asked.name)
         have = stack.get(name)
-        if have is None or not str(asked.specifier):
+        if have is None or _is_another_build(asked.name, have):
             continue
         spec = str(asked.specifier)
         yield Requirement(name, spec, have, _holds(name, asked.specifier, have), _pin(spec))
+
+
+def _is_another_build(asked: str, have: Version) -> bool:
+    """Tell whether the package of one CUDA is required and the stack has that of another one.
+
+    ``nvidia-cudnn-cu12`` and ``nvidia-cudnn-cu13`` are two packages, installed beside each other.
+    """
+    found = find_component(asked)
+    if found is None or found.cuda is None:
+        return False
+    built = have.cuda or (have.parts if found.component.name == "cuda" else None)
+    return built is not None and built[0] != found.cuda[0]
 
 
 @lru_cache(maxsize=4096)

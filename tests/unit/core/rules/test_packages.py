@@ -209,12 +209,23 @@ def test_code_that_is_stated_for_a_package_is_judged_in_the_place_of_a_record(as
         ("numpy<1", False),  # the stack does not state it
         ("nvidia-cudnn-cu12==9.10.2.21", False),
         ("nvidia-cudnn-cu12==9.1.0.70", True),
+        ("nvidia-cudnn-cu13==9.1.0.70", False),  # another package, beside this one
+        ("torch==2.8.0; python_version < '3.99'", False),  # the stack states no Python
+        ("not a requirement ==", False),
+        ("pythn>=3", False),  # no component, and no package that the stack has
     ],
 )
 def test_what_a_package_requires_of_the_stack_holds_or_fails(ask_with, requires, fails):
-    stack = f"{BASE},cudnn=9.10.2,fast=1.0"
+    stack = f"{BASE},cudnn=9.10.2+cu12,fast=1.0"
     verdict = ask_with(H100, stack, record("1.0", requires=(requires,)))
     assert [f.outcome for f in found(verdict, "CG412")] == (["fail"] if fails else [])
+
+
+def test_a_marker_is_asked_about_the_stacks_python(ask_with):
+    one = record("1.0", requires=("torch==2.8.0; python_version < '3.12'",))
+    for python, fails in (("3.11", True), ("3.12", False)):
+        verdict = ask_with(H100, f"{BASE},python={python},fast=1.0", one)
+        assert bool(found(verdict, "CG412")) is fails
 
 
 def test_an_unmet_pin_is_offered_in_the_stacks_own_build(ask_with):
