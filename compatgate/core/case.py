@@ -291,21 +291,19 @@ class Case:
         return any(package.name == name and package.record for package in self.packages)
 
     def _package(self, name: str) -> GpuPackage:
-        from compatgate.core.packages import GpuPackage, find_record
+        from compatgate.core.packages import find_package
 
         stack, pool = self.stack, self.pool
-        version = stack.versions[name]
-        found = find_record(
-            self.facts.records(name),
-            version,
-            stack.wheels.get(name),
-            pool.os,
-            pool.cpu,
-            stack.get("python"),
+        return find_package(
+            self.facts,
+            name,
+            stack.versions[name],
+            wheel=stack.wheels.get(name),
+            stated=stack.code.get(name, ()),
+            os=pool.os,
+            cpu=pool.cpu,
+            python=stack.get("python"),
         )
-        record, assumed = found or (None, "")
-        toolkits = self.facts.cuda_components.toolkits(name, version.public)
-        return GpuPackage(name, version, record, assumed, toolkits, stack.code.get(name, ()))
 
     # --- libraries and matrix --------------------------------------------------------------
 

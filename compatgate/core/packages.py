@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
-from compatgate.core.facts import CudaArch, Pair
-from compatgate.core.facts.records import Library, Record
+from compatgate.core.facts import CudaArch, Facts, Pair
+from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
@@ -19,6 +20,9 @@ from compatgate.core.versions import Version
 _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
+
+
+_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 
 
 class GpuPackage(Struct, frozen=True, dict=True):
@@ -51,6 +55,24 @@ class GpuPackage(Struct, frozen=True, dict=True):
         return f"{self.name} {self.version}"
 
     @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the package alone, by whoever derives it."""
+        return {}
+
+    @derived
+    def runtimes(self) -> frozenset[int]:
+        """Return the majors of the CUDA runtimes that its libraries are linked against."""
+        libraries = self.record.libraries if self.record else ()
+        names = (name for library in libraries for name in library.needs)
+        return frozenset(int(m[1]) for name in names if (m := _RUNTIME.fullmatch(name)))
+
+    @derived
+    def torch_abis(self) -> tuple[TorchAbi, ...]:
+        """Return what its libraries ask of torch, of those that ask anything."""
+        libraries = self.record.libraries if self.record else ()
+        return tuple(library.torch for library in libraries if library.torch)
+
+    @derived
     def libraries(self) -> tuple[Library, ...]:
         """Return the libraries whose code says which GPUs the package supports.
 
@@ -71,6 +93,47 @@ def is_specific(library: Library) -> bool:
     """Tell whether a library has nothing but code for single architectures (``sm_90a``)."""
     codes = [code for name in (*library.sass, *library.ptx) for code in parse_arch(name)]
     return all(code.suffix for code in codes)
+
+
+_MOST_REMEMBERED = 4096
+
+
+def find_package(
+    facts: Facts,
+    name: str,
+    version: Version,
+    *,
+    wheel: Wheel | None,
+    stated: tuple[Arch, ...],
+    os: Os,
+    cpu: Cpu,
+    python: Version | None,
+) -> GpuPackage:
+    """Return a package of a stack with its record; the same one again while the facts are loaded.
+
+    Args:
+        facts: the catalog, which remembers the package.
+        name: normalised.
+        version: with its local label.
+        wheel: what is known of the file.
+        stated: GPU code that the asker states for it.
+        os: of the pool.
+        cpu: of the pool.
+        python: of the stack, where it is known.
+    """
+    key = (name, version.text, wheel, stated, os, cpu, python.text if python else None)
+    found = facts.remembered.get(key)
+    if found is None:
+        record, assumed = find_record(facts.records(name), version, wheel, os, cpu, python) or (
+            None,
+            "",
+        )
+        toolkits = facts.cuda_components.toolkits(name, version.public)
+        found = GpuPackage(name, version, record, assumed, toolkits, stated)
+        if len(facts.remembered) >= _MOST_REMEMBERED:
+            facts.remembered.clear()
+        facts.remembered[key] = found
+    return found
 
 
 def find_record(
@@ -162,17 +225,33 @@ def runs_stated(package: GpuPackage, device: Pair, facts: CudaArch) -> HowItRuns
     return how_it_runs(package.stated, device, facts)
 
 
-def loaded_groups(
-    record: Record, libraries: Sequence[Library], cuda: Version | None
-) -> list[list[Library]]:
-    """Group libraries of which a package loads one; every other library is a group of its own.
+Ways = tuple[tuple[Library, HowItRuns | None], ...]
+"""A library that a package loads, or alternatives of one, and how each runs on a GPU."""
+
+
+def ways_here(
+    package: GpuPackage, device: Pair, cuda: Version | None, facts: CudaArch
+) -> tuple[Ways, ...]:
+    """Judge every library that a package loads, alternatives together.
 
     Where the names of alternatives say a CUDA (``libbitsandbytes_cuda128.so``), the one for the
     stack's CUDA stands alone, where there is one.
     """
-    by_path = {library.path: library for library in libraries}
+    key = (device, cuda.major_minor if cuda else None)
+    if key not in package.memory:
+        package.memory[key] = tuple(
+            tuple((library, runs_here(library, device, facts)) for library in group)
+            for group in _loaded_groups(package, cuda)
+        )
+    found: tuple[Ways, ...] = package.memory[key]
+    return found
+
+
+def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Library]]:
+    by_path = {library.path: library for library in package.libraries}
     groups = [
-        [by_path.pop(path) for path in group if path in by_path] for group in record.alternatives
+        [by_path.pop(path) for path in group if path in by_path]
+        for group in (package.record.alternatives if package.record else ())
     ]
     found = [_for_cuda(group, cuda) for group in groups if group]
     return found + [[library] for library in by_path.values()]

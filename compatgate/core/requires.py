@@ -49,15 +49,41 @@ class Requirement(Struct, frozen=True):
         yield Candidate({self.name: version}, f"use {self.name} {version}")
 
 
+class _Asked(Struct, frozen=True):
+    """A requirement that applies on a pool, whatever the stack has."""
+
+    package: str
+    name: str
+    spec: str
+
+
 def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[Requirement]:
     """Yield what a package requires of parts that the stack states, held or not.
 
     What the stack does not state is the installer's affair; requirements of an extra are left out,
     and so are those whose marker does not hold on the pool.
     """
-    if package.record is None:
-        return
-    python = stack.get("python")
+    for asked in _applicable(package, pool, stack.get("python")):
+        have = stack.get(asked.name)
+        if have is None or _is_another_build(asked.package, have):
+            continue
+        holds = _is_pinned(asked.name, asked.spec, have.text) or _fits(asked.spec, have.text)
+        yield Requirement(asked.name, asked.spec, have, holds, _pin(asked.spec))
+
+
+def _applicable(package: GpuPackage, pool: Pool, python: Version | None) -> tuple[_Asked, ...]:
+    """Return the requirements whose markers hold; a package is remembered with pool and Python."""
+    found: tuple[_Asked, ...] | None = package.memory.get("requires")
+    if found is None:
+        requires = package.record.requires if package.record else ()
+        environment = _environment(pool, python)
+        asked = (_ask(text, environment, python) for text in requires)
+        found = package.memory["requires"] = tuple(one for one in asked if one)
+    return found
+
+
+def _environment(pool: Pool, python: Version | None) -> dict[str, str]:
+    """Return PEP 508's variables on a pool, nothing of this machine."""
     environment = {
         "sys_platform": "win32" if pool.os == "windows" else "linux",
         "platform_system": "Windows" if pool.os == "windows" else "Linux",
@@ -72,21 +98,21 @@ def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[R
     if python:
         environment["python_version"] = f"{python.major}.{python.minor}"
         environment["python_full_version"] = python.text.removesuffix("t")
-    for text in package.record.requires:
-        asked = _parse(text)
-        if asked is None or not str(asked.specifier):
-            continue
-        marker = str(asked.marker or "")
-        if marker and not python and _OF_PYTHON.search(marker):
-            continue  # without a Python nobody can say whether it is asked for
-        if asked.marker and not asked.marker.evaluate(environment):
-            continue
-        name = canonical_key(asked.name)
-        have = stack.get(name)
-        if have is None or _is_another_build(asked.name, have):
-            continue
-        spec = str(asked.specifier)
-        yield Requirement(name, spec, have, _holds(name, asked.specifier, have), _pin(spec))
+    return environment
+
+
+def _ask(text: str, environment: dict[str, str], python: Version | None) -> _Asked | None:
+    try:
+        asked = Pep508(text)
+    except InvalidRequirement:
+        return None
+    if not str(asked.specifier):
+        return None
+    if asked.marker and not python and _OF_PYTHON.search(str(asked.marker)):
+        return None  # without a Python nobody can say whether it is asked for
+    if asked.marker and not asked.marker.evaluate(environment):
+        return None
+    return _Asked(asked.name, canonical_key(asked.name), str(asked.specifier))
 
 
 def _is_another_build(asked: str, have: Version) -> bool:
@@ -101,29 +127,24 @@ def _is_another_build(asked: str, have: Version) -> bool:
     return built is not None and built[0] != found.cuda[0]
 
 
-@lru_cache(maxsize=4096)
-def _parse(text: str) -> Pep508 | None:
+@lru_cache(maxsize=8192)
+def _is_pinned(name: str, spec: str, have: str) -> bool:
+    """Tell whether a version is the pinned one, as far as both are stated."""
+    pin = _pin(spec)
+    if pin is None:
+        return False
     try:
-        return Pep508(text)
-    except InvalidRequirement:
-        return None
+        return agree(parse_version(name, have), parse_version(name, pin))
+    except BadInput:
+        return True
 
 
-def _holds(name: str, spec: SpecifierSet, have: Version) -> bool:
-    """Tell whether a version fits; one that states less than a pin does is given the benefit."""
-    pin = _pin(str(spec))
-    if pin is not None:
-        try:
-            wanted = parse_version(name, pin)
-        except BadInput:
-            return True
-        if agree(have, wanted):
-            return True
+@lru_cache(maxsize=8192)
+def _fits(spec: str, have: str) -> bool:
     try:
-        version = Pep440(have.text)
+        return SpecifierSet(spec).contains(Pep440(have), prereleases=True)
     except InvalidVersion:
         return True
-    return spec.contains(version, prereleases=True)
 
 
 def _pin(spec: str) -> str | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.peaks import Peaks
     from compatgate.core.facts.records import Record
     from compatgate.core.facts.xid import XidTable
+    from compatgate.core.packages import GpuPackage
 
 T = TypeVar("T")
 
@@ -51,6 +52,8 @@ class Facts:
         self.recorded = recorded
         self._frameworks: dict[str, Framework | None] = {}
         self._records: dict[str, tuple[Record, ...]] = {}
+        self.remembered: dict[Any, GpuPackage] = {}
+        """Packages that were looked up (`compatgate.core.packages.find_package`)."""
 
     def _table(self, name: str, kind: type[T]) -> T:
         table: T = self._load(name, kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from compatgate.core.arch import Arch
@@ -14,17 +13,14 @@ from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
     is_specific,
-    loaded_groups,
-    runs_here,
     runs_stated,
+    ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
 from compatgate.core.requires import Requirement, requirements_of
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
-
-_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 
 
 @rule("CG410", "package-open", reads=RECORDS)
@@ -101,13 +97,13 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
         return NOT_APPLICABLE
     problems: list[Problem] = []
     without: list[Library] = []
-    groups = loaded_groups(package.record, package.libraries, case.cuda)
+    groups = ways_here(package, device, case.cuda, case.facts.arch)
     for group in groups:
-        ways = [runs_here(library, device, case.facts.arch) for library in group]
+        ways = [how for _, how in group]
         if not any(ways):
-            without.append(group[0])
+            without.append(group[0][0])
         elif "sass" not in ways:
-            problems += _jit(case, package, [library.ptx_cuda for library in group])
+            problems += _jit(case, package, [library.ptx_cuda for library, _ in group])
     if without and not _is_optional(case, package, without):
         none_runs = len(without) == len(groups)
         names = ", ".join([*without[0].sass, *without[0].ptx])
@@ -262,10 +258,9 @@ def package_torch(case: Case) -> Answer:
 
 def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     record = package.record
-    abis = [library.torch for library in record.libraries if library.torch] if record else []
-    if record is None or not abis:
+    if record is None or not package.torch_abis:
         return NOT_APPLICABLE
-    if all(abi.stable for abi in abis):
+    if all(abi.stable for abi in package.torch_abis):
         return PASS
     built_for = record.built_for_torch
     if built_for is None:
@@ -318,12 +313,7 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         return
     brought = {cuda.major, *_runtime_packages(case)}
     for package in case.packages:
-        needed = {
-            int(match[1])
-            for library in (package.record.libraries if package.record else ())
-            for name in library.needs
-            if (match := _RUNTIME.fullmatch(name))
-        }
+        needed = package.runtimes
         if needed:
             missing = None if needed & brought else max(needed)
             yield _other_runtime(package, missing, cuda) if missing else None
