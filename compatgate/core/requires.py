@@ -7,11 +7,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement
-from packaging.requirements import Requirement as Pep508
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion
-from packaging.version import Version as Pep440
 
 from compatgate.core.components import find_component
 from compatgate.core.packages import GpuPackage
@@ -102,6 +97,10 @@ def _environment(pool: Pool, python: Version | None) -> dict[str, str]:
 
 
 def _ask(text: str, environment: dict[str, str], python: Version | None) -> _Asked | None:
+    # Imported here: most questions are about no package, and reading them is most of the start.
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as Pep508
+
     try:
         asked = Pep508(text)
     except InvalidRequirement:
@@ -141,6 +140,10 @@ def _is_pinned(name: str, spec: str, have: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _fits(spec: str, have: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+    from packaging.version import Version as Pep440
+
     try:
         return SpecifierSet(spec).contains(Pep440(have), prereleases=True)
     except InvalidVersion:
