@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
-import contextlib
 import time
 
 import pytest
