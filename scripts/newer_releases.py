@@ -15,24 +15,25 @@ from collections.abc import Iterable, Iterator
 
 from packaging.version import Version
 
+from compatgate.catalog import source_names
 from compatgate.catalog.library import document
 
-DISTRIBUTIONS = {
+LIBRARIES = {
     "cuda_driver": ("cuda-toolkit",),
     "cudnn": ("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
     "nccl": ("nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
-    "pytorch": ("torch",),
-    "tensorflow": ("tensorflow",),
-    "jax": ("jax",),
-    "vllm": ("vllm",),
-    "cupy": ("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
-    "onnxruntime": ("onnxruntime-gpu",),
-    "tensorrt": ("tensorrt",),
 }
+"""Names on the package index; the files of frameworks say theirs themselves."""
 PYTHONS = ("3.8", "3.10", "3.12", "3.14")
 """pip leaves out what has no wheel for the Python that it is asked for."""
 
 NUMBER = re.compile(r"\d[\w.+]*")
+
+
+def distributions() -> dict[str, tuple[str, ...]]:
+    """Name what to ask the index for, by fact file."""
+    frameworks = [name for name in source_names() if name.startswith("frameworks/")]
+    return LIBRARIES | {name: tuple(document(name).get("distributions", ())) for name in frameworks}
 
 
 def missing(known: Iterable[str], offered: Iterable[str]) -> list[str]:
@@ -80,9 +81,9 @@ def offered(distribution: str) -> set[str]:
 def main() -> int:
     """Print a line for each distribution; 1 where one is not found."""
     status = 0
-    for source, distributions in DISTRIBUTIONS.items():
+    for source, named in distributions().items():
         known = set(recorded(source))
-        for distribution in distributions:
+        for distribution in named:
             on_index = offered(distribution)
             newer = missing(known, on_index)
             said = ", ".join(newer) or ("nothing missing" if on_index else "not found on the index")

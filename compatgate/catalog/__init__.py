@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compatgate.catalog import sources
-from compatgate.catalog.build import FRAMEWORKS
+from compatgate.catalog.build import in_folder
 from compatgate.catalog.library import Library
 from compatgate.catalog.overlay import find_overlays
 from compatgate.core.facts import Facts
@@ -41,11 +41,18 @@ def load_facts(overlays: Sequence[str] | None = None) -> Facts:
     """
     library = open_library(overlays)
     labels = tuple(overlay.label for overlay in library.overlays)
-    return Facts(library.load, library.digest, labels, FRAMEWORKS)
+    names = library.names
+    return Facts(
+        library.load,
+        library.digest,
+        labels,
+        frameworks=in_folder("frameworks", names),
+        recorded=in_folder("packages", names),
+    )
 
 
 def source_names() -> tuple[str, ...]:
-    """The fact files, without their ending."""
+    """Name the shipped fact files, without their ending."""
     return sources.names()
 
 
@@ -55,12 +62,12 @@ def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, A
     Raises:
         NotFound: there is no such file.
     """
-    if name not in sources.names():
+    library = open_library(overlays)
+    if name not in library.names:
         raise NotFound(
             f"there are no facts named {name!r}",
             field="facts",
             value=name,
-            hint=f"one of {', '.join(sources.names())}",
+            hint=f"one of {', '.join(library.names)}",
         )
-    document: dict[str, Any] = open_library(overlays).load(f"source/{name}", dict[str, Any])
-    return document
+    return library.document(name)

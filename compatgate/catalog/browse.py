@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from compatgate.catalog.build import TABLES
+from compatgate.catalog import sources
 from compatgate.catalog.schema import natural_key, of_property, read_schema
+from compatgate.core.components import resolve_component
 from compatgate.errors import BadInput
 
 Record = dict[str, Any]
@@ -16,19 +17,26 @@ _OF_GPUS = frozenset({"gpus", "gpu_peaks"})
 
 
 def source_of(name: str, known: tuple[str, ...]) -> str:
-    """The fact file of a table, by its name or by the name of a framework in it.
+    """Find the fact file of a table, by its name or by any spelling of a framework's name.
 
     Raises:
         BadInput: there is no such table; names the nearest.
     """
-    framework = TABLES.get(f"framework/{name}")
-    if framework:
-        return framework.source
-    if name in known:
-        return name
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}"
+    by_title = {sources.title(source): source for source in reversed(known)}
+    found = by_title.get(name) or by_title.get(_canonical(name))
+    if found:
+        return found
+    near = get_close_matches(name, by_title, n=3, cutoff=0.5)
+    tables = [sources.title(one) for one in known if not one.startswith("packages/")]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(tables)}"
     raise BadInput(f"there are no facts named {name!r}", field="table", value=name, hint=hint)
+
+
+def _canonical(name: str) -> str:
+    try:
+        return resolve_component(name).component.name
+    except BadInput:
+        return name
 
 
 def lists(source: str, document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -64,7 +72,8 @@ def find(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, lis
     near = get_close_matches(wanted, spoken, n=3, cutoff=0.5)
     known = ", ".join([*spoken[:6], "..."] if len(spoken) > 6 else spoken)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {known}"
-    raise BadInput(f"{source} has no {wanted!r}", field="key", value=wanted, hint=hint)
+    title = sources.title(source)
+    raise BadInput(f"{title} has no {wanted!r}", field="key", value=wanted, hint=hint)
 
 
 def _exactly(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:

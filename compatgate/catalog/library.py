@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from compatgate import resources
@@ -24,7 +25,7 @@ class Library:
 
     def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
         self.overlays = tuple(overlays)
-        self._wheel = resources.packaged("catalog")
+        self._wheel = None if sources.replaced() else resources.packaged("catalog")
         self._manifest = form.read_manifest(self._wheel) if self._wheel else None
         self._compiled: dict[str, Compiled] = {}
         self._digests: dict[str, str] = {}
@@ -37,6 +38,11 @@ class Library:
         shipped = self._manifest.sources if self._manifest else self._all_digests()
         return catalog_digest({**shipped, **_laid_over(self.overlays)})
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The fact files, without their ending; those that only an overlay has among them."""
+        return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
+
     def load(self, name: str, kind: type[Any]) -> Any:
         """A table, decoded.
 
@@ -45,11 +51,15 @@ class Library:
         """
         return form.decode(self.compiled(name), kind)
 
+    def document(self, name: str) -> dict[str, Any]:
+        """A fact file whole, every field and note, overlays laid over it."""
+        whole: dict[str, Any] = self.load(f"source/{name}", dict[str, Any])
+        return whole
+
     def check_overlays(self) -> None:
         """Compile every table that an overlay touches, so that its mistakes show at once."""
         for target in {overlay.target for overlay in self.overlays}:
-            typed = [name for name, table in build.TABLES.items() if table.source == target]
-            for name in typed or [f"source/{target}"]:
+            for name in build.typed(target) or [f"source/{target}"]:
                 self.compiled(name)
 
     def compiled(self, name: str) -> Compiled:
@@ -63,7 +73,10 @@ class Library:
         over = [o for o in self.overlays if o.target == source]
         if self._wheel and self._manifest and not over:
             return _packaged(self._wheel, self._manifest, name, self._digest(source))
-        digests = {source: self._digest(source), **_laid_over(over)}
+        there = sources.ships(source)
+        if not there and not over:
+            raise KeyError(name)
+        digests = {**({source: self._digest(source)} if there else {}), **_laid_over(over)}
         found = cache.find(name, digests)
         if found is None:
             found = fresh(name, over, digests)
@@ -104,9 +117,10 @@ def fresh(name: str, overlays: Sequence[Overlay], digests: dict[str, str]) -> Co
 
 
 def document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:
-    """A fact file parsed, with overlays laid over it."""
+    """A fact file parsed, with overlays laid over it; they may also bring a whole new one."""
     path = sources.source_path(source)
-    shipped = sources.parse(sources.read_bytes(path), path)
+    new = bool(overlays) and not sources.ships(source)
+    shipped = {} if new else sources.parse(sources.read_bytes(path), path)
     return merged(source, shipped, overlays)
 
 

@@ -2,7 +2,8 @@
 
 An overlay has the format of the file that it speaks to. Its records are matched by their natural
 key (``x-key`` in the schema): one that is there already is changed field by field, another one is
-added, one with ``remove: true`` is taken away. A list without a natural key is one value.
+added, one with ``remove: true`` is taken away. A list without a natural key is one value. A
+framework that is not shipped is a whole file of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,17 @@ from compatgate.errors import BadInput, CatalogError, CompatgateError, ManyProbl
 
 ENVIRONMENT = "COMPATGATE_FACTS"
 _SCHEMA = re.compile(rb"^schema:\s*['\"]?facts/(\w+)/v1\b", re.MULTILINE)
+_COMPONENT = re.compile(rb"^component:\s*['\"]?([\w.-]+)", re.MULTILINE)
+_BEFORE = {
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "onnxruntime": "onnxruntime-gpu",
+    "vllm": "vllm",
+    "cupy": "cupy",
+    "tensorrt": "tensorrt",
+}
+"""Formats of before ``facts/framework/v1``, and the component that each spoke of."""
 
 
 class Overlay(NamedTuple):
@@ -64,16 +76,68 @@ def _overlay(path: str) -> Overlay:
         data = sources.read_bytes(path)
     except CatalogError as error:
         raise BadInput(error.problem, field=path, value=path) from error
+    return Overlay(path, _target(path, data), sha256(data))
+
+
+def _target(path: str, data: bytes) -> str:
+    """The fact file that an overlay speaks to: by its ``schema`` line, else by its name."""
     stated = _SCHEMA.search(data)
-    target = stated[1].decode() if stated else os.path.splitext(os.path.basename(path))[0]
-    if target not in sources.names():
+    if stated and stated[1] == b"framework":
+        return f"frameworks/{_component(path, data)}"
+    if stated and (component := _BEFORE.get(stated[1].decode())):
+        raise BadInput(
+            f"schema facts/{stated[1].decode()}/v1 is not read any more",
+            field=path,
+            value=stated[1].decode(),
+            hint=f"write schema: facts/framework/v1 and component: {component}, and name the "
+            'fields as docs/facts.md shows under "Frameworks"',
+        )
+    known = {sources.title(name): name for name in sources.names()}
+    named = os.path.splitext(os.path.basename(path))[0]
+    if stated:
+        known = {title: name for title, name in known.items() if title == name}
+        named = stated[1].decode()
+    if named not in known:
         raise BadInput(
             "does not say which facts it speaks to",
             field=path,
-            value=target,
-            hint=f"begin it with schema: facts/NAME/v1, NAME one of {', '.join(sources.names())}",
+            value=named,
+            hint=f"begin it with schema: facts/NAME/v1, NAME one of {', '.join(_schemas())}",
         )
-    return Overlay(path, target, sha256(data))
+    return known[named]
+
+
+def _schemas() -> list[str]:
+    return sorted({sources.form(name) for name in sources.names()})
+
+
+def _component(path: str, data: bytes) -> str:
+    """The framework that an overlay speaks of; it need not be one that is shipped."""
+    from compatgate.core.components import resolve_component
+
+    stated = _COMPONENT.search(data)
+    if not stated:
+        raise BadInput(
+            "does not say which framework it speaks of",
+            field=path,
+            value=None,
+            hint="add a line such as component: torch",
+        )
+    named = stated[1].decode()
+    try:
+        name = resolve_component(named).component.name
+    except BadInput as error:
+        raise BadInput(
+            error.problem, field=f"{path}: component", value=named, hint=error.hint
+        ) from error
+    if name != named:
+        raise BadInput(
+            f"{named!r} is called {name} here",
+            field=f"{path}: component",
+            value=named,
+            hint=f"write component: {name}",
+        )
+    return name
 
 
 def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) -> dict[str, Any]:
@@ -88,10 +152,11 @@ def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) ->
     for overlay in overlays:
         document = _parse(overlay)
         touched: dict[str, Any] = {}
+        whole = not shipped  # a file of its own has to say everything
         shipped = _lay_over(shipped, document, schema, touched, overlay.path)
         problems: list[CompatgateError] = [
             BadInput(reason, field=f"{overlay.path}: {where}".rstrip(": "), value=value)
-            for where, value, reason in errors(source, touched, partial=True)
+            for where, value, reason in errors(source, touched, partial=not whole)
         ]
         if len(problems) == 1:
             raise problems[0]

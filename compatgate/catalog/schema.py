@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from compatgate import resources
+from compatgate.catalog.sources import form
 
 Schema = dict[str, Any]
 
@@ -20,8 +21,9 @@ def directory() -> str:
 
 @lru_cache(maxsize=64)
 def read_schema(source: str) -> Schema:
-    """The schema of a fact file."""
-    with open(os.path.join(directory(), f"{source}.schema.json"), encoding="utf-8") as file:
+    """The schema of a fact file; the files of a folder share one."""
+    path = os.path.join(directory(), f"{form(source)}.schema.json")
+    with open(path, encoding="utf-8") as file:
         schema: Schema = json.load(file)
     return schema
 

@@ -11,25 +11,62 @@ from compatgate.core.digest import sha256
 from compatgate.errors import CatalogError
 
 SUFFIX = ".yaml"
+FOLDERS = {"frameworks": "framework", "packages": "packages"}
+"""Folders of fact files that share a form: its schema, its adapter and the kind of its tables."""
 NOT_FACTS = frozenset({"exceptions"})
 """Files beside the facts that say how the facts are checked."""
 
 
+ROOT = "COMPATGATE_FACTS_ROOT"
+"""Names another folder of fact files, instead of the shipped one: for tests, which must not change
+their answers with every release that is added. It is no interface: overlays are."""
+
+
+def replaced() -> str | None:
+    """Another folder that is read instead of the shipped facts, compiled ones included."""
+    return os.environ.get(ROOT) or None
+
+
 def facts_dir() -> str:
     """Directory of the shipped fact files."""
-    return os.path.join(resources.locate("matrix"), "facts")
+    return replaced() or os.path.join(resources.locate("matrix"), "facts")
 
 
 def source_path(name: str) -> str:
-    """Path of a shipped fact file."""
-    return os.path.join(facts_dir(), name + SUFFIX)
+    """Path of a shipped fact file (``nccl``, ``frameworks/torch``)."""
+    return os.path.join(facts_dir(), *name.split("/")) + SUFFIX
 
 
 def names() -> tuple[str, ...]:
-    """The shipped fact files, without their ending."""
-    found = (entry.name for entry in os.scandir(facts_dir()))
-    stems = (n.removesuffix(SUFFIX) for n in found if n.endswith(SUFFIX) and n[0] != ".")
-    return tuple(sorted(stem for stem in stems if stem not in NOT_FACTS))
+    """Name the shipped fact files, without their ending: ``nccl``, ``frameworks/torch``."""
+    found = [stem for stem in _stems("") if stem not in NOT_FACTS]
+    for folder in FOLDERS:
+        found += [f"{folder}/{stem}" for stem in _stems(folder)]
+    return tuple(sorted(found))
+
+
+def _stems(folder: str) -> list[str]:
+    try:
+        found = os.listdir(os.path.join(facts_dir(), folder))
+    except FileNotFoundError:
+        return []
+    return [n.removesuffix(SUFFIX) for n in found if n.endswith(SUFFIX) and n[0] != "."]
+
+
+def ships(name: str) -> bool:
+    """Say whether a fact file is shipped, and not brought by an overlay alone."""
+    return os.path.exists(source_path(name))
+
+
+def form(name: str) -> str:
+    """Name the form of a fact file, and so its schema: that of its folder, else its own."""
+    folder, _, rest = name.rpartition("/")
+    return FOLDERS[folder] if folder else rest
+
+
+def title(name: str) -> str:
+    """Name a fact file as people do: ``torch`` for ``frameworks/torch``."""
+    return name.rpartition("/")[2]
 
 
 def read_bytes(path: str) -> bytes:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from compatgate.catalog import load_facts, open_library, schema, sources
+from compatgate.catalog import load_facts, open_library, records, schema, sources
 from compatgate.catalog.checks import Context, Problem, all_checks
 
 EXCEPTIONS = "exceptions"
 
 
 def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
-    """Check every fact file, overlays laid over them.
+    """Check every fact file, overlays laid over them, and every record of a package.
 
     Findings that are known to be true stand with a reason in ``matrix/facts/exceptions.yaml``;
     one of those that nothing meets any more is a problem itself.
@@ -31,12 +31,13 @@ def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
         return wrong  # the tables cannot be trusted to be readable
     context = Context(load_facts(overlays), documents)
     found = [problem for check in all_checks() for problem in check(context)]
+    found += records.problems()
     return _without_exceptions(found, excepted["exceptions"])
 
 
 def _documents(overlays: Sequence[str] | None) -> dict[str, dict[str, Any]]:
     library = open_library(overlays)
-    return {name: library.load(f"source/{name}", dict[str, Any]) for name in sources.names()}
+    return {name: library.document(name) for name in library.names}
 
 
 def _parse(name: str) -> dict[str, Any]:

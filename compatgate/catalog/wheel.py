@@ -30,7 +30,9 @@ def compile_all(directory: str) -> Manifest:
 
 def table_names() -> list[str]:
     """Typed tables, and each fact file as it is."""
-    return [*build.TABLES, *(f"source/{name}" for name in sources.names())]
+    names = sources.names()
+    typed = [table for name in names for table in build.typed(name)]
+    return [*typed, *(f"source/{name}" for name in names)]
 
 
 def _table(directory: str, name: str, digests: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""``compatgate facts``: what the vendors published, record by record, and whether it holds."""
+"""``compatgate facts``: what the vendors published, and what wheels are measured to hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-HELP = "show and verify the vendors' facts"
+HELP = "show and verify the vendors' facts, and measure wheels"
 
 _EXAMPLES = """\
 examples:
@@ -21,13 +21,16 @@ examples:
   compatgate facts show torch 2.4.1 --format json
   compatgate facts show gpus H100
   compatgate facts verify --facts ./our-facts
+  compatgate facts measure xformers==0.0.32.post2 --format json
 
-exit status: 0 they hold, 1 verify found problems, 2 bad input
+exit status: 0 they hold, or measured; 1 verify found problems; 2 bad input, or not all measured
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: list, show, verify."""
+    """Describe the command: list, show, verify, measure."""
+    from compatgate.cli import facts_measure
+
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _common(actions.add_parser("list", help="tables, records, digest and overlays"))
@@ -38,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _common(show)
     _common(actions.add_parser("verify", help="check the facts against each other"))
+    measure = actions.add_parser("measure", help=facts_measure.HELP)
+    facts_measure.add_arguments(measure)
+    _common(measure)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: there is no such table or record, or an overlay is malformed.
     """
-    actions = {"list": _list, "show": _show, "verify": _verify}
+    from compatgate.cli import facts_measure
+
+    actions = {"list": _list, "show": _show, "verify": _verify, "measure": facts_measure.run}
     return actions[args.action](args)
 
 
@@ -64,20 +72,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from compatgate.catalog import open_library, source_names
+    from compatgate.catalog import open_library
     from compatgate.catalog.browse import lists
+    from compatgate.catalog.sources import title
 
     library = open_library(args.facts)
     records = {}
-    for name in source_names():
-        document = library.load(f"source/{name}", dict[str, Any])
-        records[name] = {part: len(document[part]) for part in lists(name, document)}
+    for name in library.names:
+        document = library.document(name)
+        records[title(name)] = {part: len(document[part]) for part in lists(name, document)}
     overlays = [overlay.label for overlay in library.overlays]
     if args.format == "json":
         print(json.dumps({"digest": library.digest, "overlays": overlays, "tables": records}))
         return 0
-    width = max(map(len, records))
-    for name, counts in records.items():
+    packages = {title(name) for name in library.names if name.startswith("packages/")}
+    tables = {name: counts for name, counts in records.items() if name not in packages}
+    measured = sum(records[name].get("records", 0) for name in packages)
+    tables["packages/"] = {"packages": len(packages), "records": measured}
+    width = max(map(len, tables))
+    for name, counts in tables.items():
         text = ", ".join(f"{count} {part.replace('_', ' ')}" for part, count in counts.items())
         print(f"{name:<{width}}  {text}")
     print(f"\n{'digest':<{width}}  {library.digest}")
@@ -89,10 +102,11 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from compatgate.catalog import browse, read_source, source_names
+    from compatgate.catalog import browse, open_library
 
-    source = browse.source_of(args.table, source_names())
-    document = read_source(source, args.facts)
+    library = open_library(args.facts)
+    source = browse.source_of(args.table, library.names)
+    document = library.document(source)
     if args.key is None:
         return _show_names(source, document, args.format)
     found = browse.find(source, document, args.key)

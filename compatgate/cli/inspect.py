@@ -121,10 +121,13 @@ def _is_lockfile(path: str) -> bool:
 def _lockfile(path: str) -> Inspection:
     from pathlib import Path
 
+    from compatgate.catalog import load_facts
     from compatgate.discovery.lockfiles import Platform, read_lockfile
     from compatgate.discovery.stack import Inspection, settle
 
-    reading = read_lockfile(Path(path), Path(path).read_bytes(), platform=Platform())
+    known = load_facts().packages
+    data = Path(path).read_bytes()
+    reading = read_lockfile(Path(path), data, known=known, platform=Platform())
     stack, disagreements = settle(reading.observations, reading.arch)
     conflicts = (*reading.conflicts, *disagreements)
     return Inspection(stack, reading.observations, conflicts, reading.open)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from compatgate.core.arch import Arch
 from compatgate.core.carriers import Carrier, carriers_of
@@ -29,7 +30,8 @@ from compatgate.core.parts import (
     DRIVER,
     EVERYTHING,
     FORWARD,
-    STACK_VERSIONS,
+    PACKAGES,
+    RECORDS,
     VERSIONS,
     Parts,
 )
@@ -37,6 +39,9 @@ from compatgate.core.stack import Stack, brought_cuda
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.toolkits import find_floor, find_toolkit
 from compatgate.core.versions import Version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.packages import GpuPackage
 
 DERIVED: dict[str, Parts] = {
     "branch": DRIVER,
@@ -52,8 +57,9 @@ DERIVED: dict[str, Parts] = {
     "code": CODE,
     "runs": CODE,
     "ptx_cuda": CODE,
+    "packages": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
-    "issues": STACK_VERSIONS,
+    "issues": PACKAGES,
     "entries": VERSIONS,
     "deciding": VERSIONS,
     "nearest": VERSIONS,
@@ -225,7 +231,7 @@ class Case:
         """The stack's frameworks (and other parts with published builds) in the facts."""
         return tuple(
             find_framework(name, version, self.cuda, table)
-            for name, version in self.stack.components.items()
+            for name, version in self.stack.versions.items()
             if (table := self.facts.framework(name))
         )
 
@@ -267,6 +273,37 @@ class Case:
     def _runs_here(self, carrier: Carrier) -> HowItRuns | None:
         device = self.capability
         return how_it_runs(carrier.code, device, self.facts.arch) if device else None
+
+    # --- packages --------------------------------------------------------------------------
+
+    @derived
+    def packages(self) -> tuple[GpuPackage, ...]:
+        """The stack's packages, and components without published tables, with their records."""
+        stack = self.stack
+        names = [name for name in stack.versions if self.facts.is_package(name)]
+        found = [self._package(name) for name in names]
+        measured = [n for n in stack.components if n in self.facts.recorded and n not in names]
+        found += [package for name in measured if (package := self._package(name)).record]
+        return tuple(found)
+
+    def has_record(self, name: str) -> bool:
+        """Tell whether a part of the stack is judged by the record of its wheel."""
+        return any(package.name == name and package.record for package in self.packages)
+
+    def _package(self, name: str) -> GpuPackage:
+        from compatgate.core.packages import find_package
+
+        stack, pool = self.stack, self.pool
+        return find_package(
+            self.facts,
+            name,
+            stack.versions[name],
+            wheel=stack.wheels.get(name),
+            stated=stack.code.get(name, ()),
+            os=pool.os,
+            cpu=pool.cpu,
+            python=stack.get("python"),
+        )
 
     # --- libraries and matrix --------------------------------------------------------------
 

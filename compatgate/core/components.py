@@ -1,4 +1,8 @@
-"""Canonical names of stack components, and the aliases that users and packages have for them."""
+"""Canonical names of the parts of a stack, and the aliases that users and packages have for them.
+
+Components are a closed list: NVIDIA's tables speak of them, and each has its form of version. Every
+other name is a package of the Python package index, known or not: the class of packages is open.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from compatgate.core.bounds import LONGEST_NAME, refuse_longer
 from compatgate.errors import BadInput
 
 Scheme = Literal["driver", "cuda", "cudnn", "nccl", "python", "pep440"]
-Kind = Literal["driver", "library", "framework", "runtime"]
+Kind = Literal["driver", "library", "framework", "runtime", "package"]
 
 
 class Component(Struct, frozen=True):
@@ -22,7 +26,8 @@ class Component(Struct, frozen=True):
     Attributes:
         name: canonical name; frameworks carry their name on the package index.
         scheme: how its versions are spelled and compared.
-        kind: a framework brings GPU code of its own, a library comes from NVIDIA.
+        kind: a framework brings GPU code of its own, a library comes from NVIDIA, a ``package`` is
+            any other distribution of the package index.
         label: the name that people write.
     """
 
@@ -58,8 +63,20 @@ _ORDER = {name: index for index, name in enumerate(COMPONENTS)}
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Component names in canonical order, whatever order they were written in."""
-    return sorted(names, key=_ORDER.__getitem__)
+    """Sort names: components in canonical order, then packages by name."""
+    return sorted(names, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
+
+
+def label_of(name: str) -> str:
+    """Return the name that people write: ``PyTorch`` for ``torch``; a package's own name."""
+    known = COMPONENTS.get(name)
+    return known.label if known else name
+
+
+def is_framework(name: str) -> bool:
+    """Tell whether a name is that of a component with published builds of its own."""
+    known = COMPONENTS.get(name)
+    return known is not None and known.kind == "framework"
 
 
 _ALIASES = {
@@ -100,32 +117,30 @@ class Resolved(Struct, frozen=True):
     cuda: tuple[int, ...] | None = None
 
 
-def resolve_component(name: str) -> Resolved:
-    """Resolve any spelling of a component's name.
-
-    Args:
-        name: ``cudnn``, ``pytorch``, ``libcudnn9``, ``nvidia-cudnn-cu12``, ``cupy-cuda12x``.
-
-    Raises:
-        BadInput: the name is not known; the hint names the nearest ones.
-    """
-    if found := find_component(name):
-        return found
-    refuse_longer(name, LONGEST_NAME, f"{name[:40]}...")
-    hint = _did_you_mean(_plain(name))
-    raise BadInput(f"{name!r} is not a component", field=name, value=name, hint=hint)
+# PyPA, "Names and normalization": letters, digits, and single separators between them.
+_PACKAGE = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+_LONGEST_NAME = 100
+_FILE = re.compile(r"lib.+-so(?:-\d+)*")
+_COMPAT = "cuda-compat"
+_KEYS = (_COMPAT, "arch", "require", "disable-require")
+"""Keys of a stack that are no versions; a package of nearly this name is a typing error."""
+_SHORTEST_TO_SWAP, _SHORTEST_TO_CUT = 4, 5
+"""Letters of the shortest names that are taken for misspelt: ``vlm`` is a name of its own."""
 
 
 def find_component(name: str) -> Resolved | None:
-    """As `resolve_component`; None for a name that is not known, which then costs no hint."""
+    """Find the component that any spelling of a name means; None for a package.
+
+    Args:
+        name: ``cudnn``, ``pytorch``, ``libcudnn9``, ``nvidia-cudnn-cu12``, ``cupy-cuda12x``.
+    """
     return None if len(name) > LONGEST_NAME else _find(name)
 
 
 @lru_cache(maxsize=4096)
 def _find(name: str) -> Resolved | None:
-    text = _plain(name)
-    found = _lookup(text)
-    if found:
+    text = _normal(name)
+    if found := _lookup(text):
         return Resolved(found)
     if match := _SUFFIX.fullmatch(text):
         if found := _lookup(_without_soname(match["base"])):
@@ -136,7 +151,42 @@ def _find(name: str) -> Resolved | None:
     return None
 
 
-def _plain(name: str) -> str:
+def resolve_component(name: str) -> Resolved:
+    """Resolve a name: to a component, or to the package of that name on the package index.
+
+    Args:
+        name: any spelling of a component (see `find_component`), or a package, ``xformers``.
+
+    Raises:
+        BadInput: the name cannot be one of a package, or is a misspelt component; the hint names
+            what was probably meant.
+    """
+    if found := find_component(name):
+        return found
+    refuse_longer(name, LONGEST_NAME, f"{name[:40]}...")
+    return _package(name)
+
+
+@lru_cache(maxsize=4096)
+def _package(name: str) -> Resolved:
+    text = _normal(name)
+    spaced = len(name.split()) != 1
+    if spaced or not is_name(text):
+        problem = f"{name[:_LONGEST_NAME]!r} is not the name of a component or package"
+        raise BadInput(problem, field=name, value=name, hint=_name_hint(name))
+    near = _COMPAT if text.startswith(f"{_COMPAT}-") else _slips().get(text)
+    if near:
+        problem = f"{name!r} is not a component"
+        raise BadInput(problem, field=name, value=name, hint=f"did you mean {near}?")
+    return Resolved(Component(text, "pep440", "package", text))
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a normalised text can be the name of a package."""
+    return bool(len(text) <= _LONGEST_NAME and _PACKAGE.fullmatch(text) and not _FILE.match(text))
+
+
+def _normal(name: str) -> str:
     return re.sub(r"[-_.\s]+", "-", name.strip().lower())
 
 
@@ -149,10 +199,29 @@ def _without_soname(text: str) -> str:
     return match["base"] if match else text
 
 
-def _did_you_mean(text: str) -> str:
-    from difflib import get_close_matches
+@lru_cache(maxsize=1)
+def _slips() -> dict[str, str]:
+    """Map names with a letter missing, doubled or swapped, and plurals, to the name that was meant.
 
-    near = get_close_matches(text, [*COMPONENTS, *_ALIASES, "arch", "cuda-compat"], n=3)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"known: {' '.join(COMPONENTS)}, arch, cuda-compat"
+    Only these slips count: packages are often called like a component with something added
+    (``torchx``, ``pytorch3d``).
+    """
+    found: dict[str, str] = {}
+    for name in (*COMPONENTS, *_ALIASES, *_KEYS):
+        if len(name) < _SHORTEST_TO_SWAP:
+            continue
+        cuts = range(len(name)) if len(name) >= _SHORTEST_TO_CUT else ()
+        cut = [name[:at] + name[at + 1 :] for at in cuts]
+        swapped = [
+            name[:at] + name[at + 1] + name[at] + name[at + 2 :] for at in range(len(name) - 1)
+        ]
+        doubled = [name[:at] + name[at] + name[at:] for at in range(len(name))]
+        slips = (*cut, *swapped, *doubled, f"{name}s")
+        found |= dict.fromkeys(slips, _ALIASES.get(name, name))
+    return found
+
+
+def _name_hint(name: str) -> str:
+    if match := re.match(r"\s*([\w.-]+)\s*[<>=!~]", name):
+        return f"state one version, like {match[1]}=2.8.0: a range leaves open what will run"
+    return "a name has letters, digits and single hyphens, like torch or flash-attn"

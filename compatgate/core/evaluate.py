@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from compatgate.core.case import Case
 from compatgate.core.digest import sha256
 from compatgate.core.facts import Facts
+from compatgate.core.frameworks import assume_default_wheels
 from compatgate.core.judge import Judged, judge
 from compatgate.core.matrix import Matrix
 from compatgate.core.stack import Stack, complete
@@ -71,7 +72,7 @@ def assess(
     matches the same ones, and `seal` makes the verdict of each.
     """
     moment = now.astimezone(UTC)
-    stack = complete(stack)
+    stack = assume_default_wheels(complete(stack), facts)
     today, seconds = moment.date().isoformat(), moment.timestamp()
     judged = [
         judge(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from compatgate.core.case import Case
 from compatgate.core.derived import derived
+from compatgate.core.frameworks import assume_default_wheels
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.parts import Parts, parts_of
 from compatgate.core.rules import RULES
@@ -168,7 +169,7 @@ def apply_changes(case: Case, changes: Mapping[str, Any], changed: Parts | None 
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
     if ours:
-        stack = complete(with_changes(stack, ours))
+        stack = assume_default_wheels(complete(with_changes(stack, ours)), case.facts)
     return case.on(stack, pool, changed or parts_of(changes))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Build, Framework, Release
-from compatgate.core.versions import Version
+from compatgate.core.facts import Build, Facts, Framework, Pair, Release
+from compatgate.core.stack import Stack
+from compatgate.core.versions import Version, parse_version, show
 
 CONDA = "conda"
 """Begins the label of builds that conda's channels made: ``torch=2.5.1+conda.cu126``."""
@@ -61,6 +63,43 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     release = find_release(table, version)
     build = find_build(release, version, cuda) if release else None
     return Found(name, version, table, release, build)
+
+
+def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
+    """Take frameworks without a build label for the package index's own wheels, and say so.
+
+    A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
+    Nothing is assumed where the stack states its CUDA, or a framework's label does.
+
+    Returns:
+        The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
+        same stack where nothing is assumed.
+    """
+    if "cuda" in stack.components:
+        return stack
+    found: list[tuple[Pair, str]] = []
+    for name, version in stack.versions.items():
+        if not is_framework(name) or version.local:
+            continue
+        if cuda := _default_cuda(name, version, facts):
+            what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
+            found.append((cuda, f"{what} {show(cuda)}"))
+    if not found:
+        return stack
+    newest = parse_version("cuda", show(max(pair for pair, _ in found)))
+    said = tuple(sentence for _, sentence in found)
+    return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+
+
+def _default_cuda(name: str, version: Version, facts: Facts) -> Pair | None:
+    """Return the CUDA of the index's wheel of a release; vLLM's is that of the torch it pins."""
+    table = facts.framework(name)
+    release = find_release(table, version) if table else None
+    build = next((build for build in release.builds if build.default), None) if release else None
+    if build is None or build.cuda or release is None:
+        return build.cuda if build else None
+    pin = release.pins.get("torch")
+    return _default_cuda("torch", pin.floor, facts) if pin and pin.floor else None
 
 
 def is_conda(version: Version) -> bool:

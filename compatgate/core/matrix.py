@@ -48,18 +48,17 @@ class Entry(Struct, frozen=True, gc=False):
         """
         if self.gpus and not self.is_for(pool):
             return False
-        stated = stack.components
         for component, constraint in self.components.items():
-            have = pool.driver if component == "driver" else stated.get(component)
+            have = pool.driver if component == "driver" else stack.get(component)
             if have is None or not constraint.allows(have):
                 return False
         return True
 
     def differences(self, stack: Stack, pool: Pool) -> list[str]:
         """The components that it constrains and that are others, or not stated."""
-        found, stated = [], stack.components
+        found = []
         for component, constraint in self.components.items():
-            have = pool.driver if component == "driver" else stated.get(component)
+            have = pool.driver if component == "driver" else stack.get(component)
             if have is None or not constraint.allows(have):
                 found.append(component)
         return found

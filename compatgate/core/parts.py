@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import COMPONENTS, is_name
 from compatgate.core.stack import canonical_key
+from compatgate.core.stack_values import SPECIAL
 
-Part = Literal["driver", "cuda-compat", "arch", "cuda", "cudnn", "nccl", "python", "builds"]
+Part = Literal[
+    "driver", "cuda-compat", "arch", "cuda", "cudnn", "nccl", "python", "builds", "packages"
+]
 Parts = frozenset[Part]
 
 DRIVER: Parts = frozenset(("driver",))
@@ -23,7 +26,11 @@ CODE: Parts = CUDA | {"arch"}
 CUDNN: Parts = CUDA | {"cudnn"}
 NCCL: Parts = CUDA | {"nccl"}
 STACK_VERSIONS: Parts = CUDA | {"cudnn", "nccl", "python"}
-VERSIONS: Parts = STACK_VERSIONS | DRIVER
+RECORDS: Parts = CUDA | {"packages", "python"}
+"""What says which wheel a package is."""
+PACKAGES: Parts = STACK_VERSIONS | {"packages"}
+"""What packages require are packages and components alike."""
+VERSIONS: Parts = PACKAGES | DRIVER
 NOTHING: Parts = frozenset()
 EVERYTHING: Parts = VERSIONS | {"cuda-compat", "arch"}
 
@@ -39,15 +46,25 @@ _OF: dict[str, Parts] = {
 }
 
 
+_NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL))
+_ONE_PACKAGE: Parts = frozenset(("packages",))
+
+
+def _of_builds(name: str) -> Parts:
+    if name in COMPONENTS:
+        return CUDA
+    return _ONE_PACKAGE if name not in _NO_PACKAGES and is_name(name) else EVERYTHING
+
+
 def parts_of(keys: Iterable[str]) -> Parts:
     """The parts that a change of these keys of ``set`` may change.
 
     A component that is not a part of its own is one of the ``builds``: what has published builds,
-    or none that are known; it may bring another CUDA. A key that is not known (the pool's GPU, the
-    image's requirements) may change anything.
+    or none that are known; it may bring another CUDA. A package brings none. A key that is not
+    known (the pool's GPU, the image's requirements) may change anything.
     """
     found: Parts = NOTHING
     for key in keys:
         name = canonical_key(key)
-        found |= _OF.get(name) or (CUDA if name in COMPONENTS else EVERYTHING)
+        found |= _OF.get(name) or _of_builds(name)
     return found

@@ -11,12 +11,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.components import COMPONENTS, in_order
+from compatgate.core.components import in_order, is_framework
 from compatgate.core.constraints import Constraint
 from compatgate.core.facts import Build, Facts, Pin, Release
 from compatgate.core.frameworks import find_build, find_release
 from compatgate.core.matrix import Entry
-from compatgate.core.stack import Stack
+from compatgate.core.stack import Stack, stack_of
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
 
@@ -58,7 +58,7 @@ def represent(entry: Entry, facts: Facts) -> Represented:
         if name not in chosen[0].versions
     ]:
         return Represented(open=tuple(missing))
-    stacks = [Stack({name: choice.versions[name] for name in choice.ordered}) for choice in chosen]
+    stacks = [stack_of(choice.versions) for choice in chosen]
     return Represented(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
 
 
@@ -70,7 +70,7 @@ class _Choice:
         self._end = end
         self._constraints = entry.components
         self.versions: dict[str, Version] = {}
-        frameworks = [name for name in entry.components if COMPONENTS[name].kind == "framework"]
+        frameworks = [name for name in entry.components if is_framework(name)]
         for name in frameworks:
             self._take(name, self._outermost(name, known_versions(facts, name)))
         self._follow_releases(frameworks)
@@ -82,11 +82,6 @@ class _Choice:
                     name, known_versions(facts, name)
                 )
                 self._take(name, version)
-
-    @property
-    def ordered(self) -> list[str]:
-        """Names in canonical order."""
-        return in_order(self.versions)
 
     def _take(self, name: str, version: Version | None) -> None:
         if version is not None:

@@ -1,4 +1,4 @@
-"""A stack: the components of one workload, and the GPU code it carries."""
+"""A stack: the components and packages of one workload, and the GPU code it carries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from msgspec import Struct, structs
 
 from compatgate.core.arch import Arch
 from compatgate.core.bounds import MOST_KEYS, refuse_more
-from compatgate.core.components import COMPONENTS, find_component, in_order, resolve_component
-from compatgate.core.stack_values import SPECIAL, CompatUse, version_text
+from compatgate.core.components import (
+    COMPONENTS,
+    in_order,
+    is_framework,
+    resolve_component,
+)
+from compatgate.core.stack_values import (
+    SPECIAL,
+    CompatUse,
+    Wheel,
+    split_code,
+    version_text,
+)
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
 
@@ -23,6 +34,7 @@ _FIELDS = {
     "open": "open",
     "conflicts": "conflicts",
     "unread": "unread",
+    "wheels": "wheels",
 }
 """Keys that are no components, and the fields that they are."""
 
@@ -33,6 +45,10 @@ class Stack(Struct, frozen=True):
     Attributes:
         components: canonical name to version, in canonical order; never the driver, which is the
             pool's.
+        packages: normalised name to version, by name: whatever else carries GPU code or is tied to
+            CUDA.
+        code: GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name.
+        wheels: the files that parts are installed from, by name, where they are known.
         arch: SASS and PTX that the workload carries; None when not stated.
         cuda_compat: CUDA version of the forward-compatibility package in the image.
         compat_use: when that package is loaded.
@@ -42,10 +58,14 @@ class Stack(Struct, frozen=True):
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
         unread: what was not looked at, in words; said in the answer, without weight.
+        assumed: why a CUDA stands in ``components`` that nothing states, in words.
     """
 
     components: dict[str, Version]
     arch: tuple[Arch, ...] | None = None
+    packages: dict[str, Version] = {}
+    code: dict[str, tuple[Arch, ...]] = {}
+    wheels: dict[str, Wheel] = {}
     cuda_compat: Version | None = None
     compat_use: CompatUse = "always"
     require: tuple[str, ...] = ()
@@ -54,14 +74,22 @@ class Stack(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
-    def get(self, component: str) -> Version | None:
-        """The version of a component, None when the stack does not state it."""
-        return self.components.get(component)
+    def get(self, name: str) -> Version | None:
+        """Return the version of a component or package, None when the stack does not state it."""
+        return self.components.get(name) or self.packages.get(name)
+
+    @property
+    def versions(self) -> dict[str, Version]:
+        """Return components and packages, in canonical order."""
+        return {**self.components, **self.packages} if self.packages else self.components
 
     def to_json(self) -> dict[str, Any]:
         """The stack in the form that requests and answers carry, in canonical order."""
-        body: dict[str, Any] = {name: v.text for name, v in self.components.items()}
+        body: dict[str, Any] = {
+            name: self._with_code(name, version) for name, version in self.versions.items()
+        }
         if self.arch is not None:
             body["arch"] = [a.name for a in self.arch]
         if self.cuda_compat:
@@ -76,9 +104,15 @@ class Stack(Struct, frozen=True):
             body["open"] = list(self.open)
         if self.conflicts:
             body["conflicts"] = list(self.conflicts)
-        if self.unread:
-            body["unread"] = list(self.unread)
+        if self.unread or self.assumed:
+            body["unread"] = [*self.unread, *self.assumed]
+        if self.wheels:
+            body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
         return body
+
+    def _with_code(self, name: str, version: Version) -> str:
+        code = self.code.get(name)
+        return f"{version.text}[{'+'.join(one.name for one in code)}]" if code else version.text
 
 
 def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
@@ -86,53 +120,73 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
 
     Args:
         body: ``{"cuda": "12.4", "torch": "2.4.1+cu121", "arch": ["sm_80"], ...}``; any alias of a
-            component's name is accepted.
+            component's name is accepted, and every other name is a package.
         image: the image reference that the stack belongs to.
 
     Raises:
-        BadInput: an unknown key, a malformed value, a component stated twice, the driver (which
-            belongs to the pool), or nothing at all. ``field`` names the key.
+        BadInput: a malformed key or value, a part stated twice, the driver (which belongs to the
+            pool), or nothing at all. ``field`` names the key.
     """
-    return _made(*_read(body), image)
+    return _made(_read(body), image)
 
 
-def _read(body: Mapping[str, Any]) -> tuple[dict[str, Version], dict[str, Any]]:
-    """Components and special keys, by canonical name."""
-    refuse_more(len(body), MOST_KEYS, "keys")
+class _Parts(Struct):
+    """What a body states, by canonical name."""
+
     components: dict[str, Version] = {}
+    packages: dict[str, Version] = {}
+    code: dict[str, tuple[Arch, ...]] = {}
     special: dict[str, Any] = {}
+
+
+def _read(body: Mapping[str, Any]) -> _Parts:
+    """Sort what a body states into components, packages and special keys."""
+    refuse_more(len(body), MOST_KEYS, "keys")
+    parts = _Parts()
     for key, value in body.items():
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
         name = _clean(key)
         if name in SPECIAL:
-            _once(special, name, key)
-            special[name] = _special(name, value)
+            _once(parts.special, name, key)
+            parts.special[name] = _special(name, value)
             continue
-        resolved = resolve_component(key)
-        if resolved.component.name == "driver":
-            raise BadInput(
-                "the driver belongs to the pool, not to the stack",
-                field=key,
-                value=value,
-                hint='give it as pool.driver, or as set.driver for "what if"',
-            )
-        _once(components, resolved.component.name, key)
-        components[resolved.component.name] = _version(key, value)
-    return components, special
+        _read_version(parts, key, value)
+    return parts
 
 
-def _made(components: dict[str, Version], special: dict[str, Any], image: str | None) -> Stack:
-    states = "arch" in special or any(special.values())
-    if not components and not states:
+def _read_version(parts: _Parts, key: str, value: Any) -> None:
+    component = resolve_component(key).component
+    if component.name == "driver":
+        raise BadInput(
+            "the driver belongs to the pool, not to the stack",
+            field=key,
+            value=value,
+            hint='give it as pool.driver, or as set.driver for "what if"',
+        )
+    of_kind = parts.packages if component.kind == "package" else parts.components
+    _once(of_kind, component.name, key)
+    of_kind[component.name], code = _version(key, value)
+    if code:
+        parts.code[component.name] = code
+
+
+def _made(parts: _Parts, image: str | None) -> Stack:
+    if not (parts.components or parts.packages or _states_anything(parts.special)):
         raise BadInput(
             "the stack is empty", hint="name at least one component, like cuda=12.4,arch=sm_80"
         )
     return Stack(
-        {name: components[name] for name in in_order(components)},
+        {name: parts.components[name] for name in in_order(parts.components)},
+        packages={name: parts.packages[name] for name in sorted(parts.packages)},
+        code={name: parts.code[name] for name in sorted(parts.code)},
         image=image,
-        **{_FIELDS[name]: value for name, value in special.items()},
+        **{_FIELDS[name]: value for name, value in parts.special.items()},
     )
+
+
+def _states_anything(special: Mapping[str, Any]) -> bool:
+    return "arch" in special or any(value for name, value in special.items() if name != "wheels")
 
 
 def parse_stack_text(text: str) -> dict[str, Any]:
@@ -160,12 +214,26 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     Raises:
         BadInput: as `parse_stack`.
     """
+    if stack.assumed:  # what is changed may say another CUDA
+        stated_only = {name: v for name, v in stack.components.items() if name != "cuda"}
+        stack = structs.replace(stack, components=stated_only, assumed=())
     removed = {_key(name) for name, value in changes.items() if value is None}
-    stated = {_key(name): value for name, value in changes.items() if value is not None}
-    components, special = _read(stated)
-    kept = {name: v for name, v in stack.components.items() if name not in removed}
-    other = {name: value for name, value in _special_of(stack).items() if name not in removed}
-    return _made(kept | components, other | special, stack.image)
+    stated = _read({_key(name): value for name, value in changes.items() if value is not None})
+    changed = removed | stated.components.keys() | stated.packages.keys()
+
+    def kept(there: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in there.items() if name not in changed}
+
+    special = {name: value for name, value in _special_of(stack).items() if name not in removed}
+    return _made(
+        _Parts(
+            kept(stack.components) | stated.components,
+            kept(stack.packages) | stated.packages,
+            kept(stack.code) | stated.code,
+            special | {"wheels": kept(stack.wheels)} | stated.special,
+        ),
+        stack.image,
+    )
 
 
 def _special_of(stack: Stack) -> dict[str, Any]:
@@ -176,6 +244,15 @@ def _special_of(stack: Stack) -> dict[str, Any]:
     if not stack.cuda_compat or stack.compat_use == "always":
         del found["cuda-compat-use"]
     return found
+
+
+def stack_of(versions: Mapping[str, Version]) -> Stack:
+    """Make a stack of versions by canonical name, components and packages alike."""
+    names = in_order(versions)
+    return Stack(
+        {name: versions[name] for name in names if name in COMPONENTS},
+        packages={name: versions[name] for name in names if name not in COMPONENTS},
+    )
 
 
 def complete(stack: Stack) -> Stack:
@@ -193,18 +270,17 @@ def brought_cuda(stack: Stack) -> Version | None:
     labels = [
         version.cuda
         for name, version in stack.components.items()
-        if COMPONENTS[name].kind == "framework" and version.cuda and len(version.cuda) == 2
+        if is_framework(name) and version.cuda and len(version.cuda) == 2
     ]
     return parse_version("cuda", show(max(labels))) if labels else None
 
 
 def canonical_key(name: str) -> str:
     """One name for all spellings of a stack's key; what is none stays as it is."""
-    clean = _clean(name)
-    if clean in SPECIAL:
-        return clean
-    found = find_component(name)
-    return found.component.name if found else name
+    try:
+        return _key(name)
+    except BadInput:
+        return name
 
 
 def _key(name: str) -> str:
@@ -229,9 +305,10 @@ def _special(name: str, value: Any) -> Any:
         raise
 
 
-def _version(key: str, value: Any) -> Version:
+def _version(key: str, value: Any) -> tuple[Version, tuple[Arch, ...]]:
     try:
-        return parse_version(key, version_text(key, value))
+        text, code = split_code(version_text(key, value))
+        return parse_version(key, text), code
     except BadInput as error:
         error.field = key  # as the user spelled it
         raise

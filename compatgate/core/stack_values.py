@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.bounds import (
@@ -16,6 +19,7 @@ from compatgate.core.bounds import (
     refuse_longer,
     refuse_more,
 )
+from compatgate.core.components import resolve_component
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 
@@ -23,6 +27,48 @@ CompatUse = Literal["always", "newer", "tried"]
 """When the ``cuda-compat`` package is loaded instead of the host's driver: always (the library path
 leads to it); where it is newer than the host driver (NVIDIA's container runtime sees to that); or
 where a start script finds that it works (NGC's images)."""
+
+
+_LONGEST_VERSION = 200
+_MOST_WHEELS = 512
+_LONGEST_TEXT = 1024
+_WHEEL_KEYS = ("file", "sha256", "index")
+_KEYS_HINT = f"known: {', '.join(_WHEEL_KEYS)}"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Wheel(Struct, frozen=True, omit_defaults=True):
+    """The file that a part of the stack is installed from.
+
+    Attributes:
+        file: its name, whose tags say Python and platform; empty where only the rest is known.
+        sha256: of the file, in lower-case hexadecimal.
+        index: URL of the package index, or conda channel, that it is from.
+    """
+
+    file: str = ""
+    sha256: str = ""
+    index: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return what is known of it."""
+        return {key: value for key in _WHEEL_KEYS if (value := getattr(self, key))}
+
+
+def split_code(text: str) -> tuple[str, tuple[Arch, ...]]:
+    """Split ``2.8.3[sm_90+compute_90]`` into the version and the GPU code stated for it.
+
+    Raises:
+        BadInput: the brackets are not closed, or hold no architecture.
+    """
+    version, bracket, rest = text.strip().partition("[")
+    if not bracket:
+        return text, ()
+    code = _arch(rest.removesuffix("]")) if rest.endswith("]") else ()
+    if not code:
+        hint = "write the code in brackets behind the version: 2.8.3[sm_90+compute_90]"
+        raise BadInput(f"{text[:_LONGEST_VERSION]!r} states no GPU code", value=text, hint=hint)
+    return version, code
 
 
 def version_text(key: str, value: Any) -> str:
@@ -92,6 +138,32 @@ def _remarks(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def _wheels(value: Any) -> dict[str, Wheel]:
+    if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
+        problem = f"must be an object with at most {_MOST_WHEELS} names"
+        raise BadInput(
+            problem, field="wheels", hint='like {"torch": {"file": "torch-2.9.1-...whl"}}'
+        )
+    return {resolve_component(name).component.name: _wheel(name, of) for name, of in value.items()}
+
+
+def _wheel(name: str, value: Any) -> Wheel:
+    field = f"wheels.{name}"
+    if not isinstance(value, Mapping):
+        raise BadInput("must be an object", field=field, value=value, hint=_KEYS_HINT)
+    for key, text in value.items():
+        if key not in _WHEEL_KEYS:
+            raise BadInput("unknown key", field=f"{field}.{key}", value=text, hint=_KEYS_HINT)
+        if not isinstance(text, str) or len(text) > _LONGEST_TEXT:
+            problem = f"must be text of at most {_LONGEST_TEXT} characters"
+            raise BadInput(problem, field=f"{field}.{key}", value=text)
+    digest = value.get("sha256", "").lower()
+    if digest and not _SHA256.fullmatch(digest):
+        hint = "64 hexadecimal digits"
+        raise BadInput("is not a SHA-256", field=f"{field}.sha256", value=digest, hint=hint)
+    return Wheel(value.get("file", ""), digest, value.get("index", ""))
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, str) and value.lower() in ("1", "t", "true", "0", "f", "false"):
         return value.lower() in ("1", "t", "true")
@@ -109,5 +181,6 @@ SPECIAL: dict[str, Callable[[Any], Any]] = {
     "open": _remarks,
     "conflicts": _remarks,
     "unread": _remarks,
+    "wheels": _wheels,
 }
 """Keys that are no components, and how each is read; each raises BadInput."""

@@ -16,6 +16,7 @@ Cpu = Literal["x86_64", "aarch64"]
 Mode = Literal["enforce", "warn", "audit"]
 OnUnknown = Literal["fail", "warn", "allow"]
 Promote = Literal["approval", "automatic"]
+PackagesMode = Literal["enforce", "audit"]
 OnFailure = Literal["warn", "revoke"]
 
 
@@ -70,12 +71,14 @@ class Policy(Struct, frozen=True):
         mode: ``enforce`` denies what fails; ``warn`` and ``audit`` let it pass and say so.
         require_entry: a matrix entry must match.
         on_unknown: what an unknown verdict means; ``fail`` stops (exit status 3).
+        packages: what a package without a record means: unknown, or under ``audit`` a warning.
     """
 
     mode: Mode = "enforce"
     require_entry: bool = False
     canary: CanaryPolicy = field(default_factory=CanaryPolicy)
     on_unknown: OnUnknown = "fail"
+    packages: PackagesMode = "enforce"
 
 
 class Target(Struct, frozen=True):

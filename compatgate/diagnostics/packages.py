@@ -15,14 +15,14 @@ from io import StringIO
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import find_component
+from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.diagnostics.files import Files
 from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.files import torch_version
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.python_env import read_answer
 from compatgate.discovery.wheel import LARGEST_METADATA, is_library, name_and_version
-from compatgate.errors import BadInput
 
 _SITE = re.compile(r"(.*/(?:site|dist)-packages)/(?P<first>[^/]+)")
 _LARGEST_TEXT = 64 * 1024
@@ -81,7 +81,7 @@ def packaged(packages: Packages) -> list[Observation]:
     return packages.stated + [
         seen
         for site, versions in packages.versions.items()
-        for seen in read_answer({"packages": versions}, site).observations
+        for seen in read_answer({"packages": versions}, site, FILES_ARE_READ).observations
         if seen.component != "python"
     ]
 
@@ -123,11 +123,7 @@ def _matters(folder: str) -> bool:
     name = _of_folder(folder)[0]
     if name in _HELPERS or name.startswith("jax"):
         return True
-    try:
-        resolve_component(name)
-    except BadInput:
-        return False
-    return True
+    return find_component(name) is not None
 
 
 def _of_folder(folder: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import is_framework
 from compatgate.core.versions import parse_version
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.signals import CUDA_COMPAT, Signals
@@ -81,7 +81,7 @@ def tidy(component: str, text: str, package: str = "") -> str | None:
         ``12.4.127``, ``12.4.1``, ``8.9.6.50+cu118``, ``13.0.2``, ``8.2.1.8+cu114``.
     """
     whole = _EPOCH.sub("", text.strip().strip("\"'"))
-    if COMPONENTS[component].kind == "framework":
+    if is_framework(component):
         return _checked(component, whole)
     label = _label(component, whole, package)
     plain = re.split(r"[-+~]", whole, maxsplit=1)[0]

@@ -72,7 +72,7 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
     """
     notes: list[str] = []
     report, kernel = look_at_gpus(notes)
-    environment = ask_python(python) if python else None
+    environment = ask_python(python, facts.packages) if python else None
     libraries = find_libraries()
     observations = [
         *driver_observations(report, kernel),

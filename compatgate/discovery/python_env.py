@@ -14,10 +14,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import is_framework
+from compatgate.core.facts.packages import Packages
 from compatgate.core.frameworks import CONDA
 from compatgate.discovery import python_script
 from compatgate.discovery.lockfiles import pypi
+from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput
@@ -42,10 +44,11 @@ class Environment(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def ask_python(python: str, *, timeout_s: float = TIMEOUT_S) -> Environment:
+def ask_python(python: str, known: Packages, *, timeout_s: float = TIMEOUT_S) -> Environment:
     """Run an interpreter and ask for its frameworks.
 
     Args:
+        known: which packages carry GPU code.
         python: path of the interpreter, of its environment's folder, or a name on ``PATH``.
         timeout_s: seconds that it may take; importing torch takes several.
 
@@ -61,16 +64,17 @@ def ask_python(python: str, *, timeout_s: float = TIMEOUT_S) -> Environment:
         document = None
     if python_script.MARK not in answer or not isinstance(document, dict):
         raise _bad(python, "did not answer as a Python interpreter would")
-    return read_answer(document, python)
+    return read_answer(document, python, known)
 
 
-def read_answer(document: dict[str, Any], python: str) -> Environment:
+def read_answer(document: dict[str, Any], python: str, known: Packages) -> Environment:
     """Observations from the answer of `python_script`.
 
     Args:
         document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,
             names normalised; ``conda`` are those that conda installed.
         python: for origins.
+        known: which packages carry GPU code.
     """
     origin = f"{python}: torch"
     torch: dict[str, Any] = document.get("torch") or {}
@@ -86,30 +90,29 @@ def read_answer(document: dict[str, Any], python: str) -> Environment:
     ]
     measured.append(Observation("python", str(document.get("python")), python))
     packages: dict[str, str] = document.get("packages") or {}
-    stated = pypi.observe(
-        [
-            Package(name, f"{python}: package {name}", version=v)
-            for name, v in packages.items()
-            if v is None or isinstance(v, str)
-        ],
-        (),
-    )
+    installed = [
+        Package(name, f"{python}: package {name}", version=v)
+        for name, v in packages.items()
+        if v is None or isinstance(v, str)
+    ]
+    stated = pypi.observe(installed, ())
+    gpu = gpu_packages(installed, known)
     arch = torch.get("arch")
     notes = [f"{python}: {note}" for note in document.get("notes") or ()]
     conda = frozenset(document.get("conda") or ())
     return Environment(
         tuple(
-            _with_channel(o, conda, torch.get("cuda")) for o in (*measured, *stated.observations)
+            _with_channel(o, conda, torch.get("cuda"))
+            for o in (*measured, *stated.observations, *gpu.observations)
         ),
         arch=tuple(arch) if arch else None,
-        notes=(*notes, *stated.open),
+        notes=(*notes, *stated.open, *gpu.open),
     )
 
 
 def _with_channel(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
     """A framework that conda installed is a build of its own; its label says so."""
-    component = COMPONENTS.get(seen.component)
-    if component is None or component.kind != "framework" or "+" in seen.version:
+    if not is_framework(seen.component) or "+" in seen.version:
         return seen
     if seen.component not in conda:
         return seen

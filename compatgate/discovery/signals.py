@@ -12,9 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import find_component
 from compatgate.discovery.observed import Confidence
-from compatgate.errors import BadInput
 
 CUDA_COMPAT = "cuda-compat"
 COMPAT_USE = "cuda-compat-use"
@@ -133,7 +132,5 @@ def _component(text: str) -> str | None:
     if text in _SPECIAL:
         return _SPECIAL[text]
     first = re.split(r", | and | of | \(", text, maxsplit=1)[0]
-    try:
-        return resolve_component(first.replace(" ", "")).component.name
-    except BadInput:
-        return None
+    found = find_component(first.replace(" ", ""))
+    return found.component.name if found else None

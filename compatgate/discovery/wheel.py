@@ -31,7 +31,7 @@ _RUNTIME = re.compile(
     r"(?P<name>nvidia-cuda-runtime(?:-cu\d\d)?|cuda-toolkit)(?:\[[^]]*\])?\s*\(?==\s*(?P<cuda>\d[\d.]*\d)"
 )
 
-_DAMAGE = (
+DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
     LZMAError,
@@ -130,7 +130,7 @@ def _read_library(
 def _understood(path: str) -> Iterator[None]:
     try:
         yield
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise BadInput(f"is no wheel, or a damaged one: {error}", field=path) from None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from compatgate.core.matrix import Status
-from compatgate.core.target import Cpu, Mode, OnFailure, OnUnknown, Os, Promote
+from compatgate.core.target import Cpu, Mode, OnFailure, OnUnknown, Os, PackagesMode, Promote
 from compatgate.documents.durations import PATTERN as DURATION
 
 API_VERSION = "compatgate.dev/v1"
@@ -107,6 +107,7 @@ class PolicySpec(_Spec, frozen=True):
     require_entry: bool = False
     canary: CanarySpec = CanarySpec()
     on_unknown: OnUnknown = "fail"
+    packages: PackagesMode = "enforce"
     waivers: WaiverPolicySpec | UnsetType = UNSET
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from compatgate.catalog import read_source
 from compatgate.core.facts import Facts
+from compatgate.core.facts.packages import Packages
 from compatgate.core.stack import parse_stack_text
 from compatgate.discovery.lockfiles import Platform, read_lockfile
 from compatgate.discovery.observed import Conflict
@@ -75,10 +76,10 @@ def recognise(text: str, facts: Facts, platform: Platform = _LINUX) -> Pasted:
     if _SMI.search(given):
         return _of_host("what nvidia-smi printed", probe_output(text, facts, origin=_NAME))
     if _SBOM.search(given):
-        return _bill(text, platform)
+        return _bill(text, platform, facts.packages)
     if _LABELS.search(given):
         return _of_host("labels of nodes", probe_labels(text, facts, origin=_NAME))
-    return _lock(text, platform)
+    return _lock(text, platform, facts.packages)
 
 
 def _of_host(kind: str, probe: Probe) -> Pasted:
@@ -90,22 +91,25 @@ def _texts(value: object) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list | tuple) else []
 
 
-def _bill(text: str, platform: Platform) -> Pasted:
+def _bill(text: str, platform: Platform, known: Packages) -> Pasted:
     from compatgate.discovery.sbom import read_sbom
 
     signals = read_source("image_signals")
-    reading = read_sbom(_NAME, text.encode(), signals=signals, platform=platform)
+    reading = read_sbom(_NAME, text.encode(), known=known, signals=signals, platform=platform)
     return Pasted("a bill of materials", _stack(reading.observations, reading, ()))
 
 
-def _lock(text: str, platform: Platform) -> Pasted:
+def _lock(text: str, platform: Platform, known: Packages) -> Pasted:
     try:
-        reading = read_lockfile(_NAME, text.encode(), platform=platform)
+        reading = read_lockfile(_NAME, text.encode(), known=known, platform=platform)
     except BadInput as error:
         if error.field == _NAME:
             error.field, error.hint = "pasted", _HINT
         raise
-    return Pasted("a lockfile", _stack(reading.observations, reading, reading.arch))
+    stack = _stack(reading.observations, reading, reading.arch)
+    if wheels := {n: w.to_json() for n, w in reading.wheels.items() if n in stack}:
+        stack["wheels"] = wheels
+    return Pasted("a lockfile", stack)
 
 
 def _stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:

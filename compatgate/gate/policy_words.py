@@ -27,6 +27,8 @@ def policy_in_words(policy: PolicySpec) -> list[str]:
         else "A stack need not be on the matrix; the vendors' facts decide."
     )
     words += _canaries(policy.canary)
+    if policy.packages == "audit":
+        words.append("A package without a record is let through with a warning.")
     if policy.mode == "enforce":
         words.append(_UNKNOWN[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration

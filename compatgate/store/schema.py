@@ -19,7 +19,7 @@ from compatgate.store.database import Database
 if TYPE_CHECKING:
     from alembic.config import Config
 
-EXPECTED = "0005"
+EXPECTED = "0006"
 """The newest migration."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from flask import Flask, Response, request
@@ -57,7 +57,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         settings,
         Metrics(),
         anonymous(settings.anonymous),
-        _fact_files(settings),
+        open_library(settings.overlays),
         msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS)),
         streams.Listeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
@@ -77,11 +77,6 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     app.wsgi_app = Envelope(lane)  # type: ignore[method-assign]
     app.extensions[EXTENSION] = Express(lane, settings.max_request_size)
     return app
-
-
-def _fact_files(settings: Settings) -> Callable[[str], dict[str, Any]]:
-    library = open_library(settings.overlays)
-    return lambda name: library.load(f"source/{name}", dict[str, Any])
 
 
 def _add(app: Flask, method: str, path: str, name: str, view: Callable[..., AnyResponse]) -> None:

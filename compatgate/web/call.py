@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flask import request
@@ -15,6 +14,7 @@ from compatgate.web.reasons import HEADER as REASON
 from compatgate.web.reasons import given_reason
 
 if TYPE_CHECKING:
+    from compatgate.catalog.library import Library
     from compatgate.gate.attest.service import Attestations
     from compatgate.gate.auth import Principal
     from compatgate.gate.service import Gate
@@ -34,8 +34,8 @@ class Service(Struct, frozen=True):
     metrics: Metrics
     nobody: Principal
     """Whoever comes without a token."""
-    facts: Callable[[str], dict[str, Any]]
-    """A fact file by its name, overlays laid over it."""
+    facts: Library
+    """The fact files, overlays laid over them."""
     description: bytes
     """The OpenAPI document."""
     listeners: Listeners

@@ -20,10 +20,12 @@ from compatgate.core.target import Mode
 from compatgate.core.verdict import Basis, FindingOutcome, Outcome
 
 Text = Annotated[str, Meta(min_length=1)]
-StackValue = str | int | bool | list[str] | None
+StackValue = str | int | bool | list[str] | dict[str, dict[str, str]] | None
 _NUMBER = (
     "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
-    "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences"
+    "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
+    "`wheels` has `file`, `sha256` and `index` by name. GPU code may stand behind a version: "
+    "`2.8.3[sm_90]`"
 )
 _BOUNDS = (
     f"`require` has at most {MOST_ALTERNATIVES} alternatives and {LONGEST_REQUIRE} characters in "
@@ -34,7 +36,7 @@ StackBody = Annotated[
     Meta(
         min_length=1,
         max_length=MOST_KEYS,
-        description=f"component to {_NUMBER}. {_BOUNDS}",
+        description=f"component or package of the index to {_NUMBER}. {_BOUNDS}",
         examples=[{"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80", "compute_90"]}],
     ),
 ]
@@ -86,7 +88,8 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
             dict[str, StackValue],
             Meta(
                 max_length=MOST_KEYS,
-                description="what if: component, or `driver gpu os cpu`, to value; null removes",
+                description="what if: component or package, or `driver gpu os cpu`, to value; null "
+                "removes",
             ),
         ]
         | None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
 
 from compatgate.core.case import Case
 from compatgate.core.facts import Facts, Gpu
@@ -35,6 +36,11 @@ def read_source(name: str) -> dict[str, Any]:
     }
     document: dict[str, Any] = yaml.load((FACTS / f"{name}.yaml").read_bytes(), loader)
     return document
+
+
+def read_framework(name: str) -> dict[str, Any]:
+    """The file of a framework, likewise."""
+    return read_source(f"frameworks/{name}")
 
 
 def numbers(text: Any) -> Numbers:
@@ -69,6 +75,7 @@ class Walk:
         self.asked = 0
 
     read = staticmethod(read_source)
+    framework = staticmethod(read_framework)
     numbers = staticmethod(numbers)
     as_driver = staticmethod(as_driver)
     below = staticmethod(below)

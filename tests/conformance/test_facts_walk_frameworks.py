@@ -13,7 +13,28 @@ PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
 
 
 def releases(walk, name):
-    return walk.read(name)["releases"]
+    return walk.framework(name)["releases"]
+
+
+def major(build):
+    """The CUDA major of a build."""
+    return int(re.search(r"\d+", build["accepts"])[0])
+
+
+def floor(build):
+    """The lowest CUDA that a build accepts."""
+    return re.search(r"\d+(\.\d+)?", build["accepts"])[0]
+
+
+def spec(build, component):
+    """What a build pins of a component, as it is written."""
+    return build.get("pins", {}).get(component, {}).get("spec")
+
+
+def lowest(release, build):
+    """The lowest capability that is published for a build."""
+    stated = build.get("minimum_capability") or release.get("minimum_capability")
+    return stated and stated["value"]
 
 
 def toolkits(walk):
@@ -35,24 +56,27 @@ def python_range(walk, name, stack, low, high):
 
 def test_each_tensorflow_release_has_one_cuda_build(walk):
     for release in releases(walk, "tensorflow"):
+        (build,) = release["builds"]
         for cuda in toolkits(walk):
-            fits = walk.numbers(cuda)[0] == release["cuda"]["major"]
+            fits = walk.numbers(cuda)[0] == major(build)
             stack = {"tensorflow": release["version"], "cuda": cuda}
             walk.expect("pass" if fits else "fail", "CG401", stack, **POOL)
-            windows = "pass" if fits and release["windows_native_gpu"] else "fail"
+            windows = "pass" if fits and "windows" in release["os"] else "fail"
             walk.expect(windows, "CG401", stack, os="windows", gpu="7.5", driver="576.02")
     walk.done(at_least=800)
 
 
 def test_each_tensorflow_release_compares_cudnn_by_major_and_minor(walk):
     for release in releases(walk, "tensorflow"):
-        major, minor = walk.numbers(release["cudnn"]["tested"])[:2]
-        stack = {"tensorflow": release["version"], "cuda": release["cuda"]["tested"]}
-        table = [("pass", (major, minor, 0)), ("pass", (major, minor, 9)),
-                 ("pass", (major, minor + 1, 0)), ("fail", (major + 1, 0, 0)),
-                 ("fail", (major - 1, 9, 9))]  # fmt: skip
+        (build,) = release["builds"]
+        tested = bound(spec(build, "cudnn"))
+        first, minor = walk.numbers(tested)[:2]
+        stack = {"tensorflow": release["version"], "cuda": build["cuda"]}
+        table = [("pass", (first, minor, 0)), ("pass", (first, minor, 9)),
+                 ("pass", (first, minor + 1, 0)), ("fail", (first + 1, 0, 0)),
+                 ("fail", (first - 1, 9, 9))]  # fmt: skip
         if minor:
-            table.append(("fail", (major, minor - 1, 9)))
+            table.append(("fail", (first, minor - 1, 9)))
         for expected, version in table:
             walk.expect(expected, "CG402", {**stack, "cudnn": dotted(*version)}, **POOL)
     walk.done(at_least=100)
@@ -60,7 +84,7 @@ def test_each_tensorflow_release_compares_cudnn_by_major_and_minor(walk):
 
 def test_each_tensorflow_release_is_for_its_tested_pythons(walk):
     for release in releases(walk, "tensorflow"):
-        stack = {"tensorflow": release["version"], "cuda": release["cuda"]["tested"]}
+        stack = {"tensorflow": release["version"], "cuda": release["builds"][0]["cuda"]}
         python = release["python"]
         python_range(walk, "tensorflow", stack, python["min"], python["max"])
     walk.done(at_least=200)
@@ -68,24 +92,35 @@ def test_each_tensorflow_release_is_for_its_tested_pythons(walk):
 
 def test_the_code_of_each_tensorflow_wheel_begins_at_its_lowest_capability(walk):
     for release in releases(walk, "tensorflow"):
-        lowest = release["min_compute_capability"]
-        if lowest:
-            assert min(release["gpu_code"]["sass"], key=walk.numbers) == lowest["value"]
+        (build,) = release["builds"]
+        if least := lowest(release, build):
+            assert min(build["code"]["sass"], key=walk.numbers) == least
 
 
-def floor_of_capability(walk, stack, lowest):
-    known = walk.read("cuda_arch_support")["compute_capabilities"]
-    for device in (c["compute_capability"] for c in known):
+def floor_of_capability(walk, stack, lowest, build):
+    """A GPU below the minimum fails; one that came with the build's toolkit or later is open.
+
+    Where the wheel was measured, its record decides (CG411), and CG405 has nothing to add.
+    """
+    measured = {r.version for name in stack for r in walk.facts.records(name)} & {*stack.values()}
+    facts = walk.read("cuda_arch_support")
+    built = walk.numbers(build.get("cuda") or f"{major(build)}.0")
+    for known in facts["compute_capabilities"]:
+        device = known["compute_capability"]
         enough = walk.numbers(device) >= walk.numbers(lowest)
-        at = {"gpu": device, "driver": "580.65.06"}
-        walk.expect("pass" if enough else "fail", "CG405", stack, **at)
+        existed = (
+            walk.numbers(known["first_toolkit"]) < built
+            and device not in facts["tegra"]["capabilities"]
+        )
+        at = {"gpu": device, "driver": "580.65.06", "cpu": "x86_64"}
+        expected = "fail" if not enough else "pass" if existed or measured else "unknown"
+        walk.expect(expected, "CG405", stack, **at)
 
 
-def jax_variants(walk):
+def jax_builds(walk):
     for release in releases(walk, "jax"):
-        for variant in release["variants"]:
-            if variant["published"]:
-                yield release, variant
+        for build in release["builds"]:
+            yield release, build
 
 
 def bound(text, operator=">="):
@@ -93,33 +128,29 @@ def bound(text, operator=">="):
     return found[1] if found else None
 
 
-def test_each_jax_release_has_the_variants_that_can_be_installed(walk):
+def test_each_jax_release_has_the_builds_that_can_be_installed(walk):
     for release in releases(walk, "jax"):
-        published = {v["cuda_major"]: v for v in release["variants"] if v["published"]}
+        published = {major(build): build for build in release["builds"]}
         for cuda in toolkits(walk):
             number = walk.numbers(cuda)
-            variant = published.get(number[0])
-            low = variant and (variant["cuda_range"] or variant["cuda_runtime_pin"])
-            low = walk.numbers(bound(low))[:2] if low else (number[0], 0)
-            expected = "pass" if variant and number >= low else "fail"
+            build = published.get(number[0])
+            expected = "pass" if build and number >= walk.numbers(floor(build)) else "fail"
             stack = {"jax": release["version"], "cuda": cuda}
             walk.expect(expected, "CG401", stack, **POOL)
     walk.done(at_least=800)
 
 
 @pytest.mark.parametrize(("component", "rule"), [("cudnn", "CG402"), ("nccl", "CG403")])
-def test_each_jax_variant_asks_for_its_plugins_pins(walk, component, rule):
-    for release, variant in jax_variants(walk):
-        spec = variant[f"{component}_pin"]
-        low = walk.numbers(bound(spec) or bound(spec, "==") or "0")[:3] if spec else None
+def test_each_jax_build_asks_for_its_plugins_pins(walk, component, rule):
+    for release, build in jax_builds(walk):
+        pin = spec(build, component)
+        low = walk.numbers(bound(pin) or bound(pin, "==") or "0")[:3] if pin else None
         if low is None:
             continue
         low = (*low, 0, 0)[:3]
-        cuda = (variant["cuda_range"] or variant["cuda_runtime_pin"]) or ""
-        series = bound(cuda) or f"{variant['cuda_major']}.0"
-        stack = {"jax": release["version"], "cuda": dotted(*walk.numbers(series)[:2])}
+        stack = {"jax": release["version"], "cuda": floor(build)}
         walk.expect("pass", rule, {**stack, component: dotted(*low)}, **POOL)
-        above = "warn" if "==" in spec else "pass"
+        above = "warn" if "==" in pin else "pass"
         walk.expect(above, rule, {**stack, component: dotted(low[0], low[1] + 1, 0)}, **POOL)
         if low[1]:
             older = dotted(low[0], low[1] - 1, 99 if low[1] > 1 else 9)
@@ -129,26 +160,36 @@ def test_each_jax_variant_asks_for_its_plugins_pins(walk, component, rule):
     walk.done(at_least=100)
 
 
+@pytest.mark.parametrize("component", ["cudnn", "nccl"])
+def test_each_jax_pin_is_what_the_plugins_metadata_requires(walk, component):
+    for release, build in jax_builds(walk):
+        required = " ".join(build["requirements"][0]["packages"])
+        stated = re.search(rf"nvidia-{component}-cu\d+(\S+)", required)[1]
+        wanted = spec(build, component)
+        assert set(wanted.split(",")) == set(stated.split(",")), (release["version"], build["name"])
+
+
 def test_each_jax_release_is_for_the_pythons_with_wheels(walk):
-    for release, variant in jax_variants(walk):
-        stack = {"jax": release["version"], "cuda": CUDA[variant["cuda_major"]]}
-        python_range(walk, "jax", stack, release["python"]["min"], release["python"]["max"])
+    for release, build in jax_builds(walk):
+        stack = {"jax": release["version"], "cuda": CUDA[major(build)]}
+        python = release["python"]
+        python_range(walk, "jax", stack, python["min"], python.get("max"))
     walk.done(at_least=300)
 
 
-def test_each_jax_variant_needs_its_lowest_capability(walk):
-    for release, variant in jax_variants(walk):
-        if lowest := variant["min_compute_capability"]:
-            cuda = CUDA[variant["cuda_major"]]
-            floor_of_capability(walk, {"jax": release["version"], "cuda": cuda}, lowest)
+def test_each_jax_build_needs_its_lowest_capability(walk):
+    for release, build in jax_builds(walk):
+        if least := lowest(release, build):
+            stack = {"jax": release["version"], "cuda": CUDA[major(build)]}
+            floor_of_capability(walk, stack, least, build)
     walk.done(at_least=500)
 
 
 def test_each_onnxruntime_release_has_its_channels_builds(walk):
-    for release in releases(walk, "onnxruntime"):
+    for release in releases(walk, "onnxruntime-gpu"):
         for cuda in toolkits(walk):
-            builds = [b for b in release["builds"] if b["cuda_major"] == walk.numbers(cuda)[0]]
-            listed = any(b["listed"] for b in builds)
+            builds = [b for b in release["builds"] if major(b) == walk.numbers(cuda)[0]]
+            listed = any(b.get("listed", True) for b in builds)
             expected = "pass" if listed else "warn" if builds else "fail"
             stack = {"onnxruntime-gpu": release["version"], "cuda": cuda}
             walk.expect(expected, "CG401", stack, **POOL)
@@ -156,81 +197,95 @@ def test_each_onnxruntime_release_has_its_channels_builds(walk):
 
 
 def test_each_onnxruntime_build_is_for_one_cudnn_major(walk):
-    for release in releases(walk, "onnxruntime"):
+    for release in releases(walk, "onnxruntime-gpu"):
         for build in release["builds"]:
-            if build["cudnn_major"] is None:
+            if not (pin := spec(build, "cudnn")):
                 continue
-            cuda = CUDA[build["cuda_major"]]
-            if re.fullmatch(r"\d+\.\d+", build["cuda"]):
-                cuda = build["cuda"]
+            cuda = build.get("cuda") or CUDA[major(build)]
             stack = {"onnxruntime-gpu": release["version"], "cuda": cuda}
             for cudnn in ("7.6.5", "8.2.4", "8.9.7", "9.1.0", "9.28.0", "10.0.0"):
-                fits = walk.numbers(cudnn)[0] == build["cudnn_major"]
+                fits = f"{walk.numbers(cudnn)[0]}.*" == pin
                 expected = "pass" if fits else "fail"
                 walk.expect(expected, "CG402", {**stack, "cudnn": cudnn}, **POOL)
     walk.done(at_least=150)
 
 
 def test_the_package_index_changed_its_onnxruntime_cuda_twice(walk):
-    for release in releases(walk, "onnxruntime"):
+    for release in releases(walk, "onnxruntime-gpu"):
         version = walk.numbers(release["version"])
         expected = 11 if version < (1, 19) else 12 if version < (1, 27) else 13
-        (default,) = [b for b in release["builds"] if b["channel"] == release["default_build"]]
-        assert default["cuda_major"] == expected, release["version"]
+        (default,) = [b for b in release["builds"] if b.get("default")]
+        assert default["name"] == "pypi"
+        assert major(default) == expected, release["version"]
 
 
 def test_each_onnxruntime_release_is_for_the_pythons_with_wheels(walk):
-    for release in releases(walk, "onnxruntime"):
-        cuda = CUDA[release["builds"][0]["cuda_major"]]
+    for release in releases(walk, "onnxruntime-gpu"):
+        cuda = CUDA[major(release["builds"][0])]
         stack = {"onnxruntime-gpu": release["version"], "cuda": cuda}
         python = release["python"]
         python_range(walk, "onnxruntime-gpu", stack, python["min"], python["max"])
     walk.done(at_least=300)
 
 
+def only(build):
+    """The one CUDA that a package is for, where it has no later one of its major."""
+    found = re.fullmatch(r"(\d+\.\d+)\.\*", build["accepts"])
+    return found and found[1]
+
+
+def cupy_packages(walk):
+    for release in releases(walk, "cupy"):
+        for build in release["builds"]:
+            yield release, build
+
+
 def test_each_cupy_package_works_from_its_lowest_cuda_on(walk):
-    versions = {r["version"] for r in releases(walk, "cupy")}
-    for version in versions:
-        packages = [r for r in releases(walk, "cupy") if r["version"] == version]
+    for release in releases(walk, "cupy"):
         for cuda in toolkits(walk):
             number = walk.numbers(cuda)
             fits = any(
-                p.get("cuda_only") == cuda
-                or (
-                    not p.get("cuda_only")
-                    and p["cuda_major"] == number[0]
-                    and number >= walk.numbers(p["cuda_min"])
-                )
-                for p in packages
+                only(b) == cuda
+                or (not only(b) and major(b) == number[0] and number >= walk.numbers(floor(b)))
+                for b in release["builds"]
             )
-            stack = {"cupy": version, "cuda": cuda}
+            stack = {"cupy": release["version"], "cuda": cuda}
             walk.expect("pass" if fits else "fail", "CG401", stack, **POOL)
     walk.done(at_least=500)
 
 
 def test_each_cupy_release_is_for_the_pythons_of_its_own_package(walk):
-    for package in releases(walk, "cupy"):
-        cuda = package.get("cuda_only") or package["cuda_min"]
-        for python in PYTHONS if package["python_wheels_linux_x86_64"] else ():
-            expected = "pass" if python in package["python_wheels_linux_x86_64"] else "fail"
-            stack = {"cupy": package["version"], "cuda": cuda, "python": python}
+    for release, build in cupy_packages(walk):
+        for python in PYTHONS:
+            expected = "pass" if python in release["python"]["wheels"] else "fail"
+            stack = {"cupy": release["version"], "cuda": floor(build), "python": python}
             walk.expect(expected, "CG404", stack, **POOL)
     walk.done(at_least=300)
 
 
 def test_cupy_never_fails_over_libraries_that_it_can_do_without(walk):
-    for package in releases(walk, "cupy"):
-        cuda = package.get("cuda_only") or package["cuda_min"]
-        stack = {"cupy": package["version"], "cuda": cuda, "cudnn": "9.28.0", "nccl": "2.4.8"}
+    for release, build in cupy_packages(walk):
+        stack = {"cupy": release["version"], "cuda": floor(build)}
         for rule in ("CG402", "CG403"):
-            walk.expect("pass|not-applicable|warn", rule, stack, **POOL)
+            with_both = {**stack, "cudnn": "9.28.0", "nccl": "2.4.8"}
+            walk.expect("pass|not-applicable|warn", rule, with_both, **POOL)
     walk.done(at_least=50)
+
+
+def test_each_cupy_pin_spans_the_minors_that_its_page_names(walk):
+    for release, build in cupy_packages(walk):
+        for component in ("cudnn", "nccl"):
+            named = build["documented"][0].get(component)
+            minors = sorted(map(walk.numbers, named or ()))
+            low, high = (minors[0], minors[-1]) if minors else ((), ())
+            span = f">={dotted(*low)},<{high[0]}.{high[1] + 1}" if minors else None
+            assert spec(build, component) == span, (release["version"], build["name"])
 
 
 def test_each_tensorrt_release_has_a_build_per_cuda_major(walk):
     for release in releases(walk, "tensorrt"):
         for cuda in toolkits(walk):
-            fits = walk.numbers(cuda)[0] in release["cuda_majors"]
+            fits = walk.numbers(cuda)[0] in {major(build) for build in release["builds"]}
             stack = {"tensorrt": release["version"], "cuda": cuda}
             walk.expect("pass" if fits else "fail", "CG401", stack, **POOL)
     walk.done(at_least=500)
@@ -238,11 +293,12 @@ def test_each_tensorrt_release_has_a_build_per_cuda_major(walk):
 
 def test_tensorrt_fails_over_cudnn_only_where_it_needs_it(walk):
     for release in releases(walk, "tensorrt"):
-        need = release["cudnn_needed"]
-        cuda = CUDA[release["cuda_majors"][-1]]
+        build = release["builds"][-1]
+        need = build.get("pins", {}).get("cudnn")
         for cudnn in ("8.9.7", "9.10.2"):
-            other = need and need["major"] and walk.numbers(cudnn)[0] != need["major"]
-            expected = "fail" if other and not need["optional"] else "pass|not-applicable"
+            other = need and f"{walk.numbers(cudnn)[0]}.*" != need["spec"]
+            expected = "fail" if other and not need.get("optional") else "pass|not-applicable"
+            cuda = CUDA[major(build)]
             stack = {"tensorrt": release["version"], "cuda": cuda, "cudnn": cudnn}
             walk.expect(expected, "CG402", stack, **POOL)
     walk.done(at_least=40)
@@ -250,53 +306,59 @@ def test_tensorrt_fails_over_cudnn_only_where_it_needs_it(walk):
 
 def test_each_tensorrt_release_needs_its_lowest_capability(walk):
     for release in releases(walk, "tensorrt"):
-        cuda = CUDA[release["cuda_majors"][-1]]
-        if lowest := release["min_compute_capability"]["value"]:
-            stack = {"tensorrt": release["version"], "cuda": cuda}
-            floor_of_capability(walk, stack, lowest)
+        build = release["builds"][-1]
+        if least := lowest(release, build):
+            stack = {"tensorrt": release["version"], "cuda": CUDA[major(build)]}
+            floor_of_capability(walk, stack, least, build)
     walk.done(at_least=100)
+
+
+def default(release):
+    """The build that a plain install gives."""
+    (found,) = [build for build in release["builds"] if build.get("default")]
+    return found
 
 
 def test_each_vllm_release_has_its_default_wheel_and_those_beside_it(walk):
     for release in releases(walk, "vllm"):
-        beside = {w["cuda"].split(".")[0]: w["listed"] for w in release.get("other_wheels", ())}
+        listed = {major(b): b.get("listed", True) for b in release["builds"] if "label" in b}
         for cuda in toolkits(walk):
-            major = cuda.split(".")[0]
-            default = int(major) == release["default_wheel_cuda"]["major"]
-            other = {None: "fail", True: "pass", False: "warn"}[beside.get(major)]
+            number = int(cuda.split(".")[0])
+            other = {None: "fail", True: "pass", False: "warn"}[listed.get(number)]
             stack = {"vllm": release["version"], "cuda": cuda}
-            walk.expect("pass" if default else other, "CG401", stack, **POOL)
+            plain = number == major(default(release))
+            walk.expect("pass" if plain else other, "CG401", stack, **POOL)
     walk.done(at_least=800)
 
 
 def test_each_vllm_release_is_compiled_against_one_torch(walk):
     for release in releases(walk, "vllm"):
-        major, minor, patch = walk.numbers(release["torch_pin"])
-        cuda = {12: "12.1", 13: "13.0"}[release["default_wheel_cuda"]["major"]]
+        pin = release["pins"]["torch"]["spec"].removeprefix("==")
+        major_, minor, patch = walk.numbers(pin)
+        cuda = {12: "12.1", 13: "13.0"}[major(default(release))]
         stack = {"vllm": release["version"], "cuda": cuda}
-        pin = release["torch_pin"]
         walk.expect("pass", "CG406", {**stack, "torch": pin}, **POOL)
         walk.expect("pass", "CG406", {**stack, "torch": f"{pin}+cu128"}, **POOL)
-        walk.expect("fail", "CG406", {**stack, "torch": dotted(major, minor - 1, 0)}, **POOL)
-        walk.expect("fail", "CG406", {**stack, "torch": dotted(major, minor + 1, 0)}, **POOL)
-        patched = {**stack, "torch": dotted(major, minor, patch + 1)}
+        walk.expect("fail", "CG406", {**stack, "torch": dotted(major_, minor - 1, 0)}, **POOL)
+        walk.expect("fail", "CG406", {**stack, "torch": dotted(major_, minor + 1, 0)}, **POOL)
+        patched = {**stack, "torch": dotted(major_, minor, patch + 1)}
         walk.expect("fail|warn", "CG406", patched, **POOL)
     walk.done(at_least=150)
 
 
 def test_each_vllm_release_needs_its_lowest_capability(walk):
     for release in releases(walk, "vllm"):
-        cuda = {12: "12.9", 13: "13.0"}[release["default_wheel_cuda"]["major"]]
-        lowest = release["min_compute_capability"]["value"]
-        floor_of_capability(walk, {"vllm": release["version"], "cuda": cuda}, lowest)
+        build = default(release)
+        stack = {"vllm": release["version"], "cuda": CUDA[major(build)]}
+        floor_of_capability(walk, stack, lowest(release, build), build)
     walk.done(at_least=500)
 
 
 def test_each_vllm_release_is_for_the_pythons_it_states(walk):
     for release in releases(walk, "vllm"):
-        stated = release["python"]["requires_python"]
+        stated = release["python"]["requires"]
         low, below = bound(stated), bound(stated, "<")
-        cuda = {12: "12.9", 13: "13.0"}[release["default_wheel_cuda"]["major"]]
+        cuda = CUDA[major(default(release))]
         for python in PYTHONS:
             number = walk.numbers(python)
             out = number < walk.numbers(low) or (below and number >= walk.numbers(below))
@@ -308,9 +370,8 @@ def test_each_vllm_release_is_for_the_pythons_it_states(walk):
 
 
 def test_a_range_of_pythons_says_nothing_of_their_free_threaded_builds(walk):
-    for name, table in (("tensorflow", "tensorflow"), ("jax", "jax"), ("onnxruntime-gpu",
-                        "onnxruntime")):  # fmt: skip
-        for release in releases(walk, table):
+    for name in ("tensorflow", "jax", "onnxruntime-gpu"):
+        for release in releases(walk, name):
             low = release["python"]["min"]
             stack = {name: release["version"], "cuda": "12.9", "python": f"{low}t"}
             walk.expect("fail|not-checked|unknown", "CG404", stack, **POOL)
@@ -327,23 +388,21 @@ def driver_bound(walk, stack, minimum, os="linux"):
     walk.expect("pass", "CG407", stack, driver=written, **at)
 
 
-def test_each_jax_variant_needs_the_driver_that_its_page_names(walk):
-    for release, variant in jax_variants(walk):
-        if minimum := variant["min_driver_linux"]:
-            cuda = CUDA[variant["cuda_major"]]
-            driver_bound(walk, {"jax": release["version"], "cuda": cuda}, minimum)
+def test_each_jax_build_needs_the_driver_that_its_page_names(walk):
+    for release, build in jax_builds(walk):
+        if minimum := build.get("driver", {}).get("linux"):
+            stack = {"jax": release["version"], "cuda": CUDA[major(build)]}
+            driver_bound(walk, stack, minimum)
     walk.done(at_least=20)
 
 
 def test_each_tensorrt_release_needs_the_driver_that_its_page_names(walk):
-    document = walk.read("tensorrt")["driver"]
     for release in releases(walk, "tensorrt"):
-        for major in release["cuda_majors"]:
-            stack = {"tensorrt": release["version"], "cuda": CUDA[major]}
-            named = [f for f in document["floors"] if major in f["cuda_majors"]]
-            if release["version"] in document["applies_to_releases"] and named:
-                driver_bound(walk, stack, named[0]["linux"])
-                driver_bound(walk, stack, named[0]["windows"], os="windows")
+        for build in release["builds"]:
+            stack = {"tensorrt": release["version"], "cuda": CUDA[major(build)]}
+            if named := build.get("driver"):
+                driver_bound(walk, stack, named["linux"])
+                driver_bound(walk, stack, named["windows"], os="windows")
             else:
                 walk.expect("not-applicable", "CG407", stack, driver="450.80.02", gpu="8.0")
     walk.done(at_least=30)
@@ -353,19 +412,15 @@ def test_each_tensorrt_release_needs_the_driver_that_its_page_names(walk):
 
 
 @pytest.mark.parametrize(
-    ("name", "table"),
-    [
-        ("torch", "pytorch"),
-        ("tensorflow", "tensorflow"),
-        ("jax", "jax"),
-        ("onnxruntime-gpu", "onnxruntime"),
-        ("vllm", "vllm"),
-        ("cupy", "cupy"),
-        ("tensorrt", "tensorrt"),
-    ],
+    "name", ["torch", "tensorflow", "jax", "onnxruntime-gpu", "vllm", "cupy", "tensorrt"]
 )
-def test_a_release_after_the_newest_known_one_is_unknown(walk, name, table):
-    newest = max(walk.numbers(r["version"]) for r in releases(walk, table))
+def test_a_release_after_the_newest_known_one_is_unknown(walk, name):
+    newest = max(walk.numbers(r["version"]) for r in releases(walk, name))
     for version in ((*newest[:1], newest[1] + 1, 0), (newest[0] + 1, 0, 0)):
         walk.expect("unknown", "CG401", {name: dotted(*version), "cuda": "12.4"}, **POOL)
     walk.done()
+
+
+def test_every_shipped_framework_is_walked(facts):
+    walked = {"torch", "tensorflow", "jax", "onnxruntime-gpu", "vllm", "cupy", "tensorrt"}
+    assert facts.framework_names == walked

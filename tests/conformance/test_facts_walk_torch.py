@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 POOL = {"gpu": "7.5", "driver": "610.43.02"}
@@ -9,7 +11,7 @@ PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
 
 
 def releases(walk, name):
-    return walk.read(name)["releases"]
+    return walk.framework(name)["releases"]
 
 
 def toolkits(walk):
@@ -42,16 +44,14 @@ def pinned(walk, name, stack, component, pin, **pool):
 
 def torch_builds(walk):
     """Release, build and whether it is on the install page."""
-    for release in releases(walk, "pytorch"):
+    for release in releases(walk, "torch"):
         for build in release["builds"]:
-            yield release, build, True
-        for build in release["index_only_builds"] or ():
-            yield release, build, False
+            yield release, build, build.get("listed", True)
 
 
 def test_each_torch_build_is_published_under_its_label(walk):
     for release, build, listed in torch_builds(walk):
-        stack = {"torch": f"{release['version']}+{build['tag']}"}
+        stack = {"torch": f"{release['version']}+{build['label']}"}
         expected = "pass" if listed else "warn"
         walk.expect(expected, "CG401", {**stack, "cuda": build["cuda"]}, **POOL)
         walk.expect(expected, "CG401", stack, **POOL)
@@ -59,9 +59,10 @@ def test_each_torch_build_is_published_under_its_label(walk):
 
 
 def test_each_torch_release_has_builds_for_its_own_cudas_only(walk):
-    for release in releases(walk, "pytorch"):
-        page = {build["cuda"] for build in release["builds"]}
-        index = {build["cuda"] for build in release["index_only_builds"] or ()}
+    for release in releases(walk, "torch"):
+        page = {build["cuda"] for build in release["builds"] if build.get("listed", True)}
+        index = {build["cuda"] for build in release["builds"]} - page
+        assert page == set(release["documented"][0]["cuda"]), release["version"]
         for cuda in toolkits(walk):
             expected = "pass" if cuda in page else "warn" if cuda in index else "fail"
             stack = {"torch": release["version"], "cuda": cuda}
@@ -76,27 +77,29 @@ def test_each_torch_release_has_builds_for_its_own_cudas_only(walk):
 @pytest.mark.parametrize("component", ["cudnn", "nccl"])
 def test_each_torch_build_expects_its_own_pins(walk, component):
     for release, build, _ in torch_builds(walk):
-        if pin := build.get(component):
-            stack = {"torch": f"{release['version']}+{build['tag']}", "cuda": build["cuda"]}
+        if pin := build.get("pins", {}).get(component, {}).get("spec", "").removeprefix("=="):
+            stack = {"torch": f"{release['version']}+{build['label']}", "cuda": build["cuda"]}
             pinned(walk, "torch", stack, component, pin)
             chosen = {"torch": release["version"], "cuda": build["cuda"]}
             pinned(walk, "torch", chosen, component, pin)
     walk.done(at_least=300)
 
 
-def test_the_default_torch_build_agrees_with_the_packages_own_pins(walk):
-    for release in releases(walk, "pytorch"):
-        default = release["default_build"]
-        (build,) = [b for b in release["builds"] if b["pypi_default"]] or [None]
-        if default and build and default["tag"] == build["tag"]:
-            assert default["cudnn"] == build["cudnn"], release["version"]
-            assert default["nccl"] in (build["nccl"], None), release["version"]
+def test_the_default_torch_build_agrees_with_the_packages_own_requirements(walk):
+    for release in releases(walk, "torch"):
+        (default,) = [b for b in release["builds"] if b.get("default")]
+        required = " ".join(default["requirements"][0]["packages"])
+        for component in ("cudnn", "nccl"):
+            stated = re.search(rf"nvidia-{component}-cu\d+==([\d.]+)", required)
+            pin = default.get("pins", {}).get(component, {}).get("spec")
+            assert pin == (f"=={stated[1]}" if stated else None), release["version"]
 
 
 def test_the_tags_of_the_torch_wheels_decide_about_python(walk):
-    for release in releases(walk, "pytorch"):
-        wheels = release["python"]["wheels_linux_x86_64"]
-        free = release["python"]["wheels_free_threaded"]
+    for release in releases(walk, "torch"):
+        listed = release["python"]["wheels"]
+        wheels = [python for python in listed if not python.endswith("t")]
+        free = [python for python in listed if python.endswith("t")]
         for python in PYTHONS:
             stack = {"torch": release["version"], "cuda": release["builds"][0]["cuda"]}
             plain = "pass" if python in wheels else "fail"
@@ -108,8 +111,8 @@ def test_the_tags_of_the_torch_wheels_decide_about_python(walk):
 
 
 def test_the_aarch64_wheels_of_torch_decide_on_aarch64(walk):
-    for release in releases(walk, "pytorch"):
-        wheels = release["linux_aarch64_wheels_on_index"]
+    for release in releases(walk, "torch"):
+        wheels = release["python"]["wheels_aarch64"]
         for python in [*PYTHONS, "3.13t", "3.14t"]:
             stack = {"torch": release["version"], "cuda": release["builds"][-1]["cuda"]}
             expected = "pass" if python in wheels else "fail"

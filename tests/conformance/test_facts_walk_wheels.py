@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def runs(walk, document, sass, ptx, device):
     """NVIDIA's two sentences: a cubin on its major upwards, apart from Tegra; PTX upwards."""
@@ -14,23 +16,30 @@ def runs(walk, document, sass, ptx, device):
     return any(walk.numbers(code) <= target for code in ptx)
 
 
+def major(build):
+    """The CUDA major of a build."""
+    return int(re.search(r"\d+", build["accepts"])[0])
+
+
 def builds(walk):
-    for release in walk.read("pytorch")["releases"]:
+    """The builds of torch on its install page."""
+    for release in walk.framework("torch")["releases"]:
         for build in release["builds"]:
-            yield release["version"], build
+            if build.get("listed", True):
+                yield release["version"], build
 
 
 def test_each_torch_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
     document = walk.read("cuda_arch_support")
     for version, build in builds(walk):
-        if build["sass"] is None:
+        if not (code := build.get("code")):
             continue
         for fact in document["compute_capabilities"]:
             device = fact["compute_capability"]
-            fits = runs(walk, document, build["sass"], build["ptx"] or (), device)
+            fits = runs(walk, document, code["sass"], code["ptx"], device)
             at = {"gpu": device, "driver": "580.65.06"}
             expected = "pass" if fits else "fail"
-            named = {"torch": f"{version}+{build['tag']}"}
+            named = {"torch": f"{version}+{build['label']}"}
             chosen = {"torch": version, "cuda": build["cuda"]}
             for stack in ({**named, "cuda": build["cuda"]}, chosen):
                 walk.expect(expected, "CG405", stack, **at)
@@ -39,8 +48,8 @@ def test_each_torch_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
 
 def test_a_torch_wheel_whose_list_is_not_known_is_unknown(walk):
     for version, build in builds(walk):
-        if build["sass"] is None:
-            stack = {"torch": f"{version}+{build['tag']}", "cuda": build["cuda"]}
+        if "code" not in build:
+            stack = {"torch": f"{version}+{build['label']}", "cuda": build["cuda"]}
             walk.expect("unknown", "CG405", stack, gpu="9.0")
             stated = {**stack, "arch": ["sm_90"]}
             walk.expect("not-checked", "CG405", stated, gpu="9.0")
@@ -49,28 +58,28 @@ def test_a_torch_wheel_whose_list_is_not_known_is_unknown(walk):
 
 def test_the_lists_agree_with_the_texts_that_they_were_read_from(walk):
     for version, build in builds(walk):
-        if build.get("arch_list") and build["sass"] is not None:
-            listed = build["arch_list"].split(";")
+        if (code := build.get("code")) and code.get("stated"):
+            listed = code["stated"].split(";")
             sass = [arch.removesuffix("+PTX") for arch in listed]
             ptx = [arch.removesuffix("+PTX") for arch in listed if arch.endswith("+PTX")]
-            assert set(sass) == set(build["sass"]), (version, build["tag"])
-            assert ptx == (build["ptx"] or []), (version, build["tag"])
+            assert set(sass) == set(code["sass"]), (version, build["label"])
+            assert ptx == code["ptx"], (version, build["label"])
 
 
 def test_linux_wheels_of_torch_carry_no_ptx_but_for_those_that_the_facts_name(walk):
     """2.7 cu128, 2.8 cu129 and CUDA 13 builds beside the default carry PTX, of 12.0 only."""
     for version, build in builds(walk):
         minor = ".".join(version.split(".")[:2])
-        named = (minor, build["tag"]) in (("2.7", "cu128"), ("2.8", "cu129"))
-        beside = build["tag"].startswith("cu13") and not build["pypi_default"]
-        if build["sass"] is not None:
+        named = (minor, build["label"]) in (("2.7", "cu128"), ("2.8", "cu129"))
+        beside = build["label"].startswith("cu13") and not build.get("default")
+        if code := build.get("code"):
             expected = ["12.0"] if named or beside else []
-            assert build["ptx"] == expected, (version, build["tag"])
+            assert code["ptx"] == expected, (version, build["label"])
 
 
 def test_volta_is_absent_in_2_7_cu128_present_to_2_10_and_absent_from_2_11(walk):
     for version, build in builds(walk):
-        if build["tag"] == "cu128":
+        if build["label"] == "cu128":
             number = walk.numbers(version)
             there = (2, 8) <= number < (2, 11)
             stack = {"torch": f"{version}+cu128", "cuda": "12.8"}
@@ -80,13 +89,14 @@ def test_volta_is_absent_in_2_7_cu128_present_to_2_10_and_absent_from_2_11(walk)
 
 def test_each_measured_tensorflow_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
     document = walk.read("cuda_arch_support")
-    measured = [r for r in walk.read("tensorflow")["releases"] if r.get("gpu_code")]
-    for release in measured:
-        code = release["gpu_code"]
+    releases = walk.framework("tensorflow")["releases"]
+    measured = [(r, b) for r in releases for b in r["builds"] if b.get("code")]
+    for release, build in measured:
+        code = build["code"]
         for fact in document["compute_capabilities"]:
             device = fact["compute_capability"]
             fits = runs(walk, document, code["sass"], code["ptx"], device)
-            stack = {"tensorflow": release["version"], "cuda": release["cuda"]["tested"]}
+            stack = {"tensorflow": release["version"], "cuda": build["cuda"]}
             walk.expect("pass" if fits else "fail", "CG405", stack, gpu=device)
     if measured:
         walk.done(at_least=20)
@@ -94,16 +104,16 @@ def test_each_measured_tensorflow_wheel_has_code_for_exactly_the_gpus_of_its_lis
 
 def test_each_onnxruntime_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
     document = walk.read("cuda_arch_support")
-    for release in walk.read("onnxruntime")["releases"]:
+    for release in walk.framework("onnxruntime-gpu")["releases"]:
         for build in release["builds"]:
-            if not (code := build.get("gpu_code")):
+            if not (code := build.get("code")):
                 continue
             only = {name.split("_")[1].rstrip("a") for name in code.get("specific", ())}
             for fact in document["compute_capabilities"]:
                 device = fact["compute_capability"]
                 fits = runs(walk, document, code["sass"], code["ptx"], device)
                 fits = fits or device.replace(".", "") in only
-                stack = {"onnxruntime-gpu": release["version"], "cuda": f"{build['cuda_major']}.0"}
+                stack = {"onnxruntime-gpu": release["version"], "cuda": f"{major(build)}.0"}
                 walk.expect("pass" if fits else "fail", "CG405", stack, gpu=device)
     walk.done(at_least=500)
 

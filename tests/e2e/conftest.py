@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[2]
 COMPATGATE = [sys.executable, "-m", "compatgate"]

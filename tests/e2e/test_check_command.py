@@ -97,7 +97,7 @@ def test_a_fix_that_is_offered_works_when_it_is_tried() -> None:
     ("arguments", "words"),
     [
         (("--pool", A100, "--stack", "cuda=banana"), "stack.cuda: 'banana' is not a version"),
-        (("--pool", A100, "--stack", "cuba=12.1"), "did you mean"),
+        (("--pool", A100, "--stack", "cdua=12.1"), "did you mean"),
         (("--pool", A100, "--stack", ""), "--stack: is empty"),
         (("--pool", A100, "--stack", "cuda=12.4", "--image", ""), "--image: is empty"),
         (("--pool", A100, "--stack", "cuda=12.4", "--set="), "--set: is empty"),

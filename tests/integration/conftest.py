@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
 from postgresql import Cluster, programs, running
 from sqlalchemy import create_engine, make_url, text
 

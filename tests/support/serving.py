@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compatgate.catalog.sources import ROOT
 from compatgate.resources import matrix_dir
 
 URL_LINE = re.compile(r"^compatgate is serving on https?://(\[?[\w.:]+?\]?):(\d+)$")
@@ -108,7 +109,9 @@ def start(folder: Path, options: Sequence[str], impatient: bool, env: Mapping[st
     arguments = list(options)
     if "--port" not in arguments:
         arguments += ["--port", "0"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_") or k == ROOT
+    }
     environment |= {"XDG_DATA_HOME": str(folder / "data"), **env}
     process = subprocess.Popen(
         [sys.executable, *program, "serve", *arguments],

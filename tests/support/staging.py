@@ -19,6 +19,7 @@ from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.worker.bench import open_bench
 from compatgate.canary.worker.loop import Worker
 from compatgate.canary.workloads import Library
+from compatgate.catalog.sources import ROOT
 from compatgate.gate.runs.service import RunDetail
 from compatgate.gate.runs.submission import Submission
 from compatgate.gate.service import Gate
@@ -227,4 +228,4 @@ class Staging:
 
 
 def _environment() -> Mapping[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
+    return {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_") or k == ROOT}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from compatgate.core.components import COMPONENTS, in_order, resolve_component
+from compatgate.core.components import in_order, is_framework, resolve_component
 from compatgate.core.versions import Version, parse_version
 
 _PLACES = {"cuda": 2, "cudnn": 1, "nccl": 1, "tensorrt": 1}
@@ -53,4 +53,4 @@ def nearest_family(wanted: str, known: Iterable[str]) -> str | None:
 def _places(component: str) -> int:
     if component in _PLACES:
         return _PLACES[component]
-    return _FRAMEWORK_PLACES if COMPONENTS[component].kind == "framework" else 0
+    return _FRAMEWORK_PLACES if is_framework(component) else 0

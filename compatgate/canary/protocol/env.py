@@ -6,7 +6,7 @@ from typing import Any
 
 from compatgate.canary.protocol.fields import Broken, text
 from compatgate.canary.report import Device, Env
-from compatgate.core.components import COMPONENTS, resolve_component
+from compatgate.core.components import COMPONENTS, find_component
 from compatgate.core.versions import parse_version
 from compatgate.errors import CompatgateError
 
@@ -60,10 +60,10 @@ def _add(versions: dict[str, str], name: str, value: object) -> None:
 
 
 def _canonical(name: str) -> str:
-    try:
-        return resolve_component(name).component.name
-    except CompatgateError:
-        raise Broken(f"{name[:80]!r} is not a component") from None
+    found = find_component(name)
+    if found is None:
+        raise Broken(f"{name[:80]!r} is not a component")
+    return found.component.name
 
 
 def _check(component: str, value: str) -> None:

@@ -1,9 +1,11 @@
-"""One adapter per fact file, from what domain experts write to what the rules read."""
+"""One adapter per form of fact file, from what domain experts write to what the rules read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+
+from compatgate.catalog.sources import FOLDERS
 
 
 class Table(NamedTuple):
@@ -27,33 +29,40 @@ TABLES: dict[str, Table] = {
     "cudnn": Table("cudnn", "cudnn"),
     "nccl": Table("nccl", "nccl"),
     "known_issues": Table("known_issues", "known_issues"),
+    "cuda_components": Table("cuda_components", "cuda_components"),
+    "components": Table("components", "components"),
     "xid": Table("xid", "xid"),
     "gpu_peaks": Table("gpu_peaks", "gpu_peaks"),
-    "framework/torch": Table("pytorch", "pytorch"),
-    "framework/tensorflow": Table("tensorflow", "tensorflow"),
-    "framework/jax": Table("jax", "jax"),
-    "framework/onnxruntime-gpu": Table("onnxruntime", "onnxruntime"),
-    "framework/vllm": Table("vllm", "vllm"),
-    "framework/cupy": Table("cupy", "cupy"),
-    "framework/tensorrt": Table("tensorrt", "tensorrt"),
 }
-"""Every typed table. Beside them each fact file has a table ``source/NAME``, the file as it is."""
-
-FRAMEWORKS = frozenset(
-    name.removeprefix("framework/") for name in TABLES if name.startswith("framework/")
-)
-"""Components that have a table ``framework/NAME``."""
+"""Typed tables of single files. Each file of a folder has one too, and every fact file has a table
+``source/NAME``, the file as it is."""
 
 
 def table(name: str) -> Table:
-    """The entry of a table.
+    """Return the entry of a table.
 
     Raises:
         KeyError: there is no such table.
     """
-    if name.startswith("source/"):
-        return Table(name.removeprefix("source/"), "")
-    return TABLES[name]
+    kind, _, rest = name.partition("/")
+    if kind == "source":
+        return Table(rest, "")
+    folder = next((folder for folder, form in FOLDERS.items() if form == kind), None)
+    return Table(f"{folder}/{rest}", kind) if folder and rest else TABLES[name]
+
+
+def typed(source: str) -> list[str]:
+    """Name the typed tables that are made of a fact file."""
+    folder, _, rest = source.partition("/")
+    if folder in FOLDERS:
+        return [f"{FOLDERS[folder]}/{rest}"]
+    return [name for name, table in TABLES.items() if table.source == source]
+
+
+def in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
+    """Return what the fact files of a folder speak of: components or packages."""
+    start = f"{folder}/"
+    return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:

@@ -24,11 +24,13 @@ def named_once(context: Context) -> Iterator[Problem]:
 
 
 def sourced(context: Context) -> Iterator[Problem]:
-    """Every record says where it comes from, and how sure that is."""
+    """Every record says where it comes from, and how sure that is; a digest proves a wheel's."""
     for source, where, records, key in _lists(context):
         if "." in where:
             continue
         for record in records:
+            if "sha256" in record:
+                continue
             for ending in ("source", "confidence"):
                 if not any(k.endswith(ending) and v for k, v in record.items()):
                     subject = f"{source} {where}[{label(record, key)}]"

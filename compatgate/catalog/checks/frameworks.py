@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 from compatgate.catalog.checks import Check, Context, Problem
 from compatgate.catalog.checks.libraries import known
+from compatgate.catalog.sources import form, title
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Framework, Pin, Release
-from compatgate.core.versions import make, show
+from compatgate.core.versions import make, parse_version, show
+
+_EXACT = re.compile(r"nvidia-(?P<component>cudnn|nccl)-cu\d+==(?P<version>[\d.]+)(?:;.*)?")
+"""The requirements that name the same as a pin."""
 
 
 def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]:
@@ -101,29 +107,77 @@ def frameworks_pinned(context: Context) -> Iterator[Problem]:
                         )
 
 
-def torch_file(context: Context) -> Iterator[Problem]:
-    """PyTorch's install page, builds and default build tell the same."""
-    for record in context.documents["pytorch"]["releases"]:
-        subject = f"pytorch {record['version']}"
-        builds = {build["cuda"] for build in record["builds"]}
-        if builds != set(record["published_cuda"]):
-            yield Problem(
-                "torch-file",
-                subject,
-                f"published for {record['published_cuda']}, builds {sorted(builds)}",
-            )
-        default = record.get("default_build")
-        for build in record["builds"]:
-            same = default and build["tag"] == default["tag"]
-            if default and bool(same) != build["pypi_default"]:
-                yield Problem("torch-file", subject, f"default is {default['tag']}")
-            for name in ("cudnn", "nccl"):
-                if same and default and build[name] != default[name]:
-                    yield Problem(
-                        "torch-file",
-                        subject,
-                        f"{name} {build[name]}, default build {default[name]}",
-                    )
+def file_of_component(context: Context) -> Iterator[Problem]:
+    """A file is named after the framework that it is about."""
+    for name, document in context.documents.items():
+        if form(name) == "framework" and title(name) != document["component"]:
+            yield Problem("file-of-component", name, f"is about {document['component']}")
+
+
+def page_cuda(context: Context) -> Iterator[Problem]:
+    """Where a project's page lists the CUDA of a release's builds by label, those are its builds.
+
+    That speaks of builds with a label: a page that names the CUDA of an unlabelled build names what
+    it was tested with.
+    """
+    for subject, release in _records(context):
+        listed = [b for b in release["builds"] if b.get("label") and b.get("listed", True)]
+        named = {cuda for group in release.get("documented", ()) for cuda in _cudas(group)}
+        builds = {build["cuda"] for build in listed}
+        if named and listed and builds != named:
+            told = f"the page names {sorted(named)}, builds {sorted(builds)}"
+            yield Problem("page-cuda", subject, told)
+
+
+def _cudas(group: dict[str, Any]) -> list[str]:
+    found = group.get("cuda", [])
+    return found if isinstance(found, list) else []
+
+
+def pins_required(context: Context) -> Iterator[Problem]:
+    """A pin allows the version that the package itself requires exactly."""
+    for subject, release in _records(context):
+        for build in release["builds"]:
+            for name, required in _required(build):
+                pin = (build.get("pins") or {}).get(name)
+                if pin and not parse_constraint(name, pin["spec"]).allows(
+                    parse_version(name, required)
+                ):
+                    told = f"{name} {pin['spec']}, its package requires {required}"
+                    yield Problem("pins-required", f"{subject} {build['name']}", told)
+
+
+def pins_documented(context: Context) -> Iterator[Problem]:
+    """A pin allows every version that the project's page names as tested."""
+    for subject, release in _records(context):
+        for build in release["builds"]:
+            for name, pin in (build.get("pins") or {}).items():
+                allowed = parse_constraint(name, pin["spec"])
+                for text in _named(build, name):
+                    if not allowed.allows(parse_version(name, text)):
+                        told = f"{name} {pin['spec']}, the page names {text}"
+                        yield Problem("pins-documented", f"{subject} {build['name']}", told)
+
+
+def _named(build: dict[str, Any], component: str) -> Iterator[str]:
+    for group in build.get("documented", ()):
+        if isinstance(named := group.get(component), list):
+            yield from named
+
+
+def _required(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for group in build.get("requirements", ()):
+        for text in group["packages"]:
+            if match := _EXACT.fullmatch(text):
+                yield match["component"], match["version"]
+
+
+def _records(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every release of a framework as it is written."""
+    for name, document in context.documents.items():
+        if form(name) == "framework":
+            for release in document["releases"]:
+                yield f"{document['component']} {release['version']}", release
 
 
 CHECKS: tuple[Check, ...] = (
@@ -132,5 +186,8 @@ CHECKS: tuple[Check, ...] = (
     one_default,
     pins_exist,
     frameworks_pinned,
-    torch_file,
+    file_of_component,
+    page_cuda,
+    pins_required,
+    pins_documented,
 )

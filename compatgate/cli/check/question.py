@@ -91,7 +91,7 @@ def read_questions(
         if lock or args.sbom:
             from compatgate.cli.check.written import read_written
 
-            written = read_written(lock, args.sbom, platforms, stack)
+            written = read_written(lock, args.sbom, platforms, stack, facts().packages)
             if written.unrelated and args.skip_unrelated and not (args.sbom or args.image):
                 notes.append(f"{lock} holds no component of a GPU stack: it is passed over")
                 continue

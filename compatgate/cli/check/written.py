@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +17,8 @@ from compatgate.errors import CompatgateError
 
 if TYPE_CHECKING:
     from compatgate.cli.check.platforms import Platforms
+    from compatgate.core.facts.packages import Packages
+    from compatgate.core.stack_values import Wheel
     from compatgate.discovery.lockfiles import Platform
     from compatgate.discovery.observed import Conflict, Observation
 
@@ -46,7 +48,9 @@ class Written(Struct, frozen=True):
     unrelated: bool = False
 
 
-def read_written(lock: str | None, sbom: str | None, platforms: Platforms, stated: Body) -> Written:
+def read_written(
+    lock: str | None, sbom: str | None, platforms: Platforms, stated: Body, known: Packages
+) -> Written:
     """The stack of a lockfile and an SBOM under the one that is stated.
 
     What a file leaves open and where witnesses disagree is part of the stack, so that no answer
@@ -58,6 +62,7 @@ def read_written(lock: str | None, sbom: str | None, platforms: Platforms, state
         sbom: of ``--sbom``, likewise.
         platforms: the first says for which platform a lock is read.
         stated: the stack of the options.
+        known: which packages carry GPU code.
 
     Raises:
         BadInput: a file cannot be read, or is not what it should be.
@@ -78,31 +83,31 @@ def read_written(lock: str | None, sbom: str | None, platforms: Platforms, state
         data = read_bytes(sbom, "--sbom")
         signals = read_source("image_signals")
         names.append(_name(sbom))
-        bill = read_sbom(names[-1], data, signals=signals, platform=platform)
+        bill = read_sbom(names[-1], data, known=known, signals=signals, platform=platform)
         body = beside(_body(bill), bill.rest)
         body |= _compat_use(body)
     if lock:
         names.append(_name(lock))
-        written = _read_lock(lock, platform)
+        written = _read_lock(lock, platform, known)
         body = beside(beside(written.stack, platforms.remarks(names[-1])), body)
     return replace(written, stack=stated_wins(body, stated, " and ".join(names)))
 
 
-def _read_lock(lock: str, platform: Platform) -> Written:
+def _read_lock(lock: str, platform: Platform, known: Packages) -> Written:
     from compatgate.cli.check.places import places_of
     from compatgate.discovery.lockfiles import read_lockfile
 
     data = read_bytes(lock, "--lock")
     path: Path | str = Path(lock) if lock != "-" else _name(lock)
     try:
-        reading = read_lockfile(path, data, platform=platform)
+        reading = read_lockfile(path, data, known=known, platform=platform)
     except CompatgateError as error:
         name = Path(lock).name
         if error.field and error.field.startswith(name):  # others may have the same name
             error.field = lock + error.field.removeprefix(name)
         raise
     return Written(
-        _body(reading, reading.arch),
+        _with_wheels(_body(reading, reading.arch), reading.wheels),
         places_of(lock, os.path.basename(path), data, reading.observations),
         reading.unrelated,
     )
@@ -114,6 +119,11 @@ def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
 
     stack, disagreements = settle(reading.observations, arch)
     return with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
+
+
+def _with_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
+    files = {name: wheel.to_json() for name, wheel in wheels.items() if name in body}
+    return {**body, "wheels": files} if files else body
 
 
 def _compat_use(body: Body) -> Body:

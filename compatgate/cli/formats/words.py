@@ -7,7 +7,7 @@ from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.terminal import printable
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import label_of
 from compatgate.core.verdict import RANK, asked_value
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def stack_words(stack: Json) -> str:
 
 
 def _label(name: str) -> str:
-    return COMPONENTS[name].label if name in COMPONENTS else name
+    return label_of(name)
 
 
 def fix_option(change: Json) -> str:

@@ -4,8 +4,8 @@ A record keeps its source; ``confidence`` is ``published`` (the vendor says so),
 from the release itself) or ``derived`` (measured or concluded by others). ``None`` means that no
 source was found: a rule meeting it answers unknown or stays silent, and never guesses.
 
-Framework tables differ in their files and are alike here: the catalog maps each onto `Framework`,
-so a rule about frameworks is written once.
+Every framework is a `Framework`, whatever its project publishes, so a rule about frameworks is
+written once.
 """
 
 from __future__ import annotations

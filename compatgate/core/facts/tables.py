@@ -7,16 +7,21 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from compatgate.core.components import COMPONENTS, is_framework
 from compatgate.core.facts.common import Pair
 from compatgate.core.facts.drivers import CudaDriver, DriverBranches, ForwardCompat, Toolkit
 from compatgate.core.facts.frameworks import Framework, KnownIssues
 from compatgate.core.facts.gpus import CudaArch, Gpus
 from compatgate.core.facts.libraries import Cudnn, CudnnRelease, Nccl, NcclRelease
-from compatgate.core.versions import Version
+from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:
+    from compatgate.core.facts.components import CudaComponents
+    from compatgate.core.facts.packages import Packages
     from compatgate.core.facts.peaks import Peaks
+    from compatgate.core.facts.records import Record
     from compatgate.core.facts.xid import XidTable
+    from compatgate.core.packages import GpuPackage
 
 T = TypeVar("T")
 
@@ -29,6 +34,7 @@ class Facts:
         digest: content digest of the whole catalog, named by every verdict.
         overlays: names of the operator's files laid over the shipped ones.
         frameworks: components that have a table ``framework/<name>``.
+        recorded: packages that have a table ``packages/<name>``.
     """
 
     def __init__(
@@ -37,12 +43,17 @@ class Facts:
         digest: str,
         overlays: tuple[str, ...] = (),
         frameworks: frozenset[str] = frozenset(),
+        recorded: frozenset[str] = frozenset(),
     ) -> None:
         self._load = load
         self.digest = digest
         self.overlays = overlays
         self.framework_names = frameworks
+        self.recorded = recorded
         self._frameworks: dict[str, Framework | None] = {}
+        self._records: dict[str, tuple[Record, ...]] = {}
+        self.remembered: dict[Any, GpuPackage] = {}
+        """Packages that were looked up (`compatgate.core.packages.find_package`)."""
 
     def _table(self, name: str, kind: type[T]) -> T:
         table: T = self._load(name, kind)
@@ -132,6 +143,20 @@ class Facts:
         return self._table("known_issues", KnownIssues)
 
     @cached_property
+    def cuda_components(self) -> CudaComponents:
+        """Libraries of CUDA toolkits; imported when a stack has packages."""
+        from compatgate.core.facts.components import CudaComponents
+
+        return self._table("cuda_components", CudaComponents)
+
+    @cached_property
+    def packages(self) -> Packages:
+        """Packages of the index; imported when a stack has packages."""
+        from compatgate.core.facts.packages import Packages
+
+        return self._table("components", Packages)
+
+    @cached_property
     def xid(self) -> XidTable:
         """Xid and SXid codes; no rule reads them, so they are imported when asked for."""
         from compatgate.core.facts.xid import XidTable
@@ -144,6 +169,27 @@ class Facts:
         from compatgate.core.facts.peaks import Peaks
 
         return self._table("gpu_peaks", Peaks)
+
+    def is_package(self, name: str) -> bool:
+        """Tell whether a part of a stack is judged by records: it has no table of releases."""
+        if name in self.framework_names:
+            return False
+        return name not in COMPONENTS or is_framework(name)
+
+    def records(self, name: str) -> tuple[Record, ...]:
+        """Return the records of a package's wheels; empty without any."""
+        if name not in self.recorded:
+            return ()
+        if name not in self._records:
+            from compatgate.core.facts.records import PackageRecords
+
+            self._records[name] = self._table(f"packages/{name}", PackageRecords).records
+        return self._records[name]
+
+    def recorded_versions(self, name: str) -> list[Version]:
+        """Return the releases of a package that have a record, ascending."""
+        texts = {record.version for record in self.records(name)}
+        return sorted((parse_version(name, text) for text in texts), key=lambda v: v.key)
 
     def framework(self, name: str) -> Framework | None:
         """The table of a framework, None when no facts on it are carried."""

@@ -7,19 +7,21 @@ from compatgate.core.case import Case
 from compatgate.core.facts import Build, Pair
 from compatgate.core.frameworks import Found
 from compatgate.core.gpu_code import how_it_runs
-from compatgate.core.parts import CODE
-from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
+from compatgate.core.parts import CODE, RECORDS
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 from compatgate.core.versions import show
 
 
-@rule("CG405", "framework-arch", reads=CODE)
+@rule("CG405", "framework-arch", reads=CODE | RECORDS)
 def framework_arch(case: Case) -> Answer:
     """The published wheel has no code for the pool's GPU.
 
     Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
     cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What a build by
-    conda has code for is unknown until ``arch`` states it.
+    conda has code for is unknown until ``arch`` states it, and so is the wheel for Windows or Linux
+    on Arm, where its list is not known. A published minimum may deny a GPU; it is no proof for GPUs
+    that came with the build's own toolkit or later, nor for Tegra parts.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -51,8 +53,7 @@ def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
     pool = case.pool
     if pool.os == "windows" or (pool.cpu == "aarch64" and build.aarch64 is None):
         where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
-        message = f"the GPU code of {found.title}'s wheel for {where} is not known"
-        return not_checked(found.name, message)
+        return _not_known(case, found, f"the wheel for {where}")
     code = build.code_on(pool.cpu)
     if how_it_runs(code, device, case.facts.arch):
         return PASS
@@ -62,9 +63,23 @@ def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
 
 def _by_minimum(case: Case, found: Found, build: Build, device: Pair, minimum: Pair) -> Answer:
     if device >= minimum:
-        return PASS
+        if _existed(case, build, device) or case.has_record(found.name):
+            return PASS
+        return _not_known(case, found, f"the {build.title} wheel")
     message = f"{found.title} needs compute capability {show(minimum)}, not {case.gpu_name}"
     return _no_code(case, found, build, message, f">={show(minimum)}")
+
+
+def _existed(case: Case, build: Build, device: Pair) -> bool:
+    """Tell whether a published minimum speaks of a GPU: one that toolkits knew before this build's.
+
+    It says nothing of GPUs that came later or with the same toolkit, nor of Tegra parts.
+    """
+    facts = case.facts.arch
+    fact = facts.capabilities.get(show(device))
+    if fact is None or device in facts.tegra:
+        return False
+    return fact.first_toolkit < (build.cuda or (build.cuda_major, 0))
 
 
 def _no_code(case: Case, found: Found, build: Build, message: str, have: str) -> Answer:

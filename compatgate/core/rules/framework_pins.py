@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Pin
 from compatgate.core.frameworks import Found
@@ -120,4 +120,4 @@ def _at_places(have: Version, pin: Pin) -> Version:
 
 
 def _is_framework(pin: Pin) -> bool:
-    return COMPONENTS[pin.component].kind == "framework"
+    return is_framework(pin.component)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from compatgate.core.case import Case
-from compatgate.core.components import COMPONENTS
 from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
@@ -14,7 +13,8 @@ def incomplete(case: Case) -> Answer:
 
     The driver, the GPU and the CUDA are always needed; so is what a lockfile, a bill of materials
     or an image leaves open. CUDA is taken from a framework's version label (``torch=2.4.1+cu121``)
-    when it is not stated. An image that is named but was not read is said, without weight.
+    when it is not stated; without a label, the package index's own wheel is assumed, and said. An
+    image that is named but was not read is said, without weight.
 
     Fix: state what is missing.
 
@@ -32,13 +32,8 @@ def incomplete(case: Case) -> Answer:
     if case.cuda is None:
         problems.append(_no_cuda(case))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in case.stack.open]
-    problems += [Problem("not-checked", "stack", what) for what in case.stack.unread]
-    for name in case.stack.components:
-        if COMPONENTS[name].kind == "framework" and case.facts.framework(name) is None:
-            message = (
-                f"no facts on {COMPONENTS[name].label} releases are carried: its build not checked"
-            )
-            problems.append(Problem("not-checked", name, message))
+    said = (*case.stack.unread, *case.stack.assumed)
+    problems += [Problem("not-checked", "stack", what) for what in said]
     return problems or PASS
 
 

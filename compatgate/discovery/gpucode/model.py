@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -71,6 +72,29 @@ class GpuCode(Struct, frozen=True):
         return in_order(linked.union(*objects.values()))
 
     @property
+    def units(self) -> Units:
+        """The translation units, by what they have.
+
+        A fatbinary is a unit. Relocatable objects of a linked file are one together, since they
+        are linked to one program: what `arch` counts of them counts once, unless the linked code
+        has it.
+        """
+        groups: dict[tuple[str, int], set[Arch]] = {}
+        together: dict[tuple[str, int], set[Arch]] = {}
+        for entry in self.entries:
+            if entry.kind != "lto":
+                chosen = together if entry.relocatable else groups
+                chosen.setdefault((entry.member, entry.region), set()).add(entry.arch)
+        if not groups or not together:
+            return Units.of([*groups.values(), *together.values()])
+        common = set.intersection(*together.values())
+        more = common - set().union(*groups.values())
+        units = list(groups.values())
+        place = next((n for n, unit in enumerate(units) if unit <= common), 0)
+        units[place] = units[place] | more
+        return Units.of(units)
+
+    @property
     def ptx_isa(self) -> str | None:
         """The newest PTX ISA version, None without PTX."""
         return newest(e.ptx_isa for e in self.entries)
@@ -79,6 +103,35 @@ class GpuCode(Struct, frozen=True):
     def cuda(self) -> str | None:
         """The newest toolkit that is recorded, None where none is."""
         return newest(e.cuda for e in self.entries)
+
+
+class Units(Struct, frozen=True):
+    """Translation units with code that a driver can run.
+
+    Attributes:
+        sass: how many have machine code for an architecture.
+        ptx: how many have PTX.
+        count: of all.
+        profiles: how many have the same code, by that code: ``sm_80+sm_90a+compute_90``.
+    """
+
+    sass: dict[str, int]
+    ptx: dict[str, int]
+    count: int
+    profiles: dict[str, int]
+
+    @classmethod
+    def of(cls, units: Sequence[set[Arch]]) -> Units:
+        """Count units by the code that each has."""
+        codes = Counter(code for unit in units for code in unit)
+        ordered = in_order(codes)
+        profiles = Counter("+".join(code.name for code in in_order(unit)) for unit in units)
+        return cls(
+            {code.name: codes[code] for code in ordered if code.kind == "sass"},
+            {code.name: codes[code] for code in ordered if code.kind == "ptx"},
+            len(units),
+            dict(sorted(profiles.items(), key=lambda item: (-item[1], item[0]))),
+        )
 
 
 def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:

@@ -16,7 +16,7 @@ from compatgate.discovery.gpucode.host import read_host
 from compatgate.discovery.gpucode.model import Entry, GpuCode
 from compatgate.discovery.gpucode.ptx import read_ptx
 from compatgate.discovery.gpucode.sections import MAGIC as ELF
-from compatgate.discovery.gpucode.source import Readable, Source, damaged
+from compatgate.discovery.gpucode.source import Again, Readable, Source, damaged
 from compatgate.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def read_gpu_code(
     size: int | None = None,
     name: str | None = None,
     stream: bool = False,
+    again: Again | None = None,
 ) -> GpuCode:
     """List the GPU code of an ELF file, static library, fatbinary, cubin or PTX file.
 
@@ -45,6 +46,8 @@ def read_gpu_code(
         name: for messages and origins; the path where there is one.
         stream: read it once even if it says that it can seek, as members of compressed archives
             and of tar streams do, at a price or wrongly.
+        again: gives bytes of a stream a second time, where its section names stand too far before
+            its end to be kept.
 
     Raises:
         BadInput: it is none of these, or damaged or truncated; ``value`` is the offset in bytes.
@@ -60,13 +63,15 @@ def read_gpu_code(
             raise NotFound("there is no such file", field=path) from None
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", field=path) from None
-    return GpuCode(tuple(_read(_source(file, size, name or "the file", stream))))
+    return GpuCode(tuple(_read(_source(file, size, name or "the file", stream, again))))
 
 
-def _source(file: BinaryIO | Readable, size: int | None, name: str, stream: bool) -> Source:
+def _source(
+    file: BinaryIO | Readable, size: int | None, name: str, stream: bool, again: Again | None
+) -> Source:
     seekable = getattr(file, "seekable", None)
     if stream or seekable is None or not seekable():
-        return Source(file, name, size=size)
+        return Source(file, name, size=size, again=again)
     base = file.tell()  # type: ignore[union-attr]
     there = file.seek(0, SEEK_END) - base  # type: ignore[union-attr]
     if size is not None and there < size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from compatgate.errors import BadInput
@@ -20,6 +21,10 @@ class Readable(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Up to ``size`` bytes; none at the end."""
+
+
+Again = Callable[[int, int], bytes]
+"""Gives bytes of a stream that passed, by offset and count; none where it cannot."""
 
 
 def damaged(name: str, offset: int, what: str) -> BadInput:
@@ -45,9 +50,17 @@ class Source:
     """
 
     def __init__(
-        self, file: Readable, name: str, *, size: int | None, seekable: bool = False, base: int = 0
+        self,
+        file: Readable,
+        name: str,
+        *,
+        size: int | None,
+        seekable: bool = False,
+        base: int = 0,
+        again: Again | None = None,
     ) -> None:
         self.name = name
+        self._again = again
         self.size = size
         self.position = 0
         self.seekable = seekable
@@ -156,11 +169,13 @@ class Source:
                 return
 
     def known(self, offset: int, count: int) -> bytes:
-        """Bytes of a stream that were passed and are kept; fewer, or none, where they are not."""
+        """Bytes of a stream that were passed and are kept, or that can be had again; else none."""
         start = offset - (self._seen - self._kept)
         if len(self._tail) > 1:
             self._tail = deque([b"".join(self._tail)])
-        return self._tail[0][start : start + count] if self._tail and start >= 0 else b""
+        if self._tail and start >= 0:
+            return self._tail[0][start : start + count]
+        return self._again(offset, count) if self._again else b""
 
     def _advance(self, count: int) -> None:
         self._start += count

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -74,6 +75,12 @@ def keep(folder: str, name: str, document: dict[str, Any]) -> bool:
             os.unlink(temporary)
         return False
     return True
+
+
+def forget(folder: str, name: str) -> None:
+    """Remove a reading, where there is one."""
+    with suppress(OSError):
+        os.unlink(_path(folder, name))
 
 
 def _path(folder: str, name: str) -> str:

@@ -9,7 +9,8 @@ from email.parser import BytesHeaderParser
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import resolve_component
+from compatgate.core.components import is_framework, resolve_component
+from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.core.versions import parse_version, show
 from compatgate.discovery.image.compat import of_path
 from compatgate.discovery.image.databases import apk_packages, dpkg_packages
@@ -55,11 +56,11 @@ def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
     """The component that a distribution is, and the Python that it is installed for."""
     found = [
         replace(seen, origin=origin)
-        for seen in read_answer({"packages": {name: version}}, origin).observations
+        for seen in read_answer({"packages": {name: version}}, origin, FILES_ARE_READ).observations
         if seen.component != "python" and _is_version(seen)
     ]
     python = python_of(origin)
-    if found and python and resolve_component(found[0].component).component.kind == "framework":
+    if found and python and is_framework(found[0].component):
         found.append(Observation("python", python, origin, "derived"))
     return found
 
@@ -67,7 +68,7 @@ def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
 def cuda_label(observations: list[Observation]) -> Iterator[Observation]:
     """The CUDA that a framework's build names (``+cu121``): it loads that, not the base's."""
     for seen in observations:
-        if resolve_component(seen.component).component.kind == "framework":
+        if is_framework(seen.component):
             cuda = parse_version(seen.component, seen.version).cuda
             if cuda and len(cuda) == 2:
                 yield Observation("cuda", show(cuda), f"{seen.origin}: {seen.version}", "metadata")

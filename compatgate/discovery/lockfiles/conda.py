@@ -30,6 +30,10 @@ _NAMES = {
     "onnxruntime": "onnxruntime-gpu",
 }
 """conda's package names, where they are not the component's."""
+_TOOLKIT = re.compile(
+    r"cuda(?:-.+)?|lib(?:cu|npp|nv)[a-z]+(?:-(?:dev|static))?|nvidia-.+|pytorch-mutex"
+)
+"""Names of the toolkit's own packages on conda's channels."""
 _PLACES = {"cuda": 2, "python": 2}
 """Numbers that settle a version; three for all others."""
 _URL = re.compile(r"(?P<name>[^/]+)-(?P<version>[^-/]+)-(?P<build>[^-/]+)\.(?:tar\.bz2|conda)")
@@ -52,6 +56,11 @@ def component_of(package: Package) -> Component | None:
         return None
     component = COMPONENTS.get(_NAMES.get(name, name))
     return None if component is None or component.kind == "driver" else component
+
+
+def is_toolkit(name: str) -> bool:
+    """Tell whether a package is a part of the CUDA toolkit, which ``cuda`` stands for."""
+    return bool(_TOOLKIT.fullmatch(name))
 
 
 def observe(packages: Sequence[Package]) -> Found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compatgate.core.components import COMPONENTS
+from compatgate.core.components import is_framework
 from compatgate.core.versions import parse_version, show
 from compatgate.discovery.observed import Conflict, Observation
 
@@ -15,8 +15,7 @@ def without_cuda(observations: Sequence[Observation], file: str) -> list[str]:
         return []
     frameworks = []
     for observation in observations:
-        component = COMPONENTS.get(observation.component)
-        if component is None or component.kind != "framework":
+        if not is_framework(observation.component):
             continue
         version = parse_version(observation.component, observation.version)
         if version.local.startswith(("cpu", "rocm", "xpu")):
@@ -45,8 +44,8 @@ def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
         if observation.component in ("cuda", "cuda-compat"):
             continue
         built = parse_version(observation.component, observation.version).cuda
-        is_framework = COMPONENTS[observation.component].kind == "framework"
-        if built and (built[0] != have.major or (is_framework and built > have.parts)):
+        later = is_framework(observation.component) and built is not None and built > have.parts
+        if built and (built[0] != have.major or later):
             message = (
                 f"{observation.origin} is {observation.component} {observation.version}, built for "
                 f"CUDA {show(built)}; {runtime.origin} locks CUDA {runtime.version}"

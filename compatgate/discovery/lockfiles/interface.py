@@ -7,7 +7,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from compatgate.core.stack_values import Wheel as StackWheel
 from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.wheels import Wheel
 from compatgate.discovery.observed import Conflict, Observation
 
 Ecosystem = Literal["pypi", "conda"]
@@ -27,6 +29,8 @@ class Package(Struct, frozen=True):
         selection: the extra, group or environment that must be asked for to get it.
         labels: names of its wheel variants that fit the platform (PEP 825).
         variants: properties of those: label -> ``nvidia :: sm_arch :: 90_real`` lines.
+        wheels: those that fit the platform, where the lock lists them.
+        depends: names of its direct dependencies, where the lock lists them.
     """
 
     name: str
@@ -40,6 +44,8 @@ class Package(Struct, frozen=True):
     selection: str = ""
     labels: tuple[str, ...] = ()
     variants: dict[str, tuple[str, ...]] = {}
+    wheels: tuple[Wheel, ...] = ()
+    depends: tuple[str, ...] = ()
 
 
 class Contents(Struct, frozen=True):
@@ -114,6 +120,7 @@ class LockReading(Struct, frozen=True):
             observations of one component, which `settle` finds.
         open: what the lock does not decide, one sentence each; none may be taken for a pass.
         arch: GPU code, where the chosen wheel variant states it (``sm_90``, ``compute_120``).
+        wheels: the file that a part is installed from, by name, where one is known.
         unrelated: nothing in it, installed by default or not, is part of a GPU stack; that is
             open as well.
     """
@@ -123,4 +130,5 @@ class LockReading(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
     arch: tuple[str, ...] = ()
+    wheels: dict[str, StackWheel] = {}
     unrelated: bool = False

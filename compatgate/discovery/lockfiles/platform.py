@@ -105,6 +105,7 @@ class Markers:
         groups: Iterable[str] = (),
     ) -> None:
         self._file = file
+        self.platform = platform
         self._made_for = (platform, requires_python)
         self._extras, self._groups = frozenset(extras), frozenset(groups)
         self._others: dict[tuple[str, str], Markers] = {}

@@ -28,6 +28,7 @@ _UNLABELLED = ("cuda", "cublas")
 """Their versions are the toolkit's own: 12.4.127 needs no label to say CUDA 12."""
 _META = frozenset({"tensorrt", "transformer-engine"})
 """Packages that bring no library but the one of their name and version for a CUDA, ``...-cu13``."""
+_PARTS = re.compile(r"tensorrt(?:-(?:cu\d{2}|lean|dispatch))*-(?:libs|bindings)")
 _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
 
 
@@ -45,11 +46,24 @@ def component_of(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
     if canonical in _NOT_ON_PYPI or len(canonical) > 100 or not _MAYBE.search(canonical):
         return None
     resolved = find_component(canonical)
-    if resolved is None:
-        return None
-    if resolved.component.kind in ("driver", "runtime"):
+    if resolved is None or resolved.component.kind in ("driver", "runtime"):
         return None
     return resolved.component, resolved.cuda
+
+
+def belongs_to_component(name: str) -> bool:
+    """Tell whether a package is a component, or a part or stub of one.
+
+    Args:
+        name: normalised.
+    """
+    return bool(
+        component_of(name)
+        or name in _NOT_ON_PYPI
+        or _JAX_PARTS.match(name)
+        or _PARTS.fullmatch(name)
+        or find_component(name)
+    )
 
 
 def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
@@ -69,7 +83,7 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
             continue
         component, cuda = found
         if package.version is None:
-            left.append(_unpinned(component, package))
+            left.append(unpinned(component.name, package))
             continue
         label, disagreement = _label(component, package, indexes)
         if cuda and component.name not in _UNLABELLED:
@@ -134,11 +148,12 @@ def _two_builds(component: Component, package: Package, one: str, other: str) ->
     return Conflict(component.name, message, None)
 
 
-def _unpinned(component: Component, package: Package) -> str:
+def unpinned(name: str, package: Package) -> str:
+    """Return the sentence that says why a package has no version."""
     asked = package.specifier.strip()
     if asked:
-        return f"{component.name}: {asked!r} allows several versions ({package.origin})"
-    return f"{component.name}: no version is stated ({package.origin})"
+        return f"{name}: {asked!r} allows several versions ({package.origin})"
+    return f"{name}: no version is stated ({package.origin})"
 
 
 def _jax_label(packages: Sequence[Package]) -> str:

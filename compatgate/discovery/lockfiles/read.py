@@ -6,10 +6,14 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from compatgate.core.components import COMPONENTS
+from packaging.utils import canonicalize_name
+
+from compatgate.core.components import is_framework
+from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import conda, pypi, wheels
 from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
 from compatgate.discovery.lockfiles.formats import FORMATS
+from compatgate.discovery.lockfiles.gpu_packages import gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
     Contents,
     Format,
@@ -31,6 +35,7 @@ def read_lockfile(
     data: bytes,
     *,
     platform: Platform,
+    known: Packages,
     extras: Collection[str] = (),
     groups: Collection[str] = (),
 ) -> LockReading:
@@ -41,6 +46,7 @@ def read_lockfile(
             a name only (what a client sent), and its includes stay open.
         data: the file.
         platform: where it is to be installed.
+        known: which packages carry GPU code, and which do not.
         extras: optional parts of the project that are installed as well.
         groups: dependency groups (pixi: environments; conda-lock: categories) likewise.
 
@@ -53,12 +59,12 @@ def read_lockfile(
     refuse_template(text, name)
     beside = _folder_of(path_or_name) if isinstance(path_or_name, Path) else None
     file = LockFile(name, text, beside)
-    known = recognise(file)
-    contents = known.read(file, platform, Selection(frozenset(extras), frozenset(groups)))
+    form = recognise(file)
+    contents = form.read(file, platform, Selection(frozenset(extras), frozenset(groups)))
     if not contents.packages and not contents.open:
         problem = f"has no packages for {platform}"
         raise Inconclusive(problem, field=name, hint="lock the project first")
-    return _reading(known.name, name, contents)
+    return _reading(form.name, name, contents, known)
 
 
 def recognise(file: LockFile) -> Format:
@@ -87,7 +93,7 @@ def _folder_of(path: Path) -> Callable[[str], bytes]:
     return read
 
 
-def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
+def _reading(format_name: str, file: str, contents: Contents, known: Packages) -> LockReading:
     chosen = [package for package in contents.packages if not package.selection]
     decided = [package for package in chosen if not package.when]
     variants = [package for package in decided if package.labels]
@@ -96,10 +102,13 @@ def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
     )
     conda_found = conda.observe([p for p in decided if p.ecosystem == "conda"])
     built, arch, left = _variants(variants)
-    observations = (*conda_found.observations, *python.observations, *built)
-    left = [*contents.open, *left, *conda_found.open, *python.open, *_undecided(chosen)]
+    gpu = gpu_packages(decided, known)
+    components = (*conda_found.observations, *python.observations, *built)
+    observations = (*components, *gpu.observations)
+    left = [*contents.open, *left, *conda_found.open, *python.open, *gpu.open]
+    left += _undecided(chosen, known)
     if not observations and not left:
-        left += _only_selected(contents.packages, file)
+        left += _only_selected(contents.packages, file, known)
     unrelated = not observations and left == [_unrelated(file)]
     left += [*without_cuda(observations, file), *several_versions(observations, file)]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
@@ -109,8 +118,16 @@ def _reading(format_name: str, file: str, contents: Contents) -> LockReading:
         (*conflicts, *two_cudas(observations)),
         tuple(dict.fromkeys(left))[:_MOST_OPEN],
         arch,
+        gpu.wheels,
         unrelated,
     )
+
+
+def _name_in_stack(package: Package, known: Packages) -> str:
+    """Return the name of a component or GPU package, or nothing."""
+    if is_gpu_package(package, known):
+        return canonicalize_name(package.name)
+    return _is_component(package)
 
 
 def _is_component(package: Package) -> str:
@@ -122,26 +139,24 @@ def _is_component(package: Package) -> str:
     return known[0].name if known else ""
 
 
-def _undecided(packages: Sequence[Package]) -> list[str]:
-    """Components that the platform may get, by conditions that it does not decide."""
+def _undecided(packages: Sequence[Package], known: Packages) -> list[str]:
+    """Parts that the platform may get, by conditions that it does not decide."""
     candidates: dict[str, list[str]] = {}
     for package in packages:
-        component = _is_component(package)
-        if package.when and component:
+        component = _name_in_stack(package, known) if package.when else ""
+        if component:
             text = f"{package.version or 'some version'} if {package.when}"
             candidates.setdefault(component, []).append(text)
     hint = "; name the target's Python" if any("python" in p.when for p in packages) else ""
     return [f"{name}: {' or '.join(texts[:4])}{hint}" for name, texts in candidates.items()]
 
 
-def _only_selected(packages: Sequence[Package], file: str) -> list[str]:
+def _only_selected(packages: Sequence[Package], file: str, known: Packages) -> list[str]:
     """What is to say when nothing that is installed by default is part of a GPU stack."""
     found: dict[str, str] = {}
     for package in packages:
-        component = _is_component(package) if package.selection else ""
-        if component and (
-            package.selection not in found or COMPONENTS[component].kind == "framework"
-        ):
+        component = _name_in_stack(package, known) if package.selection else ""
+        if component and (package.selection not in found or is_framework(component)):
             found[package.selection] = f"{package.selection} has {component} {package.version}"
     if found:
         return [f"{file} installs no component by default: {'; '.join(found.values())}; choose"]

@@ -19,6 +19,7 @@ from compatgate.discovery.lockfiles.platform import Platform
 _MOST_WHEELS = 2000
 _ARCHITECTURE = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
 _PYTHON_TAG = re.compile(r"(?:cp|py)(\d)(\d*)")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _REAL = re.compile(r"(\d{2,3}[af]?)_(real|virtual)")
 
 
@@ -28,10 +29,12 @@ class Wheel(Struct, frozen=True):
     Attributes:
         url: or its path.
         label: of its variant, ``""`` without one.
+        sha256: in hexadecimal, ``""`` where the lock does not state it.
     """
 
     url: str
     label: str = ""
+    sha256: str = ""
 
 
 def fitting_wheels(value: Any, platform: Platform) -> list[Wheel]:
@@ -46,8 +49,16 @@ def fitting_wheels(value: Any, platform: Platform) -> list[Wheel]:
         url = next((str(item[k]) for k in ("url", "path", "filename", "name") if k in item), "")
         name, label = without_variant(unquote(url.split("#")[0]).rsplit("/", 1)[-1])
         if name.endswith(".whl") and _fits(name, platform):
-            found.append(Wheel(url, label))
+            found.append(Wheel(url, label, _sha256(item)))
     return found
+
+
+def _sha256(item: Mapping[str, Any]) -> str:
+    """Return the digest that uv (``hash``) or a pylock (``hashes``) states."""
+    hashes = item.get("hashes")
+    stated = hashes.get("sha256") if isinstance(hashes, dict) else item.get("hash")
+    digest = str(stated or "").removeprefix("sha256:").lower()
+    return digest if _DIGEST.fullmatch(digest) else ""
 
 
 def no_wheel(table: Mapping[str, Any], wheels: Sequence[Wheel], platform: Platform) -> str:

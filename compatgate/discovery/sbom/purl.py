@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from compatgate.core.components import find_component
+from compatgate.core.facts.packages import Packages
 from compatgate.core.versions import parse_version
 from compatgate.discovery import packages
 from compatgate.discovery.lockfiles import conda, pypi
+from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.sbom.bounds import library
@@ -25,13 +27,14 @@ _SYSTEM = ("deb", "rpm", "apk")
 _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
-def observe(parts: Sequence[Part], file: str, signals: Signals) -> pypi.Found:
+def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages) -> pypi.Found:
     """Components among the parts of a bill of materials.
 
     Args:
         parts: of the document.
         file: its name, for the origin ``sbom.json: pkg:pypi/torch@2.4.1``.
         signals: which packages of Linux distributions tell something.
+        known: which packages of the index carry GPU code.
     """
     python: list[Package] = []
     conda_packages: list[Package] = []
@@ -56,11 +59,17 @@ def observe(parts: Sequence[Part], file: str, signals: Signals) -> pypi.Found:
             observations += _by_name(purl.name, version, origin, left, "metadata")
     from_python = pypi.observe(python, ())
     from_conda = conda.observe(conda_packages)
-    certain = (*from_python.observations, *from_conda.observations, *observations)
+    gpu = gpu_packages([*python, *conda_packages], known)
+    certain = (
+        *from_python.observations,
+        *from_conda.observations,
+        *gpu.observations,
+        *observations,
+    )
     return pypi.Found(
         _without_guesses(certain),
         from_python.conflicts,
-        (*left, *from_python.open, *from_conda.open),
+        (*left, *from_python.open, *from_conda.open, *gpu.open),
     )
 
 

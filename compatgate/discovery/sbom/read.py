@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode
@@ -32,6 +33,7 @@ def read_sbom(
     path_or_name: str | os.PathLike[str],
     data: bytes,
     *,
+    known: Packages,
     signals: Mapping[str, Any],
     platform: Platform | None = None,
 ) -> SbomReading:
@@ -40,6 +42,7 @@ def read_sbom(
     Args:
         path_or_name: for messages; nothing but ``data`` is read.
         data: a CycloneDX document (JSON, XML) or an SPDX 2.x one (JSON, YAML, XML, tag-value).
+        known: which packages of the index carry GPU code.
         signals: the fact file ``image_signals``, which names packages of Linux distributions.
         platform: decides the markers that uv writes beside its components; without it a component
             counts whatever its marker says.
@@ -58,7 +61,8 @@ def read_sbom(
     if not bill.listed:
         hint = "point the generator at the image or environment"
         raise Inconclusive("lists no components", field=name, hint=hint)
-    found = observe(_for_platform(bill.parts, platform, name), name, read_signals(signals))
+    parts = _for_platform(bill.parts, platform, name)
+    found = observe(parts, name, read_signals(signals), known)
     rest = {key: value for key, value in bill.rest.items() if key != "open"}
     left = [*bill.rest.get("open", ()), *found.open]
     if not found.observations and not left and not rest:

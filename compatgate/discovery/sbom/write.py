@@ -16,7 +16,8 @@ from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from compatgate import __version__
-from compatgate.core.components import COMPONENTS, in_order
+from compatgate.core.components import COMPONENTS, in_order, is_framework, label_of
+from compatgate.core.stack_values import SPECIAL
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.sbom.cyclonedx import STACK
 from compatgate.discovery.sbom.interface import NOT_BY_NAME
@@ -34,12 +35,8 @@ def to_cyclonedx(what: str, inspection: Inspection) -> Json:
         inspection: of it.
     """
     stack = inspection.stack
-    names = in_order(name for name in stack if name in COMPONENTS)
-    rest = {
-        name: value
-        for name, value in stack.items()
-        if name not in COMPONENTS or name in NOT_BY_NAME
-    }
+    names = in_order(name for name in stack if name not in SPECIAL)
+    rest = {name: value for name, value in stack.items() if name in SPECIAL or name in NOT_BY_NAME}
     for key, more in (
         ("open", inspection.open),
         ("conflicts", [conflict.message for conflict in inspection.conflicts]),
@@ -74,15 +71,15 @@ def to_cyclonedx(what: str, inspection: Inspection) -> Json:
 
 
 def _component(name: str, version: str, observations: Iterable[Observation]) -> Json:
-    known = COMPONENTS[name]
+    known = COMPONENTS.get(name)
     purl = f"pkg:{_ecosystem(name, version)}/{name}@{quote(version, safe='.-_~')}"
     seen = dict.fromkeys(o.origin for o in observations if o.component == name)
     component: Json = {
-        "type": _TYPES.get(known.kind, "library"),
+        "type": _TYPES.get(known.kind, "library") if known else "library",
         "bom-ref": purl,
         "name": name,
         "version": version,
-        "description": known.label,
+        "description": label_of(name),
         "purl": purl,
     }
     if seen:
@@ -91,8 +88,8 @@ def _component(name: str, version: str, observations: Iterable[Observation]) -> 
 
 
 def _ecosystem(name: str, version: str) -> str:
-    """A framework is the package index's, save what a channel of conda built."""
-    of_pypi = COMPONENTS[name].kind == "framework" and "+conda" not in version
+    """Return ``pypi`` for frameworks and packages, save what a channel of conda built."""
+    of_pypi = (is_framework(name) or name not in COMPONENTS) and "+conda" not in version
     return "pypi" if of_pypi and name != "tritonserver" else "generic"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.discovery.gpucode import GpuCode
 from compatgate.discovery.libraries import library_observation, major_observation
 from compatgate.discovery.observed import Observation
@@ -54,7 +55,7 @@ class Findings(Struct):
             origin: where they are.
             conda: names of those that conda installed.
         """
-        answer = read_answer({"packages": packages, "conda": conda}, origin)
+        answer = read_answer({"packages": packages, "conda": conda}, origin, FILES_ARE_READ)
         self.observations += (o for o in answer.observations if o.component != "python")
 
     def add_code(self, origin: str, code: GpuCode, owner: str = "") -> None:

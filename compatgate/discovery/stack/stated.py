@@ -13,7 +13,7 @@ from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
-_SAID = ("open", "conflicts", "unread", "cuda-compat-use")
+_SAID = ("open", "conflicts", "unread", "cuda-compat-use", "wheels")
 
 
 def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -85,7 +85,10 @@ def stated_wins(written: Body, stated: Mapping[str, Any], by: str) -> Body:
             for name in _contradicted(written, stated)]  # fmt: skip
     settled = {*stated, *(("cuda",) if any(map(_names_cuda, stated.items())) else ())}
     left = [text for text in written.get("open", ()) if text.partition(": ")[0] not in settled]
-    return beside(stated, {**written, "open": left}, conflicts=said)
+    files = {name: of for name, of in written.get("wheels", {}).items() if name not in stated}
+    return beside(
+        stated, {**written, "open": left, **({"wheels": files} if files else {})}, conflicts=said
+    )
 
 
 def beside(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] = ()) -> Body:
@@ -95,6 +98,8 @@ def beside(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] 
         for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
     }
     both = {**other, **decides}
+    if wheels := {**other.get("wheels", {}), **decides.get("wheels", {})}:
+        both["wheels"] = wheels
     return {
         **{name: value for name, value in both.items() if name not in remarks},
         **{name: values for name, values in remarks.items() if values},
@@ -124,8 +129,9 @@ def _contradicted(one: Body, other: Body) -> list[str]:
 
 def _agree(name: str, stack: Stack, other: Body) -> bool:
     theirs = parse_stack({name: other[name]})
-    if name in stack.components:
-        return agree(stack.components[name], theirs.components[name])
+    ours, other_version = stack.get(name), theirs.get(name)
+    if ours and other_version:
+        return agree(ours, other_version)
     if stack.cuda_compat and theirs.cuda_compat:
         return agree(stack.cuda_compat, theirs.cuda_compat)
     return stack == theirs

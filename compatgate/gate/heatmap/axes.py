@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from compatgate.core.components import COMPONENTS, in_order
+from compatgate.core.components import in_order, is_framework, label_of
 from compatgate.core.matrix import Entry, Status
 from compatgate.core.order import natural
 from compatgate.core.target import Target
@@ -78,9 +78,8 @@ def _about(snapshot: Snapshot, name: str, words: Iterable[str]) -> bool:
 
 def _keys(by: RowsBy) -> Callable[[Entry], list[str]]:
     def of_framework(entry: Entry) -> list[str]:
-        kinds = ((name, COMPONENTS[name]) for name in in_order(entry.components))
-        named = [name for name, component in kinds if component.kind == "framework"]
-        return [f"{COMPONENTS[n].label} {entry.components[n]}" for n in named] or [ANY]
+        named = [name for name in in_order(entry.components) if is_framework(name)]
+        return [f"{label_of(n)} {entry.components[n]}" for n in named] or [ANY]
 
     def of_component(entry: Entry) -> list[str]:
         constraint = entry.components.get(by)

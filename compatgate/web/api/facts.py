@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from compatgate.catalog import browse, source_names
+from compatgate.catalog import browse
+from compatgate.catalog.sources import title
 from compatgate.errors import BadInput, NotFound
 from compatgate.web.call import Call, Reply, Service
 from compatgate.web.paging import Filter, Paged, Search, page, slice_page
@@ -64,8 +65,8 @@ def list_facts(call: Call[FactFilters]) -> Reply:
 )
 def show_fact(call: Call[NoQuery]) -> Reply:
     """Show the records that a key names: a version, a series, any spelling of a GPU."""
-    source = _source(call.args["table"])
-    document = call.service.facts(source)
+    source = _source(call.service, call.args["table"])
+    document = call.service.facts.document(source)
     try:
         return Reply(browse.find(source, document, call.args["key"]))
     except BadInput as error:
@@ -75,10 +76,10 @@ def show_fact(call: Call[NoQuery]) -> Reply:
 def tables(service: Service) -> list[FactTable]:
     """Every table, with the number of its records."""
     found = []
-    for name in source_names():
-        document = service.facts(name)
+    for name in service.facts.names:
+        document = service.facts.document(name)
         parts = {part: len(document[part]) for part in browse.lists(name, document)}
-        found.append(FactTable(name, parts))
+        found.append(FactTable(title(name), parts))
     return found
 
 
@@ -88,8 +89,8 @@ def records(service: Service, table: str) -> list[FactRecord]:
     Raises:
         NotFound: there is no such table; names near ones.
     """
-    source = _source(table)
-    document = service.facts(source)
+    source = _source(service, table)
+    document = service.facts.document(source)
     return [
         FactRecord(part, browse.name_of(record, key), record)
         for part, key in browse.lists(source, document).items()
@@ -97,9 +98,9 @@ def records(service: Service, table: str) -> list[FactRecord]:
     ]
 
 
-def _source(table: str) -> str:
+def _source(service: Service, table: str) -> str:
     try:
-        return browse.source_of(table, source_names())
+        return browse.source_of(table, service.facts.names)
     except BadInput as error:
         raise _missing(error) from None
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 
 from gpu_binaries import make_archive, make_elf, make_entry, make_fatbin
+from wheels import make_shared_object, make_wheel
 
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.gpucode.dynamic import read_dynamic
-from compatgate.discovery.gpucode.source import Source
+from compatgate.discovery.gpucode.source import Readable, Source
+from compatgate.discovery.wheels import Options, measure_path
+from compatgate.discovery.wheels.library import read_library
 from targets.target import Target
 
 
@@ -34,7 +40,33 @@ def targets() -> dict[str, Target]:
     def dynamic(data: bytes) -> object:
         return read_dynamic(Source(io.BytesIO(data), "x", size=len(data), seekable=True))
 
+    shared = make_shared_object(
+        soname="libx.so.1",
+        needs=["libcudart.so.12"],
+        undefined=[("__nvJitLinkCreate_12_4", "libnvJitLink.so.12"), ("_ZN3c104warnERKSs", "")],
+        defined=["__nvJitLinkCreate_12_1"],
+        code=fat,
+        data=b"\0libcudnn.so.9\0",
+    )
+
+    def of_wheel(data: bytes) -> object:
+        def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
+            read(io.BytesIO(data))
+
+        return read_library("x.so", len(data), opener, "x.so") or "no ELF file"
+
+    def wheel(data: bytes) -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "pkg-1.0-py3-none-any.whl"
+            path.write_bytes(data)
+            return measure_path(str(path), Options())
+
+    members = {"pkg/x.so": shared, "pkg/k.ptx": samples[-1], "pkg/lib.a": make_archive(a=elf)}
+    wheels = [make_wheel(members, requires=["torch==2.9.0"]), make_wheel(members, stored=True)]
+
     return {
+        "library of a wheel": Target(of_wheel, [shared, elf]),
+        "wheel": Target(wheel, wheels),
         "gpu code": Target(by_seeking, samples),
         "gpu code in a stream": Target(by_stream, samples),
         "dynamic section": Target(dynamic, [elf]),

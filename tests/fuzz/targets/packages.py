@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from known_packages import PACKAGES
+
 from compatgate.cli.check.places import places_of
 from compatgate.discovery.lockfiles import Platform, read_lockfile
 from compatgate.discovery.sbom import read_sbom
@@ -19,7 +21,7 @@ def _lockfiles() -> dict[str, Target]:
     platform = Platform("linux", "x86_64", "3.11")
 
     def read(name: str, data: bytes) -> Any:
-        reading = read_lockfile(name, data, platform=platform)
+        reading = read_lockfile(name, data, known=PACKAGES, platform=platform)
         assert reading.observations or reading.open
         return reading
 
@@ -38,7 +40,7 @@ def _lockfiles() -> dict[str, Target]:
 
 def _sboms() -> dict[str, Target]:
     def read(name: str, data: bytes) -> object:
-        reading = read_sbom(name, data, signals=published())
+        reading = read_sbom(name, data, known=PACKAGES, signals=published())
         assert reading.observations or reading.open or reading.rest
         return reading
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from known_packages import PACKAGES
 
 from compatgate.discovery.lockfiles import LockReading, Platform, read_lockfile
 
@@ -34,7 +35,9 @@ def run(*command: str, folder: Path) -> None:
 
 
 def read(path: Path) -> LockReading:
-    return read_lockfile(path, path.read_bytes(), platform=Platform("linux", "x86_64", PYTHON))
+    return read_lockfile(
+        path, path.read_bytes(), known=PACKAGES, platform=Platform("linux", "x86_64", PYTHON)
+    )
 
 
 def test_what_pip_locks_is_read(tmp_path: Path) -> None:

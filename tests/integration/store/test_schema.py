@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,9 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from compatgate.documents.specs import decode
 from compatgate.gate.service import Gate
-from compatgate.store import schema
+from compatgate.store import revisions, schema
 from compatgate.store.database import Database
 from compatgate.store.models import Base
 
@@ -114,3 +117,34 @@ def test_an_sqlite_database_has_the_settings_that_the_log_relies_on(tmp_path: Pa
         for pragma, value in (("journal_mode", "wal"), ("synchronous", 1), ("foreign_keys", 1)):
             assert session.execute(text(f"PRAGMA {pragma}")).scalar() == value
     database.close()
+
+
+def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    schema.migrate(database, "0005")
+    pool = {"name": "a", "gpu": "L4", "driver": "580.65.06"}
+    body = {
+        "kind": "Target",
+        "apiVersion": "compatgate.dev/v1",
+        "metadata": {"name": "prod"},
+        "spec": {"pools": [pool]},
+    }
+    stored = decode("Target", json.dumps(body))
+    with database.writing() as session:
+        made = datetime(2026, 11, 1, tzinfo=UTC)
+        edit = revisions.Edit(None, stored)
+        revisions.make(session, [edit], author="ada", reason="first", action="import", at=made)
+        session.execute(text("UPDATE targets SET document = :old"), {"old": json.dumps(body)})
+    schema.migrate(database)
+    with database.reading() as session:
+        target = decode("Target", session.execute(text("SELECT document FROM targets")).scalar())
+        made_by = session.execute(text("SELECT author, reason FROM revisions WHERE number = 2"))
+        author, reason = made_by.one()
+    assert target.spec.policy.packages == "audit"
+    assert (author, "packages: enforce" in reason) == ("compatgate", True)
+    database.close()
+
+
+def test_a_new_database_is_migrated_without_a_revision(database: Database) -> None:
+    with database.reading() as session:
+        assert revisions.latest(session) == 0

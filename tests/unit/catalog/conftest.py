@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 from compatgate import resources
+from compatgate.catalog import sources
 from compatgate.catalog.wheel import compile_all
 
 
@@ -38,7 +39,9 @@ def overlay(tmp_path: Path) -> Callable[..., str]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a wheel carries, built once."""
     data = tmp_path_factory.mktemp("wheel") / "_data"
-    shutil.copytree(resources.locate("matrix"), data / "matrix")
+    matrix = Path(resources.locate("matrix"))
+    shutil.copytree(matrix / "schema", data / "matrix" / "schema")
+    shutil.copytree(sources.facts_dir(), data / "matrix" / "facts")
     compile_all(str(data / "catalog"))
     return data
 
@@ -48,5 +51,6 @@ def installed(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     """A package directory as pip leaves it; the catalog reads from there."""
     package = tmp_path / "site-packages" / "compatgate"
     shutil.copytree(built, package / "_data")
+    monkeypatch.delenv(sources.ROOT)  # it reads what it carries
     monkeypatch.setattr(resources, "_PACKAGE", str(package))
     return package / "_data"

@@ -11,7 +11,7 @@ from compatgate.errors import BadInput
 
 def names(source: str, wanted: str) -> list[str]:
     found = find(source, read_source(source, []), wanted)
-    key = {"gpus": "name", "cuda_driver": "cuda", "cupy": "package"}.get(source, "version")
+    key = {"gpus": "name", "cuda_driver": "cuda"}.get(source, "version")
     return [str(record[key]) for records in found.values() for record in records]
 
 
@@ -24,8 +24,10 @@ def test_a_series_finds_its_releases() -> None:
 
 
 def test_one_field_of_a_key_is_enough() -> None:
-    assert names("cupy", "13.6.0") == ["cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"]
-    assert names("cupy", "cupy-cuda12x 13.6.0") == ["cupy-cuda12x"]
+    document = read_source("ngc_containers", [])
+    for wanted, products in (("24.05", ["paddlepaddle", "mxnet"]), ("24.05 mxnet", ["mxnet"])):
+        found = find("ngc_containers", document, wanted)["containers"]
+        assert [record["product"] for record in found] == products
 
 
 @pytest.mark.parametrize("spelling", ["A100-SXM4-80GB", "a100 sxm4 80gb", "NVIDIA A100-SXM4-80GB"])
@@ -40,20 +42,21 @@ def test_a_family_finds_its_products() -> None:
 
 
 def test_an_unknown_record_names_the_nearest() -> None:
-    with pytest.raises(BadInput, match=r"pytorch has no '2.4.7' \(did you mean 2.4.1"):
-        names("pytorch", "2.4.7")
+    with pytest.raises(BadInput, match=r"torch has no '2.4.7' \(did you mean 2.4.1"):
+        names("frameworks/torch", "2.4.7")
 
 
 def test_a_framework_names_its_file() -> None:
-    assert source_of("torch", source_names()) == "pytorch"
-    assert source_of("onnxruntime-gpu", source_names()) == "onnxruntime"
+    assert source_of("torch", source_names()) == "frameworks/torch"
+    assert source_of("pytorch", source_names()) == "frameworks/torch"
+    assert source_of("onnxruntime-gpu", source_names()) == "frameworks/onnxruntime-gpu"
     assert source_of("gpus", source_names()) == "gpus"
 
 
 def test_an_unknown_table_names_the_nearest() -> None:
     with pytest.raises(BadInput, match="did you mean gpus"):
         source_of("gpu", source_names())
-    with pytest.raises(BadInput, match="one of cuda_arch_support"):
+    with pytest.raises(BadInput, match="one of components"):
         source_of("zzzz", source_names())
 
 

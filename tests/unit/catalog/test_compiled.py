@@ -11,6 +11,8 @@ from compatgate.catalog import build, compiled, load_facts
 from compatgate.catalog.library import Library, document
 from compatgate.catalog.wheel import compile_all, table_names
 from compatgate.core import facts as tables
+from compatgate.core.facts.components import CudaComponents
+from compatgate.core.facts.packages import Packages
 from compatgate.core.facts.peaks import Peaks
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
@@ -25,6 +27,8 @@ KINDS = {
     "nccl": tables.Nccl,
     "known_issues": tables.KnownIssues,
     "xid": XidTable,
+    "components": Packages,
+    "cuda_components": CudaComponents,
     "gpu_peaks": Peaks,
 }
 

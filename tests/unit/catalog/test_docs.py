@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.catalog import load_facts, source_names
+from compatgate.catalog import load_facts, schema, sources
+from compatgate.catalog.build.framework import framework
 from compatgate.catalog.verify import verify
 
 PAGE = (Path(__file__).parents[3] / "docs" / "facts.md").read_text(encoding="utf-8")
@@ -22,6 +23,15 @@ def paths(overlay: Write) -> list[str]:
     return [overlay(text, f"{n}.yaml") for n, text in enumerate(EXAMPLES)]
 
 
+def test_the_format_of_frameworks_is_as_on_the_page() -> None:
+    (text,) = re.findall(r"```yaml title=[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+    document = sources.parse(text.encode(), "docs/facts.md")
+    assert list(schema.errors("frameworks/torch", document)) == []
+    (build,) = framework(document).releases[0].builds
+    assert build.pins["nccl"].source.title == "PyTorch previous-versions page"
+    assert build.pins["cudnn"].source.confidence == "metadata"
+
+
 def test_the_examples_are_laid_over_the_shipped_facts(paths: list[str]) -> None:
     facts = load_facts(paths)
     branches = facts.driver_branches.branches
@@ -33,8 +43,12 @@ def test_the_examples_are_laid_over_the_shipped_facts(paths: list[str]) -> None:
     assert torch is not None
     release = next(r for r in torch.releases if r.version.text == "2.4.1")
     assert [b.label for b in release.builds] == ["cu118", "cu121", "cu124", "cu125"]
+    assert release.builds[-1].pins["cudnn"].source.title == "our build pipeline"
+    engine = facts.framework("transformer-engine")
+    assert engine is not None
+    assert engine.releases[0].builds[0].sass == ((8, 0), (9, 0))
     assert facts.known_issues.issues[-1].id == "OURS-7"
-    assert len(facts.overlays) == 3
+    assert len(facts.overlays) == 4
 
 
 def test_a_mistake_reads_as_on_the_page(overlay: Write) -> None:
@@ -47,9 +61,5 @@ def test_a_mistake_reads_as_on_the_page(overlay: Write) -> None:
 
 def test_what_the_examples_change_is_found_by_verify(paths: list[str]) -> None:
     found = {(p.check, p.subject) for p in verify(paths)}
-    assert ("torch-file", "pytorch 2.4.1") in found
+    assert ("page-cuda", "torch 2.4.1") in found
     assert not any("620" in subject for _, subject in found)
-
-
-def test_every_fact_file_is_on_the_page() -> None:
-    assert all(f"`{name}`" in PAGE for name in source_names())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def test_a_question_about_torch_reads_torch_only(parsed: list[str], cache: Path)
     facts = load_facts([])
     assert parsed == []
     facts.framework("torch")
-    assert parsed == ["pytorch.yaml"]
+    assert parsed == ["torch.yaml"]
     assert [path.name.split(".")[0] for path in cache.iterdir()] == ["framework-torch"]
 
 
@@ -89,7 +90,7 @@ def test_the_digest_is_that_of_the_files() -> None:
 
 
 def test_sources_are_the_files_and_not_how_they_are_checked() -> None:
-    assert {"cuda_driver", "pytorch", "xid", "require_cuda"} <= set(source_names())
+    assert {"cuda_driver", "frameworks/torch", "xid", "require_cuda"} <= set(source_names())
     assert "exceptions" not in source_names()
 
 
@@ -120,6 +121,7 @@ class TestInstalled:
         self, built: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         checkout = load_facts([]).digest
+        monkeypatch.delenv(sources.ROOT)
         monkeypatch.setattr("compatgate.resources._PACKAGE", str(built.parent))
         monkeypatch.setattr("compatgate.resources.packaged", lambda *p: str(built.joinpath(*p)))
         assert load_facts([]).digest == checkout
@@ -147,6 +149,19 @@ class TestInstalled:
         (installed / "catalog" / "manifest.msgpack").write_bytes(b"\x00")
         with pytest.raises(CatalogError, match=r"reinstall compatgate"):
             load_facts([])
+
+    def test_another_folder_that_tests_name_is_read_instead(
+        self, installed: Path, tmp_path: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        carried = load_facts([])
+        shutil.copytree(sources.facts_dir(), tmp_path / "facts")
+        (tmp_path / "facts" / "frameworks" / "torch.yaml").unlink()
+        monkeypatch.setenv(sources.ROOT, str(tmp_path / "facts"))
+        other = load_facts([])
+        assert other.nccl == carried.nccl
+        assert parsed == ["nccl.yaml"]
+        assert carried.framework_names - other.framework_names == {"torch"}
+        assert other.digest != carried.digest
 
     def test_an_overlay_touches_its_own_table_only(
         self, installed: Path, parsed: list[str], overlay: Callable[..., str]

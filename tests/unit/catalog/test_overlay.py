@@ -54,10 +54,13 @@ def test_a_record_is_removed(overlay: Write) -> None:
 
 def test_a_build_within_a_release_is_matched_by_its_own_key(overlay: Write) -> None:
     text = """
-    schema: facts/pytorch/v1
+    schema: facts/framework/v1
+    component: torch
     releases:
     - version: 2.4.1
-      builds: [{tag: cu124, cudnn: 9.1.1.17, cudnn_source: our build, cudnn_confidence: derived}]
+      builds:
+      - name: cu124
+        pins: {cudnn: {spec: ==9.1.1.17, source: our build, confidence: derived}}
     """
     torch = load_facts([overlay(text)]).framework("torch")
     assert torch is not None
@@ -199,8 +202,8 @@ def test_several_mistakes_are_named_together(overlay: Write) -> None:
 
 
 def test_a_version_that_only_the_adapter_can_judge_is_named(overlay: Write) -> None:
-    path = overlay("releases: [{version: 2.4.1, published_source: null}]", "pytorch.yaml")
-    with pytest.raises(BadInput, match=r"releases\[version=2.4.1\].published_source"):
+    path = overlay("releases: [{version: 2.4.1, source: null}]", "torch.yaml")
+    with pytest.raises(BadInput, match=r"releases\[version=2.4.1\].source"):
         load_facts([path])
 
 

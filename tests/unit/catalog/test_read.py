@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compatgate.catalog.build import pins, read
 from compatgate.catalog.build.driver_branches import last_day
-from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Reference, Source
 
 TOLD = Source("here")
@@ -111,26 +108,24 @@ def test_a_month_stands_for_its_last_day(date: str, day: str) -> None:
 
 class TestPins:
     def test_an_exact_pin_warns_above_and_fails_below(self) -> None:
-        pin = pins.requirement("cudnn", "==9.1.0.70", TOLD)
+        pin = pins.read("cudnn", {"spec": "==9.1.0.70"}, TOLD)
         assert (pin.spec, pin.exact, pin.places) == ("==9.1.0.70", True, 3)
 
     def test_a_range_is_written_with_its_floor_first(self) -> None:
-        pin = pins.requirement("cudnn", "<10.0,>=9.8", TOLD)
+        pin = pins.read("cudnn", {"spec": "<10.0,>=9.8"}, TOLD)
         assert (pin.spec, pin.exact, pin.places) == (">=9.8,<10.0", False, 2)
         assert pin.floor is not None
         assert pin.floor.text == "9.8"
 
     def test_a_range_without_a_floor_has_none(self) -> None:
-        assert pins.ranged("cudnn", "<10", TOLD).floor is None
+        assert pins.read("cudnn", {"spec": "<10"}, TOLD).floor is None
 
-    def test_documented_minors_span_a_range_and_never_fail(self) -> None:
-        pin = pins.documented("nccl", ["2.16", "2.9", "2.18"], TOLD)
+    def test_any_release_of_a_major_has_no_floor_and_may_be_optional(self) -> None:
+        pin = pins.read("cudnn", {"spec": "8.*", "optional": True}, TOLD)
+        assert (pin.floor, pin.places, pin.same_major, pin.optional) == (None, 1, True, True)
+        assert not pins.read("cudnn", {"spec": "8.*"}, TOLD).optional
+
+    def test_an_optional_range_never_fails(self) -> None:
+        pin = pins.read("nccl", {"spec": ">=2.9,<2.19", "optional": True}, TOLD)
         assert (pin.spec, pin.optional, pin.same_major) == (">=2.9,<2.19", True, False)
-
-    @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 30)), min_size=1))
-    def test_a_documented_minor_is_always_inside_its_range(
-        self, minors: list[tuple[int, int]]
-    ) -> None:
-        texts = [f"{major}.{minor}" for major, minor in minors]
-        range_ = parse_constraint("nccl", pins.documented("nccl", texts, TOLD).spec)
-        assert all(range_.allows(read.version("nccl", text)) for text in texts)
+        assert pin.floor is None

@@ -83,29 +83,15 @@ def test_the_largest_real_requirement_is_far_within_the_bounds(gpus: Gpus) -> No
     assert len(stack.require[0].split()) == 37
 
 
-@pytest.fixture
-def hints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names that near ones were sought for."""
-    sought: list[str] = []
-    real = difflib.get_close_matches
-
-    def note(word: str, *others: Any, **more: Any) -> list[str]:
-        sought.append(word)
-        return real(word, *others, **more)
-
-    monkeypatch.setattr(difflib, "get_close_matches", note)
-    return sought
-
-
 @pytest.mark.parametrize("part", ["stack", "set"])
-@pytest.mark.parametrize("value", ["1", None])
-def test_near_names_are_sought_for_one_unknown_component(
-    part: str, value: str | None, gpus: Gpus, hints: list[str]
+def test_names_that_nobody_knows_are_packages_and_cost_no_search(
+    part: str, gpus: Gpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unknown = dict.fromkeys(_keys(MOST_KEYS), value)
-    with pytest.raises(BadInput, match="is not a component"):
-        parse_request({"pool": POOL, "stack": STACK, part: unknown}, gpus)
-    assert len(hints) == 1
+    """A question with as many as are allowed is read; near names are not sought for any."""
+    monkeypatch.setattr(difflib, "get_close_matches", None)
+    unknown = dict.fromkeys(_keys(MOST_KEYS - 1), "1")
+    stack = parse_request({"pool": POOL, "stack": STACK, part: unknown}, gpus).stack
+    assert len(stack.packages) == MOST_KEYS - 1
 
 
 def test_a_name_that_is_nearly_right_still_has_its_hint() -> None:

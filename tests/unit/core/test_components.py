@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.components import COMPONENTS, resolve_component
+from compatgate.core.components import COMPONENTS, find_component, resolve_component
 from compatgate.errors import BadInput
 
 
@@ -67,8 +67,10 @@ def test_case_separators_and_space_do_not_count(name, spell):
     [
         ("cudn", "cudnn"),
         ("tensorlow", "tensorflow"),
-        ("pytorhc", "pytorch"),
-        ("triton", "tritonserver"),
+        ("pytorhc", "torch"),
+        ("pytroch", "torch"),
+        ("flashattn", "flash-attn"),
+        ("nccll", "nccl"),
         ("cuda-compat-12-4", "cuda-compat"),
         ("drivers", "driver"),
     ],
@@ -80,12 +82,40 @@ def test_a_near_miss_is_asked_about(name, meant):
     assert meant in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["", "   ", "zzz", "-", "🦀", "libcudnn.so.9", "tensorflow-cpu"])
-def test_what_is_no_component_is_refused_with_a_hint(name):
+@pytest.mark.parametrize(
+    "name", ["", "   ", "-", "🦀", "libcudnn.so.9", "torch>", "a b", "x" * 101]
+)
+def test_what_cannot_be_the_name_of_a_package_is_refused_with_a_hint(name):
     with pytest.raises(BadInput) as caught:
         resolve_component(name)
     assert caught.value.field == name
     assert caught.value.hint
+
+
+def test_a_range_in_the_place_of_a_name_says_what_to_write():
+    with pytest.raises(BadInput, match="not the name") as caught:
+        resolve_component("torch>")
+    assert "torch=2.8.0" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("xformers", "xformers"),
+        ("Torch_Scatter", "torch-scatter"),
+        ("nvidia.nvjitlink.cu12", "nvidia-nvjitlink-cu12"),
+        ("triton", "triton"),
+        ("torchx", "torchx"),
+        ("pytorch3d", "pytorch3d"),
+        ("tensorrt-llm", "tensorrt-llm"),
+        ("tensorflow-cpu", "tensorflow-cpu"),
+        ("zzz", "zzz"),
+    ],
+)
+def test_every_other_name_is_a_package(name, package):
+    assert find_component(name) is None
+    resolved = resolve_component(name)
+    assert (resolved.component.name, resolved.component.kind) == (package, "package")
 
 
 def test_the_components_of_the_design_are_known():

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,8 +16,6 @@ from compatgate.core.gpus import normalise, resolve_gpu
 from compatgate.core.mig import cut_profile, fits, mig_profiles
 from compatgate.errors import BadInput
 
-FILE = Path(__file__).parents[3] / "matrix" / "facts" / "gpus.yaml"
-RECORDS: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["gpus"]
 GPUS = load_facts(overlays=[]).gpus
 
 PIECES = sorted(
@@ -72,50 +68,7 @@ class TestNormalForm:
         assert normalise(normalise(text)) == normalise(text)
 
 
-class TestTheShippedTable:
-    @pytest.mark.parametrize("name", GPUS.gpus)
-    def test_a_canonical_name_resolves_to_itself(self, name: str) -> None:
-        assert resolve_gpu(name, GPUS) is GPUS.gpus[name]
-
-    @pytest.mark.parametrize(
-        ("alias", "name"), [(a, r["name"]) for r in RECORDS for a in r.get("aliases", ())]
-    )
-    def test_a_printed_name_resolves_to_its_product(self, alias: str, name: str) -> None:
-        assert resolve_gpu(alias, GPUS).name == name
-        assert resolve_gpu(alias.replace(" ", "-"), GPUS).name == name
-
-    def test_no_two_products_share_a_spelling(self) -> None:
-        spelled = [(normalise(r["name"]), r["name"]) for r in RECORDS]
-        spelled += [(normalise(a), r["name"]) for r in RECORDS for a in r.get("aliases", ())]
-        owners: dict[str, set[str]] = {}
-        for spelling, name in spelled:
-            owners.setdefault(spelling, set()).add(name)
-        assert {s: names for s, names in owners.items() if len(names) > 1} == {}
-
-    def test_names_have_no_character_that_a_label_or_a_resource_name_cannot_have(self) -> None:
-        assert all(r["name"].replace("-", "").isalnum() for r in RECORDS)
-
-    def test_every_addition_says_where_it_comes_from(self) -> None:
-        for record in RECORDS:
-            assert record["source"]
-            assert record["confidence"]
-            assert ("aliases" in record) == ("aliases_source" in record)
-            assert ("mig_profiles" in record) == ("mig_profiles_source" in record)
-
-
 class TestMigProfiles:
-    @pytest.mark.parametrize(
-        ("name", "profile"), [(r["name"], p) for r in RECORDS for p in r.get("mig_profiles", ())]
-    )
-    def test_every_published_profile_is_accepted(self, name: str, profile: str) -> None:
-        found = resolve_gpu(f"{name}-MIG-{profile}", GPUS)
-        assert (found.name, found.mig) == (name, profile)
-        assert resolve_gpu(found.sku, GPUS) == found
-
-    @pytest.mark.parametrize("record", [r for r in RECORDS if r.get("mig_profiles")], ids=str)
-    def test_the_profiles_told_from_memory_are_published_ones(self, record: dict[str, Any]) -> None:
-        assert set(mig_profiles(GPUS.gpus[record["name"]])) <= set(record["mig_profiles"])
-
     def test_a_profile_of_a_family_narrows_it_to_the_products_that_have_it(self) -> None:
         family = resolve_gpu("A100 1g.5gb", GPUS)
         assert (family.sku, family.memory_gb) == ("A100-MIG-1g.5gb", 40)

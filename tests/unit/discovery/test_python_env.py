@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from known_packages import PACKAGES
 
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.lockfiles import Platform, read_lockfile
@@ -45,7 +46,7 @@ def interpreter(folder: Path, body: str) -> str:
 
 
 def test_an_answer_becomes_a_stack_that_the_gate_reads() -> None:
-    environment = read_answer(ANSWER, "/env")
+    environment = read_answer(ANSWER, "/env", PACKAGES)
     stack, conflicts = settle(environment.observations, environment.arch)
     assert stack == {
         "torch": "2.4.1+cu121",
@@ -62,7 +63,7 @@ def test_an_answer_becomes_a_stack_that_the_gate_reads() -> None:
 
 
 def test_a_package_for_a_cuda_carries_it_in_its_label() -> None:
-    environment = read_answer({**ANSWER, "torch": None}, "/env")
+    environment = read_answer({**ANSWER, "torch": None}, "/env", PACKAGES)
     stack, _ = settle(environment.observations)
     assert stack["cudnn"] == "9.1.0.70+cu12"
 
@@ -70,8 +71,10 @@ def test_a_package_for_a_cuda_carries_it_in_its_label() -> None:
 def test_every_package_that_is_built_for_a_cuda_is_labelled_as_in_a_lockfile() -> None:
     packages = {"cupy-cuda12x": "13.2.0", "tensorrt-cu12": "10.0.1", "nvidia-cublas-cu12": "12.4"}
     lock = "".join(f"{name}=={version}\n" for name, version in packages.items()).encode()
-    locked = read_lockfile("requirements.txt", lock, platform=Platform()).observations
-    found = read_answer({"python": "3.11", "packages": packages}, "/env").observations
+    locked = read_lockfile(
+        "requirements.txt", lock, known=PACKAGES, platform=Platform()
+    ).observations
+    found = read_answer({"python": "3.11", "packages": packages}, "/env", PACKAGES).observations
     assert {(o.component, o.version) for o in found if o.component != "python"} == {
         ("cupy", "13.2.0+cu12"),
         ("tensorrt", "10.0.1+cu12"),
@@ -81,7 +84,9 @@ def test_every_package_that_is_built_for_a_cuda_is_labelled_as_in_a_lockfile() -
 
 
 def test_a_package_whose_version_cannot_be_read_is_noted() -> None:
-    environment = read_answer({"python": "3.11", "packages": {"torch": "new", "jax": None}}, "/env")
+    environment = read_answer(
+        {"python": "3.11", "packages": {"torch": "new", "jax": None}}, "/env", PACKAGES
+    )
     assert [o.component for o in environment.observations] == ["python"]
     assert len(environment.notes) == 2
 
@@ -90,7 +95,7 @@ def test_what_conda_installed_is_a_build_of_its_own() -> None:
     torch = {"version": "2.5.1", "cuda": "12.6"}
     packages = {"torch": "2.5.1", "jax": "0.4.31", "vllm": "0.6.4", "numpy": "2.0"}
     document = {"python": "3.11", "packages": packages, "conda": ["torch", "jax", "numpy"]}
-    found = read_answer({**document, "torch": torch}, "/env").observations
+    found = read_answer({**document, "torch": torch}, "/env", PACKAGES).observations
     assert {(o.component, o.version) for o in found if o.confidence == "measured"} >= {
         ("torch", "2.5.1+conda.cu126"),
         ("cuda", "12.6"),
@@ -105,17 +110,17 @@ def test_an_interpreter_says_which_packages_conda_installed(tmp_path: Path) -> N
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: jax\nVersion: 0.4.31\n")
     (info / "INSTALLER").write_text("conda\n")
     body = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); exec(sys.argv[2])"
-    found = ask_python(interpreter(tmp_path, body)).observations
+    found = ask_python(interpreter(tmp_path, body), PACKAGES).observations
     assert ("jax", "0.4.31+conda") in {(o.component, o.version) for o in found}
 
 
 def test_the_cpu_build_of_onnx_runtime_is_not_taken_for_the_gpu_build() -> None:
-    names = {o.component for o in read_answer(ANSWER, "/env").observations}
+    names = {o.component for o in read_answer(ANSWER, "/env", PACKAGES).observations}
     assert "onnxruntime-gpu" not in names
 
 
 def test_this_interpreter_answers() -> None:
-    environment = ask_python(sys.executable)
+    environment = ask_python(sys.executable, PACKAGES)
     assert environment.observations[0].component == "python"
     version = ".".join(map(str, sys.version_info[:3]))
     assert environment.observations[0].version.removesuffix("t") == version
@@ -123,24 +128,24 @@ def test_this_interpreter_answers() -> None:
 
 def test_an_interpreter_that_does_not_exist_is_named() -> None:
     with pytest.raises(BadInput, match="no such interpreter"):
-        ask_python("/nowhere/python")
+        ask_python("/nowhere/python", PACKAGES)
 
 
 def test_an_interpreter_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="it broke"):
-        ask_python(interpreter(tmp_path, "raise SystemExit('it broke')"))
+        ask_python(interpreter(tmp_path, "raise SystemExit('it broke')"), PACKAGES)
 
 
 def test_a_program_that_is_no_interpreter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="as a Python interpreter would"):
-        ask_python(interpreter(tmp_path, "print('hello')"))
+        ask_python(interpreter(tmp_path, "print('hello')"), PACKAGES)
 
 
 def test_an_interpreter_that_hangs_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="did not answer within"):
-        ask_python(interpreter(tmp_path, "import time; time.sleep(60)"), timeout_s=0.5)
+        ask_python(interpreter(tmp_path, "import time; time.sleep(60)"), PACKAGES, timeout_s=0.5)
 
 
 def test_endless_output_is_cut(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
-        ask_python(interpreter(tmp_path, "while True: print('x' * 65536)"), timeout_s=20)
+        ask_python(interpreter(tmp_path, "while True: print('x' * 65536)"), PACKAGES, timeout_s=20)

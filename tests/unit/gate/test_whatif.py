@@ -51,7 +51,7 @@ def test_another_spelling_of_a_component_means_the_same(snapshot: Snapshot, now:
         ({"driver": "new"}, "set.driver"),
         ({"driver": 580}, "set.driver"),
         ({"gpu": "A1000000"}, "set.gpu"),
-        ({"hypervisor": "1.0"}, "hypervisor"),
+        ({"drivr": "1.0"}, "drivr"),
         ({"cuda": "x"}, "cuda"),
     ],
 )

@@ -24,7 +24,7 @@ def test_what_is_older_than_the_oldest_record_is_left_out() -> None:
     assert newer.missing(["2.0.0"], ["1.13.1", "2.0.1"]) == ["2.0.1"]
 
 
-@pytest.mark.parametrize("source", newer.DISTRIBUTIONS)
+@pytest.mark.parametrize("source", newer.distributions())
 def test_every_fact_file_that_is_asked_about_names_its_releases(source: str) -> None:
     versions = set(newer.recorded(source))
     assert len(versions) > 5

@@ -84,7 +84,7 @@ def test_a_badge_logs_nothing(client: FlaskClient) -> None:
     [
         ("prod-a10/cuda=12.4.svg", 404),
         ("prod-a100/cuda.svg", 400),
-        ("prod-a100/banana=1.svg", 400),
+        ("prod-a100/cudn=1.svg", 400),
         ("prod-a100/.svg", 404),
         ("prod-a100/cuda=12.4", 404),
         ("prod-a100/cuda=12.4.png", 404),

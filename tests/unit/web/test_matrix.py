@@ -79,7 +79,7 @@ def test_revisions_are_compared(client: FlaskClient) -> None:
 
 def test_the_facts_are_those_of_the_command_line(client: FlaskClient) -> None:
     tables = client.get(f"{API}/facts").get_json()["tables"]
-    assert {"gpus", "cuda_driver", "pytorch"} <= {table["name"] for table in tables}
+    assert {"gpus", "cuda_driver", "torch"} <= {table["name"] for table in tables}
     by_alias = client.get(f"{API}/facts/gpus/a100%20sxm4%2080gb").get_json()
     assert [gpu["name"] for gpu in by_alias["gpus"]] == ["A100-SXM4-80GB"]
     assert client.get(f"{API}/facts/torch/2.4.1").status_code == 200

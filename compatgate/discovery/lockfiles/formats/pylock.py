@@ -125,7 +125,13 @@ def _package(
         selection=selection,
         labels=labels,
         variants=variants,
+        wheels=tuple(wheels),
+        depends=tuple(text_of(one, "name", file) for one in _dependencies(entry, file)),
     )
+
+
+def _dependencies(entry: dict[str, Any], file: str) -> list[dict[str, Any]]:
+    return tables(entry.get("dependencies"), "dependencies", file)
 
 
 def _names(document: dict[str, Any], key: str) -> list[str]:

@@ -112,6 +112,8 @@ class _Graph:
             selection=how.selection,
             labels=labels,
             variants=variants,
+            wheels=tuple(wheels),
+            depends=tuple(text_of(edge, "name", file) for edge in self._edges(node, "")),
         )
 
     def _walk(

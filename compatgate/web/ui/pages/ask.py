@@ -8,7 +8,7 @@ from flask import request
 from msgspec import Struct
 from werkzeug.datastructures import MultiDict
 
-from compatgate.core.components import COMPONENTS, in_order
+from compatgate.core.components import COMPONENTS, in_order, is_framework, label_of
 from compatgate.core.request import parse_request
 from compatgate.core.target import Target
 from compatgate.errors import CompatgateError
@@ -92,14 +92,14 @@ def _picked(ask: Ask[Any], question: Question) -> list[Picked]:
     """Components that are stated, and those that could be; one of them with its versions."""
     stated = question.stack_body() if question.stack.strip() else {}
     names = [name for name in in_order(COMPONENTS) if name != "driver"]
-    frameworks = [n for n in names if COMPONENTS[n].kind == "framework"]
+    frameworks = [n for n in names if is_framework(n)]
     known = [n for n in frameworks if ask.gate.facts.framework(n)]
     found = []
     for name in [*_LIBRARIES, *known]:
         value = stated.get(name)
         here = Picked(
             name,
-            COMPONENTS[name].label,
+            label_of(name),
             value if isinstance(value, str) else "",
             question.link(pick=name),
         )

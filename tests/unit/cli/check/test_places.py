@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from known_packages import PACKAGES
 
 from compatgate.cli.check.places import places_of, stated_place
 from compatgate.cli.formats import Place
@@ -14,7 +15,9 @@ FILES = Path(__file__).parents[2] / "discovery" / "lockfiles" / "files"
 
 
 def places(path: Path) -> dict[str, Place]:
-    reading = read_lockfile(path, path.read_bytes(), platform=Platform(python="3.11"))
+    reading = read_lockfile(
+        path, path.read_bytes(), known=PACKAGES, platform=Platform(python="3.11")
+    )
     return places_of(str(path), path.name, path.read_bytes(), reading.observations)
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_packages import PACKAGES
 
+from compatgate.core.components import COMPONENTS
 from compatgate.discovery.lockfiles import LockReading, Platform, read_lockfile
 
 FILES = Path(__file__).parent / "files"
@@ -35,19 +37,20 @@ def read() -> Callable[..., LockReading]:
         path = FILES / name
         given = Path(name).name if text is not None else path
         data = text.encode() if text is not None else path.read_bytes()
-        return read_lockfile(given, data, platform=_platform(target), **selection)
+        return read_lockfile(given, data, known=PACKAGES, platform=_platform(target), **selection)
 
     return reading
 
 
 @pytest.fixture(scope="session")
 def stack(read: Callable[..., LockReading]) -> Callable[..., dict[str, str]]:
-    """The first version of each component that a lockfile says."""
+    """The first version of each component that a lockfile says, without its packages."""
 
     def components(*arguments: Any, **keywords: Any) -> dict[str, str]:
         found: dict[str, str] = {}
         for observation in read(*arguments, **keywords).observations:
-            found.setdefault(observation.component, observation.version)
+            if observation.component in (*COMPONENTS, "cuda-compat"):
+                found.setdefault(observation.component, observation.version)
         return found
 
     return components

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_packages import PACKAGES
 
 from compatgate.discovery.lockfiles import Platform, read_lockfile
 from compatgate.errors import CompatgateError
@@ -43,7 +44,9 @@ def test_a_damaged_lockfile_gives_an_answer_or_an_error_that_explains_itself(pat
     mutated = _mutated(text, data)
     platform = data.draw(st.sampled_from(PLATFORMS))
     with contextlib.suppress(CompatgateError):
-        reading = read_lockfile(path.name, mutated.encode("utf-8", "replace"), platform=platform)
+        reading = read_lockfile(
+            path.name, mutated.encode("utf-8", "replace"), known=PACKAGES, platform=platform
+        )
         assert reading.observations or reading.open
 
 
@@ -67,7 +70,7 @@ def test_values_of_any_type_give_an_answer_or_an_error_that_explains_itself(path
         text = text[:start] + (match[1] if match else "") + value + text[end:]
     with contextlib.suppress(CompatgateError):
         reading = read_lockfile(
-            path.name, text.encode(), platform=data.draw(st.sampled_from(PLATFORMS))
+            path.name, text.encode(), known=PACKAGES, platform=data.draw(st.sampled_from(PLATFORMS))
         )
         assert reading.observations or reading.open
 
@@ -75,4 +78,4 @@ def test_values_of_any_type_give_an_answer_or_an_error_that_explains_itself(path
 @given(name=st.sampled_from(sorted({p.name for p in FILES})), data=st.binary(max_size=300))
 def test_arbitrary_bytes_give_an_answer_or_an_error_that_explains_itself(name, data):
     with contextlib.suppress(CompatgateError):
-        read_lockfile(name, data, platform=Platform())
+        read_lockfile(name, data, known=PACKAGES, platform=Platform())

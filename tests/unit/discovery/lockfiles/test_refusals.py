@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from known_packages import PACKAGES
 
 from compatgate.discovery.lockfiles import Platform, read_lockfile
 from compatgate.errors import BadInput, CompatgateError, Inconclusive
@@ -23,7 +24,7 @@ NAMES = (
 @pytest.mark.parametrize("data", [b"", b" \n\t\n", b"\xef\xbb\xbf\n"])
 def test_an_empty_file_is_inconclusive(name, data):
     with pytest.raises(Inconclusive, match="is empty") as caught:
-        read_lockfile(name, data, platform=Platform())
+        read_lockfile(name, data, known=PACKAGES, platform=Platform())
     assert caught.value.exit_code == 3
 
 
@@ -83,14 +84,14 @@ def test_a_variable_that_is_not_filled_in_is_inconclusive(read, name, text):
 )
 def test_what_is_no_lockfile_is_bad_input(name, data):
     with pytest.raises(BadInput) as caught:
-        read_lockfile(name, data, platform=Platform())
+        read_lockfile(name, data, known=PACKAGES, platform=Platform())
     assert caught.value.exit_code == 2
     assert caught.value.field == name
 
 
 def test_an_unknown_file_is_told_what_is_read():
     with pytest.raises(BadInput, match=r"uv\.lock, conda explicit list"):
-        read_lockfile("Dockerfile", b"FROM scratch\n", platform=Platform())
+        read_lockfile("Dockerfile", b"FROM scratch\n", known=PACKAGES, platform=Platform())
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_what_is_nested_or_long_beyond_reason_is_refused(read, name, text):
 
 def test_too_large_a_file_is_refused_before_it_is_read():
     with pytest.raises(BadInput, match="larger than 32 MiB"):
-        read_lockfile("uv.lock", b"#" * (33 << 20), platform=Platform())
+        read_lockfile("uv.lock", b"#" * (33 << 20), known=PACKAGES, platform=Platform())
 
 
 @pytest.mark.parametrize(

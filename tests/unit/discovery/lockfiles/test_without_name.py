@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from known_packages import PACKAGES
 
 from compatgate.discovery.lockfiles import Platform, read_lockfile
 from compatgate.errors import BadInput
@@ -16,8 +17,8 @@ LOCKS = sorted(path for path in FILES.glob("*/*") if path.is_file())
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_lock_says_the_same_without_its_name(path):
     platform = Platform(python="3.11")
-    named = read_lockfile(path.name, path.read_bytes(), platform=platform)
-    nameless = read_lockfile("standard input", path.read_bytes(), platform=platform)
+    named = read_lockfile(path.name, path.read_bytes(), known=PACKAGES, platform=platform)
+    nameless = read_lockfile("standard input", path.read_bytes(), known=PACKAGES, platform=platform)
     assert nameless.format == named.format
     assert [(o.component, o.version) for o in nameless.observations] == [
         (o.component, o.version) for o in named.observations
@@ -27,4 +28,4 @@ def test_a_lock_says_the_same_without_its_name(path):
 @pytest.mark.parametrize("text", ["hello world\n", "torch\n", "{}\n", "a: b\n", "<xml/>\n"])
 def test_a_text_that_pins_nothing_is_no_lock(text):
     with pytest.raises(BadInput, match="is not a lockfile that is read"):
-        read_lockfile("standard input", text.encode(), platform=Platform())
+        read_lockfile("standard input", text.encode(), known=PACKAGES, platform=Platform())

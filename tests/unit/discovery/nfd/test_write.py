@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.nfd import read_spec, spec_of_stack, write_spec
 from compatgate.discovery.nfd.devices import load_devices
@@ -116,13 +115,3 @@ def test_a_spec_is_read_as_it_was_written(facts: Facts) -> None:
 def test_other_texts_are_refused(text, problem) -> None:
     with pytest.raises(BadInput, match=problem):
         read_spec(text)
-
-
-def test_every_device_has_the_capability_of_its_product(facts: Facts) -> None:
-    for row in load_devices().devices:
-        names = [n for n in facts.gpus.gpus if n == row.gpu or n.startswith(f"{row.gpu}-")]
-        assert bool(names) == bool(row.gpu), row
-        for name in names:
-            major, minor = resolve_gpu(name, facts.gpus).capability
-            assert row.capability == f"{major}.{minor}", name
-        assert all(len(i) == 4 and i == i.lower() and int(i, 16) for i in row.ids)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_packages import PACKAGES
 
 from compatgate.catalog import read_source
 from compatgate.discovery.sbom import SbomReading, read_sbom
@@ -27,6 +28,6 @@ def read() -> Callable[..., SbomReading]:
 
     def reading(name: str, text: str | None = None, **options: Any) -> SbomReading:
         data = text.encode() if text is not None else (FILES / name).read_bytes()
-        return read_sbom(name, data, signals=SIGNALS, **options)
+        return read_sbom(name, data, known=PACKAGES, signals=SIGNALS, **options)
 
     return reading

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from known_packages import PACKAGES
 
 from compatgate.catalog import read_source
 from compatgate.discovery.sbom import read_sbom
@@ -44,7 +45,7 @@ def test_a_damaged_document_gives_an_answer_or_an_error_that_explains_itself(pat
         end = start + data.draw(st.integers(0, 60))
         text = text[:start] + data.draw(st.sampled_from([*PIECES, ""])) + text[end:]
     with contextlib.suppress(CompatgateError):
-        reading = read_sbom(path.name, text.encode(), signals=SIGNALS)
+        reading = read_sbom(path.name, text.encode(), known=PACKAGES, signals=SIGNALS)
         assert reading.observations or reading.open
 
 
@@ -72,4 +73,9 @@ VALUES = st.recursive(
 def test_components_of_any_shape_give_an_answer_or_an_error(components, metadata):
     body = {"bomFormat": "CycloneDX", "specVersion": "1.6", "components": components}
     with contextlib.suppress(CompatgateError):
-        read_sbom("sbom.json", json.dumps({**body, "metadata": metadata}).encode(), signals=SIGNALS)
+        read_sbom(
+            "sbom.json",
+            json.dumps({**body, "metadata": metadata}).encode(),
+            known=PACKAGES,
+            signals=SIGNALS,
+        )

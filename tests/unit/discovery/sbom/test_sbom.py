@@ -46,6 +46,15 @@ def test_cyclonedx_says_the_same_in_json_and_xml(read, name):
         "cudnn": "9.1.0.70+cu12",
         "nccl": "2.20.5+cu12",
         "cublas": "12.1.3.1",
+        "nvidia-cuda-cupti-cu12": "12.1.105",
+        "nvidia-cuda-nvrtc-cu12": "12.1.105",
+        "nvidia-cufft-cu12": "11.0.2.54",
+        "nvidia-curand-cu12": "10.3.2.106",
+        "nvidia-cusolver-cu12": "11.4.5.107",
+        "nvidia-cusparse-cu12": "12.1.0.106",
+        "nvidia-nvjitlink-cu12": "12.9.86",
+        "nvidia-nvtx-cu12": "12.1.105",
+        "triton": "3.0.0",
     }
 
 
@@ -123,7 +132,7 @@ def test_package_urls_of_every_kind_give_components(read, purl, component, versi
         "pkg:npm/torch@1.0.0",
         "pkg:deb/ubuntu/libcudnn9-dev-cuda-12@9.1.0.70-1",
         "pkg:deb/ubuntu/nvidia-driver-550@550.54.15-0ubuntu1",
-        "pkg:pypi/torchvision@0.19.1",
+        "pkg:pypi/torchmetrics@1.4.0",
         "pkg:oci/torch@sha256%3A00",
         "pkg:generic/driver@550.54.15",
     ],

@@ -1,0 +1,28 @@
+"""Packages of the index, from ``components.yaml``."""
+
+from __future__ import annotations
+
+from compatgate.catalog.build.read import Record, of
+from compatgate.core.facts.packages import KnownPackage, NamePattern, Packages
+
+
+def components(document: Record) -> Packages:
+    """Read what packages carry, and what names mean."""
+    return Packages(
+        packages=tuple(_package(record) for record in document["packages"]),
+        names=tuple(
+            NamePattern(record["pattern"], record["why"], of(record))
+            for record in document["names"]
+        ),
+    )
+
+
+def _package(record: Record) -> KnownPackage:
+    return KnownPackage(
+        name=record["name"],
+        carries=record["carries"],
+        source=of(record),
+        modules=tuple(record.get("modules") or ()),
+        optional=bool(record.get("optional")),
+        note=record.get("note") or "",
+    )

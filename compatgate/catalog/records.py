@@ -1,0 +1,146 @@
+"""Records of packages: what their wheels were measured to hold, one YAML file a package.
+
+Each file below ``matrix/facts/packages/`` has the name of its package, and records in the form that
+``compatgate facts measure`` prints, newest release first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from compatgate.catalog import schema, sources
+from compatgate.catalog.checks import Problem
+from compatgate.core.facts.records import Library, Record
+from compatgate.errors import CatalogError
+
+SCHEMA = "packages"
+VERSION = "facts/packages/v1"
+_WIDTH = 120
+
+
+def directory() -> str:
+    """Return the folder of the shipped records."""
+    return os.path.join(sources.facts_dir(), SCHEMA)
+
+
+def names() -> tuple[str, ...]:
+    """List the packages that have records."""
+    if not os.path.isdir(directory()):
+        return ()
+    found = (name for name in os.listdir(directory()) if name[0] != ".")
+    return tuple(
+        sorted(n.removesuffix(sources.SUFFIX) for n in found if n.endswith(sources.SUFFIX))
+    )
+
+
+def read_package(name: str) -> tuple[Record, ...]:
+    """Read the records of a package; none where it has no file.
+
+    Raises:
+        CatalogError: the file is malformed.
+    """
+    path = _path(name)
+    if not os.path.isfile(path):
+        return ()
+    document = sources.parse(sources.read_bytes(path), path)
+    try:
+        found = msgspec.convert(document.get("records"), tuple[dict[str, Any], ...])
+        return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
+    except msgspec.ValidationError as error:
+        raise CatalogError(str(error), field=path, value=path) from None
+
+
+def write_package(name: str, records: Iterable[Record]) -> None:
+    """Write the records of a package, those of before that name other wheels included."""
+    merged = {record.wheel: record for record in (*read_package(name), *records)}
+    os.makedirs(directory(), exist_ok=True)
+    with open(_path(name), "w", encoding="utf-8") as file:
+        file.write(to_yaml(name, list(merged.values())))
+
+
+def to_yaml(name: str, records: Sequence[Record]) -> str:
+    """Write records as a file of `directory`."""
+    import yaml
+
+    ordered = sorted(records, key=lambda r: r.wheel)
+    ordered.sort(key=lambda r: Version(r.version), reverse=True)
+    rows = []
+    for record in ordered:
+        row = msgspec.to_builtins(record)
+        rows.append({k: v for k, v in row.items() if k not in ("package", "source")})
+    document = {"schema": VERSION, "package": name, "records": _plain(rows)}
+    return yaml.safe_dump(
+        document, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
+    )
+
+
+def problems() -> Iterator[Problem]:
+    """Check every file of records: its schema, its name, and what must agree within a record."""
+    for name in names():
+        path = _path(name)
+        document = sources.parse(sources.read_bytes(path), path)
+        wrong = [Problem("schema", f"packages/{name} {w}", r) for w, _, r in _errors(document)]
+        yield from wrong
+        if wrong:
+            continue
+        if document["package"] != name:
+            yield Problem("package-name", f"packages/{name}", f"it is of {document['package']}")
+        seen: set[str] = set()
+        for record in read_package(name):
+            yield from _of_record(record, seen)
+            seen.add(record.wheel)
+
+
+def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:
+    subject = f"packages/{record.package} {record.wheel}"
+    if record.wheel in seen:
+        yield Problem("package-wheel", subject, "it has two records")
+    try:
+        package, version, _, _ = parse_wheel_filename(record.wheel)
+    except InvalidWheelFilename:
+        yield Problem("package-wheel", subject, "it is not the file name of a wheel")
+        return
+    if package != record.package or version != Version(record.version):
+        yield Problem("package-wheel", subject, f"its name says {package} {version}")
+    paths = {library.path for library in record.libraries}
+    for group in record.alternatives:
+        if missing := sorted(set(group) - paths):
+            yield Problem("package-alternatives", subject, f"{missing[0]} is not among libraries")
+    for library in record.libraries:
+        counts = [*library.sass.values(), *library.ptx.values()]
+        if max(counts, default=0) > library.units:
+            what = f"{library.path} has more units of one architecture than units"
+            yield Problem("package-units", subject, what)
+        elif not _profiles_add_up(library):
+            what = f"the profiles of {library.path} do not add up to its units"
+            yield Problem("package-units", subject, what)
+
+
+def _profiles_add_up(library: Library) -> bool:
+    counted = Counter[str]()
+    for codes, count in library.code_of_units:
+        counted.update(dict.fromkeys(codes, count))
+    total = sum(count for _, count in library.code_of_units)
+    return total == library.units and counted == Counter({**library.sass, **library.ptx})
+
+
+def _errors(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    return schema.errors(SCHEMA, document)
+
+
+def _path(name: str) -> str:
+    return os.path.join(directory(), name + sources.SUFFIX)
+
+
+def _plain(value: Any) -> Any:
+    """Lists for tuples, which YAML would write as a type of its own."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,291 @@
+"""``compatgate facts measure``: what wheels require, link against and have GPU code for."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from compatgate.cli.terminal import paint, printable, wants_colour
+from compatgate.errors import BadInput, CompatgateError, NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.facts.records import Library, Record
+    from compatgate.discovery.wheels import IndexFile, Options, PackageIndex, Progress
+
+HELP = "measure what wheels require, link against and have GPU code for"
+
+_EXAMPLES = """\
+examples:
+  compatgate facts measure xformers==0.0.32.post2
+  compatgate facts measure torchvision==0.24.0 --platform linux-aarch64 --python 3.12
+  compatgate facts measure ./flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl --format json
+  compatgate facts measure https://example.com/x-1.0-py3-none-any.whl#sha256=...
+
+A wheel is read where it is, in ranges; it is never stored. Its SHA-256 is compared where the wheel
+is small, where most of it is needed, and with --whole; otherwise each member that is read is
+compared with the wheel's own RECORD.
+
+exit status: 0 all were measured; 2 one of them could not be
+"""
+_PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
+_LONGEST_HOURS = 6.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action: what to measure, and from where."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "what", nargs="+", metavar="PKG==VERSION|WHEEL|URL", help="release, file or address"
+    )
+    parser.add_argument(
+        "--index",
+        metavar="URL",
+        action="append",
+        help="ask this simple index (as pip and uv are set up); may be repeated",
+    )
+    parser.add_argument(
+        "--platform", choices=_PLATFORMS, help="whose wheel of a release (this machine, Linux)"
+    )
+    parser.add_argument(
+        "--python", metavar="X.Y", help="whose wheel of a release (this Python, or the newest)"
+    )
+    parser.add_argument("--all", action="store_true", help="measure every wheel of a release")
+    parser.add_argument(
+        "--whole", action="store_true", help="read whole wheels, and compare their SHA-256"
+    )
+    parser.add_argument(
+        "--no-cache", action="store_true", help="measure anew, and keep nothing for next time"
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=3600.0, help="for each of them (3600)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; 0, or 2 when one of them could not be measured."""
+    from compatgate.catalog import load_facts
+    from compatgate.discovery.wheels import Options, configured, default_folder, toolkits_of_ptx
+
+    if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
+        hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
+        raise BadInput("not a time limit", field="--timeout", value=args.timeout, hint=hint)
+    options = Options(
+        toolkits=toolkits_of_ptx(load_facts(args.facts).arch),
+        cache=None if args.no_cache else default_folder(),
+        whole=args.whole,
+    )
+    indexes = tuple(args.index or configured())
+    failed = 0
+    with _shown_progress() as progress:
+        for what in args.what:
+            try:
+                for record in _measured(what, args, indexes, options, progress):
+                    _print(record, args.format)
+            except CompatgateError as error:
+                failed += 1
+                progress.say(f"error: {error.detail}")
+    if failed and len(args.what) > 1:
+        print(f"{failed} of {len(args.what)} could not be measured", file=sys.stderr)
+    return 2 if failed else 0
+
+
+def _measured(
+    what: str,
+    args: argparse.Namespace,
+    indexes: tuple[str, ...],
+    options: Options,
+    progress: Progress,
+) -> Iterator[Record]:
+    from compatgate.discovery.image.deadline import Deadline
+    from compatgate.discovery.image.options import ImageOptions
+    from compatgate.discovery.image.transport import Transport
+    from compatgate.discovery.wheels import PackageIndex, measure_file, measure_path
+
+    if "://" not in what and (what.endswith(".whl") or os.path.exists(what)):
+        yield measure_path(what, options, progress)
+        return
+    with Deadline(args.timeout) as deadline, Transport(ImageOptions(), deadline) as transport:
+        index = PackageIndex(indexes, transport)
+        for wheel in _wheels(what, args, index):
+            yield measure_file(wheel, index, transport, options, progress)
+
+
+def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[IndexFile]:
+    """The wheels that an argument names."""
+    from compatgate.discovery.lockfiles import Platform
+    from compatgate.discovery.wheels import choose, wheel_at
+
+    if "://" in what:
+        if not what.startswith(("https://", "http://", "file://")):
+            raise BadInput("not a URL of a wheel", field=what, hint="use https, http or file")
+        return [wheel_at(what)]
+    name, version = _release(what)
+    files = index.wheels(name, version)
+    if args.all:
+        return files
+    wanted = args.platform or f"linux-{platform.machine()}"
+    python = args.python or ".".join(platform.python_version_tuple()[:2])
+    place = Platform(
+        "windows" if wanted.startswith("windows") else "linux",
+        "aarch64" if wanted.endswith(("aarch64", "arm64")) else "x86_64",
+        python,
+    )
+    chosen = choose(files, place)
+    if not chosen:
+        others = ", ".join(sorted(file.name for file in files)[:5])
+        hint = f"it has {others}; choose with --platform, or measure --all"
+        raise NotFound(f"has no wheel for {place.os} {place.cpu}", field=what, hint=hint)
+    return chosen
+
+
+def _release(what: str) -> tuple[str, str]:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        requirement = Requirement(what)
+    except InvalidRequirement:
+        requirement = None
+    pins = list(requirement.specifier) if requirement and not requirement.url else []
+    if requirement is None or len(pins) != 1 or pins[0].operator != "==" or "*" in pins[0].version:
+        hint = "like torchvision==0.24.0, a wheel's file or its URL"
+        raise BadInput("not a release of a package", field=what, hint=hint)
+    return requirement.name, pins[0].version
+
+
+# --- records -------------------------------------------------------------------------------
+
+
+def _print(record: Record, form: str) -> None:
+    if form == "json":
+        print(json.dumps(record.to_json()), flush=True)
+    else:
+        print("\n".join(map(printable, _lines(record))), flush=True)
+
+
+def _lines(record: Record) -> Iterator[str]:
+    colour = wants_colour(sys.stdout)
+    yield paint(f"{record.package} {record.version}", "bold", colour=colour)
+    yield f"  wheel       {record.wheel}"
+    yield f"  sha256      {record.sha256 or 'not stated'} ({_VERIFIED[record.verified]})"
+    if record.requires_python:
+        yield f"  python      {record.requires_python}"
+    needed = [text for text in record.requires if "extra" not in text.partition(";")[2]]
+    for number, text in enumerate(needed):
+        yield f"  {'requires' if not number else '':<10}  {text}"
+    if record.built_for_torch:
+        yield f"  built for   torch {record.built_for_torch}"
+    if record.kernel_sources:
+        yield f"  sources     {record.kernel_sources} files of CUDA source"
+    for library in record.libraries:
+        yield f"  {library.path}"
+        yield from _of_library(library)
+    for group in record.alternatives:
+        yield f"  one of      {', '.join(path.rpartition('/')[2] for path in group)}"
+    for path in record.unread:
+        yield f"  not read    {path}"
+    if not record.libraries and not record.unread:
+        yield "  carries no GPU code and links against no GPU library"
+
+
+_VERIFIED = {"whole": "of all bytes", "members": "not compared; members agree with RECORD"}
+
+
+def _of_library(library: Library) -> Iterator[str]:
+    counts = [*library.sass.items(), *library.ptx.items()]
+    if counts:
+        code = " ".join(f"{arch}:{count}" for arch, count in counts)
+        yield f"    code      {code} ({library.units} units)"
+    if library.ptx_isa:
+        made = f", CUDA {library.ptx_cuda}" if library.ptx_cuda else ""
+        yield f"    ptx       {library.ptx_isa}{made}"
+    rows = (("needs", library.needs), ("opens", library.opens), ("defines", library.defines))
+    for name, values in rows:
+        if values:
+            yield f"    {name:<8}  {' '.join(values)}"
+    for soname, versions in library.symbols.items():
+        yield f"    symbols   {soname}: {' '.join(versions)}"
+    if library.torch:
+        abi = {True: ", new C++ ABI", False: ", old C++ ABI", None: ""}[library.torch.cxx11]
+        how = "stable ABI" if library.torch.stable else f"{library.torch.symbols} C++ symbols{abi}"
+        yield f"    torch     {how}"
+
+
+# --- progress ------------------------------------------------------------------------------
+
+
+class Lines:
+    """Progress as lines, for logs."""
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def begin(self, wheel: str, size: int) -> None:
+        """Say which wheel is read, and how much of it."""
+        print(printable(f"{wheel}: reading {_megabytes(size)}"), file=sys.stderr, flush=True)
+
+    def member(self, path: str, size: int) -> None:
+        """Say which large member is read."""
+        if size >= 8_000_000:
+            print(printable(f"  {path} ({_megabytes(size)})"), file=sys.stderr, flush=True)
+
+    def advance(self, size: int) -> None:
+        """Do nothing: a log does not show how a member goes on."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        print(printable(text), file=sys.stderr, flush=True)
+
+
+class _Bar:
+    """Progress as a bar, for a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, TextColumn
+        from rich.progress import Progress as Bars
+
+        self._bars = Bars(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._task = self._bars.add_task("", total=None)
+
+    def __enter__(self) -> _Bar:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def begin(self, wheel: str, size: int) -> None:
+        self._bars.reset(self._task, total=size, description=printable(wheel[:40]))
+
+    def member(self, path: str, size: int) -> None:
+        self._bars.update(self._task, description=printable(path.rpartition("/")[2][:40]))
+
+    def advance(self, size: int) -> None:
+        self._bars.advance(self._task, size)
+
+    def say(self, text: str) -> None:
+        self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _shown_progress() -> _Bar | Lines:
+    return _Bar() if sys.stderr.isatty() else Lines()
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

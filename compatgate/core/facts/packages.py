@@ -1,0 +1,126 @@
+"""Packages of the index that carry GPU code or are tied to CUDA, and common ones that are not."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.components import is_framework
+from compatgate.core.derived import derived
+from compatgate.core.facts.common import Source
+
+_BUILD = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
+"""The CUDA of a build, at the end of a name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
+Carries = Literal["code", "runtime", "libraries", "dependencies", "nothing"]
+"""``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
+Triton, nvcc or NVRTC; ``libraries``: CUDA libraries for others to load; ``dependencies``: exact
+ties to such packages, and nothing of its own; ``nothing``: no GPU code and no tie."""
+
+
+class KnownPackage(Struct, frozen=True):
+    """What is known of a package, whatever its release.
+
+    Attributes:
+        name: normalised, as on the package index.
+        modules: top-level modules that it installs, where they have another name.
+        optional: it works without the GPU code of its own wheel, by other means.
+    """
+
+    name: str
+    carries: Carries
+    source: Source
+    modules: tuple[str, ...] = ()
+    optional: bool = False
+    note: str = ""
+
+
+class NamePattern(Struct, frozen=True):
+    """What a name alone says: a glob, and why it means a tie to GPUs."""
+
+    pattern: str
+    why: str
+    source: Source
+
+
+class Packages(Struct, frozen=True, dict=True):
+    """Table ``components``."""
+
+    packages: tuple[KnownPackage, ...]
+    names: tuple[NamePattern, ...]
+
+    @derived
+    def by_name(self) -> dict[str, KnownPackage]:
+        """Return the packages by name."""
+        return {package.name: package for package in self.packages}
+
+    def carries(self, name: str) -> Carries | None:
+        """Return what a package carries; None where only its name or dependencies tell."""
+        known = self.by_name.get(name) or self.by_name.get(_BUILD.sub("", name))
+        return known.carries if known else None
+
+    def is_optional(self, name: str) -> bool:
+        """Tell whether a package works without the GPU code of its own wheel."""
+        known = self.by_name.get(name)
+        return known is not None and known.optional
+
+    def why_named(self, name: str) -> str | None:
+        """Return why a name means a tie to GPUs, None where it does not."""
+        return next((n.why for n in self.names if fnmatchcase(name, n.pattern)), None)
+
+    def brings_native_code(self, name: str) -> bool:
+        """Tell whether a package that is built against this one is tied to its GPU code."""
+        if is_framework(name):
+            return True
+        carries = self.carries(name)
+        return carries is not None and carries != "nothing"
+
+
+FILES_ARE_READ = Packages((), ())
+"""No package counts by its name: whoever reads the files themselves sees the code they carry."""
+
+
+class Locked(Struct, frozen=True):
+    """What a lock, bill of materials or environment shows of a package.
+
+    Attributes:
+        name: normalised.
+        build: label of its version, index or file, ``cu128``; empty without one.
+        depends: normalised names of its direct dependencies, where they are stated.
+        compiled: it has a wheel for a platform; None where its files are not stated.
+    """
+
+    name: str
+    build: str = ""
+    depends: tuple[str, ...] = ()
+    compiled: bool | None = None
+
+
+def why_gpu(package: Locked, known: Packages) -> str | None:
+    """Return why a package belongs into a GPU stack, None where it carries nothing.
+
+    The first of these that holds: what the facts say of it, a build for CUDA or ROCm, its name, a
+    platform wheel that is built against a package with GPU code. (A wheel's tag alone proves
+    little: ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.)
+    """
+    match known.carries(package.name):
+        case "nothing":
+            return None
+        case "code":
+            return "carries GPU code"
+        case "runtime":
+            return "compiles GPU code when it runs"
+        case "libraries":
+            return "carries CUDA libraries"
+        case "dependencies":
+            return "is tied to packages with GPU code"
+    if package.build.startswith(("cu", "rocm")):
+        return f"is a build for {package.build}"
+    if why := known.why_named(package.name):
+        return why
+    if package.compiled:
+        native = next((name for name in package.depends if known.brings_native_code(name)), None)
+        return f"is compiled and depends on {native}" if native else None
+    return None

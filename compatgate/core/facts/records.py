@@ -1,0 +1,152 @@
+"""Records: what a wheel was measured to hold, requirements and libraries alike.
+
+The JSON form of `Record` is a contract: ``compatgate facts measure`` prints it, and the record
+files below ``matrix/facts/packages/`` hold it. Absent fields mean "none", never "not looked at":
+what could not be looked at is named in ``unread``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, json
+
+from compatgate.core.derived import derived
+
+
+class TorchAbi(Struct, frozen=True, omit_defaults=True):
+    """What an extension asks of libtorch and libc10, which have no symbol versions.
+
+    Attributes:
+        stable: it uses torch's C functions (``aoti_torch_*``, ``torch_*``) and no C++ symbol of
+            torch, so that it runs with later releases, too.
+        cxx11: its symbols use the new C++ ABI of libstdc++; None where nothing shows it.
+        symbols: undefined C++ symbols of torch (``c10``, ``at``, ``torch``, ``caffe2``).
+        digest: of their sorted names, to tell two builds apart.
+    """
+
+    stable: bool = False
+    cxx11: bool | None = None
+    symbols: int = 0
+    digest: str = ""
+
+
+class Library(Struct, frozen=True, omit_defaults=True, dict=True):
+    """A file of a wheel that holds GPU code or links against CUDA, ROCm, torch or JAX.
+
+    Attributes:
+        path: inside the wheel; ``folder/*.cubin`` for all such files of a folder together.
+        soname: name by which other objects ask for it (``DT_SONAME``); None without one.
+        needs: sonames that the dynamic linker must find (``DT_NEEDED``), without those of the C and
+            C++ runtime of the system and of libraries that the wheel brings and that do not matter.
+        opens: sonames of GPU libraries that stand in its data, so that it may open them at run time
+            (``dlopen``); a missing one need not fail.
+        symbols: versions in the names of undefined symbols, by soname of the library that has to
+            define them: ``{"libnvJitLink.so.12": ["12_4"]}`` for ``__nvJitLinkCreate_12_4``.
+        defines: versions in the names of symbols that it defines itself, ascending.
+        sass: translation units (fatbinaries) with machine code, by architecture.
+        ptx: translation units with PTX, by architecture.
+        units: translation units with code that a driver can run. Relocatable objects that were
+            linked count as one.
+        profiles: how many units have the same code, by that code: ``{"sm_80+compute_90": 14}``;
+            empty where all units have the same. Only they say how many units run on a device.
+        ptx_isa: newest version of the PTX language here, as ``8.7``; None without PTX.
+        ptx_cuda: toolkit that made the newest PTX, as ``12.8``: as the text records it, otherwise
+            the first one with that version of the language, which a driver must be able to compile;
+            None without PTX or unknown.
+        torch: what its undefined symbols say of the torch that it was built against.
+    """
+
+    path: str
+    soname: str | None = None
+    needs: tuple[str, ...] = ()
+    opens: tuple[str, ...] = ()
+    symbols: dict[str, tuple[str, ...]] = {}
+    defines: tuple[str, ...] = ()
+    sass: dict[str, int] = {}
+    ptx: dict[str, int] = {}
+    units: int = 0
+    profiles: dict[str, int] = {}
+    ptx_isa: str | None = None
+    ptx_cuda: str | None = None
+    torch: TorchAbi | None = None
+
+    @derived
+    def carries_code(self) -> bool:
+        """Tell whether any GPU code is inside."""
+        return bool(self.sass or self.ptx)
+
+    @derived
+    def loaded(self) -> bool:
+        """Tell whether a program can load it: static libraries and objects are to be linked."""
+        return not self.path.endswith((".a", ".o"))
+
+    @derived
+    def code_of_units(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """Code of units, with how many units have it; also where all have the same."""
+        if self.profiles:
+            return tuple((tuple(code.split("+")), count) for code, count in self.profiles.items())
+        return (((*self.sass, *self.ptx), self.units),) if self.units else ()
+
+
+class Record(Struct, frozen=True, omit_defaults=True, dict=True):
+    """What one wheel holds.
+
+    Attributes:
+        package: normalised name, as on the package index.
+        version: with its local label.
+        wheel: file name; its tags say the Python and platform.
+        sha256: of the wheel, as the index states it or as read from the whole file; None where the
+            wheel was read in parts and nobody states it.
+        verified: ``whole`` where the SHA-256 of all bytes was compared or computed; ``members``
+            where each member that was read agrees with its CRC-32 and the wheel's own RECORD.
+        requires: requirements (PEP 508) from its metadata.
+        requires_python: as in its metadata.
+        libraries: those that matter; an empty list says that the wheel carries nothing.
+        alternatives: groups of paths of which the package loads one.
+        kernel_sources: files of CUDA source that it brings (``.cu``, ``.cuh``).
+        unread: members that name or hold something for GPUs and could not be read (Windows
+            libraries); what they carry is open.
+        built_for_torch: torch release that its metadata or file name say it was built for, as
+            ``2.9``; None where nothing says it.
+        source: where it was read, for a reader; the digest proves it.
+    """
+
+    package: str
+    version: str
+    wheel: str
+    sha256: str | None = None
+    verified: Literal["whole", "members"] = "whole"
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+    libraries: tuple[Library, ...] = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
+    kernel_sources: int = 0
+    unread: tuple[str, ...] = ()
+    built_for_torch: str | None = None
+    source: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record for printing; the fields of the contract are there even when empty."""
+        document: dict[str, Any] = json.decode(json.encode(self))
+        libraries = [_ALWAYS_OF_LIBRARY | library for library in document.pop("libraries", ())]
+        return _ALWAYS | document | {"libraries": libraries}
+
+
+_ALWAYS: dict[str, Any] = {
+    "package": "",
+    "version": "",
+    "wheel": "",
+    "sha256": None,
+    "requires": [],
+    "requires_python": None,
+    "libraries": [],
+    "alternatives": [],
+}
+_ALWAYS_OF_LIBRARY: dict[str, Any] = {"path": "", "needs": [], "sass": {}, "ptx": {}}
+
+
+class PackageRecords(Struct, frozen=True):
+    """Table ``packages/<name>``: the records of one package, newest release first."""
+
+    records: tuple[Record, ...]

@@ -1,0 +1,263 @@
+"""The packages of a stack, each with the record of the wheel that it is taken to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.arch import Arch, parse_arch
+from compatgate.core.derived import derived
+from compatgate.core.facts import CudaArch, Facts, Pair
+from compatgate.core.facts.records import Library, Record, TorchAbi
+from compatgate.core.gpu_code import HowItRuns, how_it_runs
+from compatgate.core.stack_values import Wheel
+from compatgate.core.target import Cpu, Os
+from compatgate.core.versions import Version
+
+_STRAY = 0.04
+"""Share of a library's translation units up to which code that runs on a GPU is no support for it:
+vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
+
+
+_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
+
+
+class GpuPackage(Struct, frozen=True, dict=True):
+    """A package of a stack.
+
+    Attributes:
+        name: normalised.
+        record: of its wheel, None where no record fits.
+        assumed: why this wheel's record is taken; empty where the wheel's digest or file name says
+            so.
+        toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
+        stated: GPU code that the asker states for it.
+    """
+
+    name: str
+    version: Version
+    record: Record | None = None
+    assumed: str = ""
+    toolkits: tuple[Pair, ...] = ()
+    stated: tuple[Arch, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether nothing says what the package carries."""
+        return not (self.record or self.toolkits or self.stated)
+
+    @property
+    def title(self) -> str:
+        """Return name and version, for messages."""
+        return f"{self.name} {self.version}"
+
+    @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the package alone, by whoever derives it."""
+        return {}
+
+    @derived
+    def runtimes(self) -> frozenset[int]:
+        """Return the majors of the CUDA runtimes that its libraries are linked against."""
+        libraries = self.record.libraries if self.record else ()
+        names = (name for library in libraries for name in library.needs)
+        return frozenset(int(m[1]) for name in names if (m := _RUNTIME.fullmatch(name)))
+
+    @derived
+    def torch_abis(self) -> tuple[TorchAbi, ...]:
+        """Return what its libraries ask of torch, of those that ask anything."""
+        libraries = self.record.libraries if self.record else ()
+        return tuple(library.torch for library in libraries if library.torch)
+
+    @derived
+    def libraries(self) -> tuple[Library, ...]:
+        """Return the libraries whose code says which GPUs the package supports.
+
+        Libraries that the wheel only bundles (``NAME.libs/``) do not, where it has code of its own;
+        nor do libraries with nothing but architecture-specific code (``sm_90a``): they are loaded
+        on that GPU alone.
+        """
+        record = self.record
+        if record is None:
+            return ()
+        carrying = [one for one in record.libraries if one.carries_code and one.loaded]
+        own = [library for library in carrying if ".libs/" not in library.path] or carrying
+        general = [library for library in own if not is_specific(library)]
+        return tuple(general or own)
+
+
+def is_specific(library: Library) -> bool:
+    """Tell whether a library has nothing but code for single architectures (``sm_90a``)."""
+    codes = [code for name in (*library.sass, *library.ptx) for code in parse_arch(name)]
+    return all(code.suffix for code in codes)
+
+
+_MOST_REMEMBERED = 4096
+
+
+def find_package(
+    facts: Facts,
+    name: str,
+    version: Version,
+    *,
+    wheel: Wheel | None,
+    stated: tuple[Arch, ...],
+    os: Os,
+    cpu: Cpu,
+    python: Version | None,
+) -> GpuPackage:
+    """Return a package of a stack with its record; the same one again while the facts are loaded.
+
+    Args:
+        facts: the catalog, which remembers the package.
+        name: normalised.
+        version: with its local label.
+        wheel: what is known of the file.
+        stated: GPU code that the asker states for it.
+        os: of the pool.
+        cpu: of the pool.
+        python: of the stack, where it is known.
+    """
+    key = (name, version.text, wheel, stated, os, cpu, python.text if python else None)
+    found = facts.remembered.get(key)
+    if found is None:
+        record, assumed = find_record(facts.records(name), version, wheel, os, cpu, python) or (
+            None,
+            "",
+        )
+        toolkits = facts.cuda_components.toolkits(name, version.public)
+        found = GpuPackage(name, version, record, assumed, toolkits, stated)
+        if len(facts.remembered) >= _MOST_REMEMBERED:
+            facts.remembered.clear()
+        facts.remembered[key] = found
+    return found
+
+
+def find_record(
+    records: Iterable[Record],
+    version: Version,
+    wheel: Wheel | None,
+    os: Os,
+    cpu: Cpu,
+    python: Version | None,
+) -> tuple[Record, str] | None:
+    """Find the record of the wheel that a package is installed from.
+
+    The digest decides, then the file's name; without them it is the wheel of this version and build
+    for the platform, measured for this Python or another one, which is said as an assumption.
+
+    Args:
+        records: of the package.
+        version: with its local label; without one the index's own wheel is assumed.
+        wheel: what is known of the file.
+        os: of the pool; WSL takes wheels for Linux.
+        cpu: of the pool.
+        python: of the stack, where it is known.
+
+    Returns:
+        The record and what is assumed (empty where nothing is); None where no record fits.
+    """
+    known = [record for record in records if record.version.partition("+")[0] == version.public]
+    for record in known if wheel else ():
+        if wheel and record.sha256 and record.sha256 == wheel.sha256:
+            return record, ""
+    for record in known if wheel else ():
+        if wheel and record.wheel == wheel.file:
+            return record, ""
+    fitting = [
+        record
+        for record in known
+        if _is_version(record, version) and _is_for(record.wheel, os, cpu)
+    ]
+    if not fitting:
+        return None
+    tag = f"cp{python.parts[0]}{python.minor}" if python else ""
+    best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
+    return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _is_version(record: Record, version: Version) -> bool:
+    public, _, local = record.version.partition("+")
+    return public == version.public and local == version.local
+
+
+_ENDINGS = {
+    ("linux", "x86_64"): ("_x86_64", "-any"),
+    ("linux", "aarch64"): ("_aarch64", "-any"),
+    ("windows", "x86_64"): ("-win_amd64", "-any"),
+    ("windows", "aarch64"): ("-win_arm64", "-any"),
+}
+
+
+def _is_for(wheel: str, os: Os, cpu: Cpu) -> bool:
+    """Tell whether a wheel's platform tag is that of a pool (PEP 425)."""
+    system = "windows" if os == "windows" else "linux"
+    name = wheel.removesuffix(".whl")
+    return name.endswith(_ENDINGS[system, cpu]) and "macosx" not in name
+
+
+def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | None:
+    """Judge whether and how a library runs on a GPU, by its translation units.
+
+    Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
+    do not count.
+
+    Returns:
+        ``ptx`` where the driver must compile some of it; None where it does not run.
+    """
+    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    for names, units in library.code_of_units:
+        codes = [code for name in names for code in parse_arch(name)]
+        how = how_it_runs(codes, device, facts)
+        if how or not all(code.suffix for code in codes):
+            counts[how] += units
+    stray = _STRAY * sum(counts.values())
+    if counts["sass"] + counts["ptx"] <= stray:
+        return None
+    return "ptx" if counts["ptx"] > stray else "sass"
+
+
+def runs_stated(package: GpuPackage, device: Pair, facts: CudaArch) -> HowItRuns | None:
+    """Return how the code that is stated for a package runs on a GPU."""
+    return how_it_runs(package.stated, device, facts)
+
+
+Ways = tuple[tuple[Library, HowItRuns | None], ...]
+"""A library that a package loads, or alternatives of one, and how each runs on a GPU."""
+
+
+def ways_here(
+    package: GpuPackage, device: Pair, cuda: Version | None, facts: CudaArch
+) -> tuple[Ways, ...]:
+    """Judge every library that a package loads, alternatives together.
+
+    Where the names of alternatives say a CUDA (``libbitsandbytes_cuda128.so``), the one for the
+    stack's CUDA stands alone, where there is one.
+    """
+    key = (device, cuda.major_minor if cuda else None)
+    if key not in package.memory:
+        package.memory[key] = tuple(
+            tuple((library, runs_here(library, device, facts)) for library in group)
+            for group in _loaded_groups(package, cuda)
+        )
+    found: tuple[Ways, ...] = package.memory[key]
+    return found
+
+
+def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Library]]:
+    by_path = {library.path: library for library in package.libraries}
+    groups = [
+        [by_path.pop(path) for path in group if path in by_path]
+        for group in (package.record.alternatives if package.record else ())
+    ]
+    found = [_for_cuda(group, cuda) for group in groups if group]
+    return found + [[library] for library in by_path.values()]
+
+
+def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
+    name = re.compile(rf"cuda{cuda.major}{cuda.minor}(?!\d)") if cuda else None
+    named = [library for library in group if name and name.search(library.path)]
+    return named or group

@@ -1,0 +1,156 @@
+"""What a package's metadata requires of the other parts of a stack (PEP 508)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from msgspec import Struct
+
+from compatgate.core.components import find_component
+from compatgate.core.packages import GpuPackage
+from compatgate.core.rules.base import Candidate
+from compatgate.core.stack import Stack, canonical_key
+from compatgate.core.target import Pool
+from compatgate.core.versions import Version, agree, parse_version
+from compatgate.errors import BadInput
+
+_OF_PYTHON = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
+
+
+class Requirement(Struct, frozen=True):
+    """A requirement on a part that the stack has.
+
+    Attributes:
+        name: of the part in the stack.
+        spec: as the metadata writes it, ``==2.9.1``.
+        have: the stack's version.
+        pinned: the one version that would do, None where several would.
+    """
+
+    name: str
+    spec: str
+    have: Version
+    holds: bool
+    pinned: str | None = None
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Offer the pinned version, in the build that the stack has."""
+        if self.pinned is None:
+            return
+        local = f"+{self.have.local}" if self.have.local and "+" not in self.pinned else ""
+        version = f"{self.pinned}{local}"
+        yield Candidate({self.name: version}, f"use {self.name} {version}")
+
+
+class _Asked(Struct, frozen=True):
+    """A requirement that applies on a pool, whatever the stack has."""
+
+    package: str
+    name: str
+    spec: str
+
+
+def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[Requirement]:
+    """Yield what a package requires of parts that the stack states, held or not.
+
+    What the stack does not state is the installer's affair; requirements of an extra are left out,
+    and so are those whose marker does not hold on the pool.
+    """
+    for asked in _applicable(package, pool, stack.get("python")):
+        have = stack.get(asked.name)
+        if have is None or _is_another_build(asked.package, have):
+            continue
+        holds = _is_pinned(asked.name, asked.spec, have.text) or _fits(asked.spec, have.text)
+        yield Requirement(asked.name, asked.spec, have, holds, _pin(asked.spec))
+
+
+def _applicable(package: GpuPackage, pool: Pool, python: Version | None) -> tuple[_Asked, ...]:
+    """Return the requirements whose markers hold; a package is remembered with pool and Python."""
+    found: tuple[_Asked, ...] | None = package.memory.get("requires")
+    if found is None:
+        requires = package.record.requires if package.record else ()
+        environment = _environment(pool, python)
+        asked = (_ask(text, environment, python) for text in requires)
+        found = package.memory["requires"] = tuple(one for one in asked if one)
+    return found
+
+
+def _environment(pool: Pool, python: Version | None) -> dict[str, str]:
+    """Return PEP 508's variables on a pool, nothing of this machine."""
+    environment = {
+        "sys_platform": "win32" if pool.os == "windows" else "linux",
+        "platform_system": "Windows" if pool.os == "windows" else "Linux",
+        "os_name": "nt" if pool.os == "windows" else "posix",
+        "platform_machine": pool.cpu,
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_version": "",
+        "extra": "",
+    }
+    if python:
+        environment["python_version"] = f"{python.major}.{python.minor}"
+        environment["python_full_version"] = python.text.removesuffix("t")
+    return environment
+
+
+def _ask(text: str, environment: dict[str, str], python: Version | None) -> _Asked | None:
+    # Imported here: most questions are about no package, and reading them is most of the start.
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as Pep508
+
+    try:
+        asked = Pep508(text)
+    except InvalidRequirement:
+        return None
+    if not str(asked.specifier):
+        return None
+    if asked.marker and not python and _OF_PYTHON.search(str(asked.marker)):
+        return None  # without a Python nobody can say whether it is asked for
+    if asked.marker and not asked.marker.evaluate(environment):
+        return None
+    return _Asked(asked.name, canonical_key(asked.name), str(asked.specifier))
+
+
+def _is_another_build(asked: str, have: Version) -> bool:
+    """Tell whether the package of one CUDA is required and the stack has that of another one.
+
+    ``nvidia-cudnn-cu12`` and ``nvidia-cudnn-cu13`` are two packages, installed beside each other.
+    """
+    found = find_component(asked)
+    if found is None or found.cuda is None:
+        return False
+    built = have.cuda or (have.parts if found.component.name == "cuda" else None)
+    return built is not None and built[0] != found.cuda[0]
+
+
+@lru_cache(maxsize=8192)
+def _is_pinned(name: str, spec: str, have: str) -> bool:
+    """Tell whether a version is the pinned one, as far as both are stated."""
+    pin = _pin(spec)
+    if pin is None:
+        return False
+    try:
+        return agree(parse_version(name, have), parse_version(name, pin))
+    except BadInput:
+        return True
+
+
+@lru_cache(maxsize=8192)
+def _fits(spec: str, have: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+    from packaging.version import Version as Pep440
+
+    try:
+        return SpecifierSet(spec).contains(Pep440(have), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _pin(spec: str) -> str | None:
+    if spec.startswith("==") and "," not in spec and not spec.endswith(".*"):
+        return spec.removeprefix("==").lstrip("=")
+    return None

@@ -1,0 +1,383 @@
+"""CG410 to CG414: packages with GPU code, from what their own wheels were measured to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatgate.core.arch import Arch
+from compatgate.core.case import Case
+from compatgate.core.facts import Pair, Source
+from compatgate.core.facts.components import CudaComponents, Link
+from compatgate.core.facts.records import Library
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.packages import (
+    GpuPackage,
+    is_specific,
+    runs_stated,
+    ways_here,
+)
+from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
+from compatgate.core.requires import Requirement, requirements_of
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
+from compatgate.core.verdict import FindingOutcome
+from compatgate.core.versions import Version, show
+
+
+@rule("CG410", "package-open", reads=RECORDS)
+def package_open(case: Case) -> Answer:
+    """A package with GPU code, or tied to CUDA, of which no record says what it carries.
+
+    What a wheel carries is measured from the wheel itself. Without a record of this release nobody
+    knows which GPUs it runs on, or which torch it was built for: the answer is unknown, never a
+    silent pass. Under a policy of ``packages: audit`` it is a warning.
+
+    Example: ``xformers=0.0.99`` is open until its wheel has been measured.
+
+    Fix: measure the wheel (``compatgate facts measure xformers==0.0.99``), or state the code that
+    its builder knows: ``flash-attn=2.8.3[sm_90]``.
+
+    Source: the list of packages in ``matrix/facts/components.yaml``.
+    """
+    packages = case.packages
+    if not packages:
+        return NOT_APPLICABLE
+    return [_open(case, package) for package in packages if package.is_open] or PASS
+
+
+def _when_open(case: Case) -> FindingOutcome:
+    """Return what the target's policy makes of a package that is not known."""
+    return "warn" if case.policy.packages == "audit" else "unknown"
+
+
+def _open(case: Case, package: GpuPackage) -> Problem:
+    message = f"no record says what {package.title} carries"
+    known = [str(release) for release in case.facts.recorded_versions(package.name)]
+    if known:
+        message += f"; the newest release with a record is {known[-1]}"
+    need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
+    have = package.version.text
+    return Problem(_when_open(case), package.name, message, have=have, need=need)
+
+
+@rule("CG411", "package-arch", reads=RECORDS | FORWARD)
+def package_arch(case: Case) -> Answer:
+    """A package's own libraries have no code for the pool's GPU.
+
+    Each library that the package loads counts, by its translation units: a stray one is no support.
+    The package fails where none of its libraries runs; where a part of them does not, the rule
+    warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
+    understand the PTX of the toolkit that made it (as CG202). Libraries with nothing but code for
+    one architecture (``sm_90a``) are loaded there alone.
+
+    Example: ``faiss-gpu-cu12`` 1.14.1 has no code and no PTX for an H100 (9.0).
+
+    Fix: a release with code for the GPU.
+
+    Source: the record of the wheel, measured from its libraries; CUDA C++ Programming Guide,
+    "Binary Compatibility" and "PTX Compatibility".
+    """
+    device = case.capability
+    if device is None or not case.packages:
+        return NOT_APPLICABLE
+    answers = [_arch_of(case, package, device) for package in case.packages]
+    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
+    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
+    if package.stated:
+        how = runs_stated(package, device, case.facts.arch)
+        names = ", ".join(code.name for code in package.stated)
+        return PASS if how else [_no_code(case, package, names)]
+    if package.toolkits:
+        return _by_toolkit(case, package, device)
+    if package.record is None or case.facts.packages.carries(package.name) == "libraries":
+        return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
+    if not package.libraries:
+        return NOT_APPLICABLE
+    problems: list[Problem] = []
+    without: list[Library] = []
+    groups = ways_here(package, device, case.cuda, case.facts.arch)
+    for group in groups:
+        ways = [how for _, how in group]
+        if not any(ways):
+            without.append(group[0][0])
+        elif "sass" not in ways:
+            problems += _jit(case, package, [library.ptx_cuda for library, _ in group])
+    if without and not _is_optional(case, package, without):
+        none_runs = len(without) == len(groups)
+        names = ", ".join([*without[0].sass, *without[0].ptx])
+        problems.append(_no_code(case, package, names, without[0].path, none_runs=none_runs))
+    return problems or PASS
+
+
+def _is_optional(case: Case, package: GpuPackage, without: list[Library]) -> bool:
+    """Tell whether a package works without these libraries: for one GPU alone, or an option."""
+    return case.facts.packages.is_optional(package.name) or all(map(is_specific, without))
+
+
+def _by_toolkit(case: Case, package: GpuPackage, device: Pair) -> Answer:
+    """Judge a library of the CUDA toolkit by what its toolkit can target."""
+    newest = package.toolkits[-1]
+    toolkit = case.facts.arch.toolkits.get(show(newest))
+    if toolkit is None:
+        return NOT_APPLICABLE
+    code = [Arch("sass", capability) for capability in toolkit.sass]
+    if how_it_runs(code, device, case.facts.arch):
+        return PASS
+    message = f"{package.title} is of CUDA {show(newest)}, which does not target {case.gpu_name}"
+    return [Problem("unknown", package.name, message, have=package.version.text)]
+
+
+def _no_code(
+    case: Case, package: GpuPackage, have: str, path: str = "", *, none_runs: bool = True
+) -> Problem:
+    """Report missing code: a failure where nothing of the package runs, a warning for a part."""
+    assert case.capability is not None  # noqa: S101 - the caller checked
+    where = f"{path} of {package.title}" if path else package.title
+    message = f"{where} has no code for {case.gpu_name}: it carries {have}"
+    return Problem(
+        "fail" if none_runs else "warn",
+        package.name,
+        message + _assumption(package),
+        have=have,
+        need=f"code for {show(case.capability)}",
+        source=_source(package),
+        candidates=lambda: _other_releases(case, package),
+    )
+
+
+def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator[Problem]:
+    """Report PTX that this driver cannot compile, or of which the toolkit is not known."""
+    reach, driver = case.usable_cuda, case.driver
+    if driver is None or reach is None:
+        return
+    known = [tuple(map(int, cuda.split(".")[:2])) for cuda in made_by if cuda]
+    title = package.title
+    if not known:
+        message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
+        yield Problem("unknown", package.name, message, have=driver.text, source=_source(package))
+        return
+    newest = max(known)
+    if newest <= reach:
+        return
+    what = f"{title} needs its PTX of CUDA {show(newest)} compiled"
+    yield Problem(
+        "unknown" if case.forward_may_help or not case.driver_cuda_is_exact else "fail",
+        package.name,
+        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{_assumption(package)}",
+        have=driver.text,
+        need=f"a driver of CUDA {show(newest)} or newer",
+        source=_source(package),
+    )
+
+
+def _assumption(package: GpuPackage) -> str:
+    return f" ({package.assumed})" if package.assumed else ""
+
+
+def _source(package: GpuPackage) -> Source | None:
+    record = package.record
+    if record is None:
+        return None
+    proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
+    return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
+
+
+def _other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
+    """Offer other releases with a record, the nearest newer one first."""
+    known = list(case.facts.recorded_versions(package.name))
+    newer = [version for version in known if version > package.version]
+    for version in (*newer, *reversed([v for v in known if v < package.version])):
+        text = version.text
+        yield Candidate({package.name: text}, f"use {package.name} {text}")
+
+
+@rule("CG412", "package-requires", reads=PACKAGES)
+def package_requires(case: Case) -> Answer:
+    """A package's own requirements on another part of the stack do not hold.
+
+    Pins and ranges are read from the metadata of the wheel. Installers hold them unless they were
+    told not to (``--no-deps``, an override, two installs after each other); what was linked or
+    compiled against another release then fails when it is loaded.
+
+    Example: ``xformers`` 0.0.35 asks for torch 2.10.0; with torch 2.9.1 it is another ABI.
+
+    Fix: the version that is required.
+
+    Source: ``Requires-Dist`` of the wheel, in its record.
+    """
+    if not case.packages:
+        return NOT_APPLICABLE
+    problems: list[Problem] = []
+    asked = False
+    for package in case.packages:
+        for requirement in requirements_of(package, case.stack, case.pool):
+            asked = True
+            if not requirement.holds:
+                problems.append(_unmet(package, requirement))
+    return problems or (PASS if asked else NOT_APPLICABLE)
+
+
+def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
+    name, have = requirement.name, requirement.have
+    return Problem(
+        "fail",
+        name,
+        f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
+        + _assumption(package),
+        have=have.text,
+        need=requirement.spec,
+        source=_source(package),
+        candidates=lambda: requirement.candidates(),
+    )
+
+
+@rule("CG413", "package-torch", reads=RECORDS)
+def package_torch(case: Case) -> Answer:
+    """An extension was built against another torch than the stack has.
+
+    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
+    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
+    later releases, too. Where neither metadata nor file name say which torch it was built for, the
+    answer is unknown.
+
+    Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
+
+    Fix: the torch that it was built for, or a release for this torch.
+
+    Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
+    """
+    torch = case.stack.get("torch")
+    if torch is None or not case.packages:
+        return NOT_APPLICABLE
+    answers = [_torch_of(case, package, torch) for package in case.packages]
+    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
+    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
+    record = package.record
+    if record is None or not package.torch_abis:
+        return NOT_APPLICABLE
+    if all(abi.stable for abi in package.torch_abis):
+        return PASS
+    built_for = record.built_for_torch
+    if built_for is None:
+        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
+        return [Problem(_when_open(case), package.name, message, source=_source(package))]
+    if built_for == show(torch.major_minor):
+        return PASS
+    message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
+    return [
+        Problem(
+            "fail",
+            package.name,
+            message + _assumption(package),
+            have=torch.text,
+            need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
+            source=_source(package),
+            candidates=lambda: _other_releases(case, package),
+        )
+    ]
+
+
+@rule("CG414", "package-libraries", reads=RECORDS)
+def package_libraries(case: Case) -> Answer:
+    """A library needs another one that the stack brings in another major, or too old.
+
+    A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime.
+    cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
+    of the same major does not define these symbols, and loading stops with "undefined symbol:
+    __nvJitLinkComplete_12_4".
+
+    Example: ``nvidia-cusparse-cu12`` 12.3.1.170 (CUDA 12.4) beside ``nvidia-nvjitlink-cu12``
+    12.1.105 fails.
+
+    Fix: the library of the same toolkit, or a later one of its major.
+
+    Source: NVIDIA nvJitLink documentation, "Compatibility"; the libraries' own dynamic sections,
+    in the records of their wheels.
+    """
+    if not case.packages:
+        return NOT_APPLICABLE
+    asked = [*_runtimes(case), *_links(case)]
+    problems = [problem for problem in asked if problem is not None]
+    return problems or (PASS if asked else NOT_APPLICABLE)
+
+
+def _runtimes(case: Case) -> Iterator[Problem | None]:
+    """Compare the CUDA runtime that each package is linked against with the stack's."""
+    cuda = case.cuda
+    if cuda is None:
+        return
+    brought = {cuda.major, *_runtime_packages(case)}
+    for package in case.packages:
+        needed = package.runtimes
+        if needed:
+            missing = None if needed & brought else max(needed)
+            yield _other_runtime(package, missing, cuda) if missing else None
+
+
+def _runtime_packages(case: Case) -> Iterator[int]:
+    """Yield the majors of CUDA runtimes that are packages of their own in the stack."""
+    table = case.facts.cuda_components
+    for package in case.packages:
+        part = table.by_package.get(package.name)
+        if part and part.component == "cudart":
+            yield part.cuda_major
+
+
+def _other_runtime(package: GpuPackage, major: int, cuda: Version) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
+        + _assumption(package),
+        have=cuda.text,
+        need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
+        source=_source(package),
+    )
+
+
+def _links(case: Case) -> Iterator[Problem | None]:
+    """Compare libraries of CUDA toolkits with those that refer to their symbols."""
+    of_toolkits = [package for package in case.packages if package.toolkits]
+    if len(of_toolkits) < 2:
+        return
+    table = case.facts.cuda_components
+    for link in table.links:
+        for library, user in _linked(of_toolkits, link, table):
+            older = library.toolkits[-1] < user.toolkits[0]
+            yield _older(library, user, link, table) if older else None
+
+
+def _linked(
+    packages: list[GpuPackage], link: Link, table: CudaComponents
+) -> Iterator[tuple[GpuPackage, GpuPackage]]:
+    """Yield the library that a link names with each of its users of the same CUDA major."""
+    parts = [(package, table.by_package[package.name]) for package in packages]
+    for library, of_library in parts:
+        for user, of_user in parts:
+            names = of_library.component == link.component and of_user.component in link.users
+            if names and of_library.cuda_major == of_user.cuda_major:
+                yield library, user
+
+
+def _older(library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents) -> Problem:
+    first = user.toolkits[0]
+    versions = table.by_package[library.name].toolkits
+    fitting = [version for version, toolkits in versions.items() if toolkits[0] >= first]
+    return Problem(
+        "fail",
+        library.name,
+        f"{user.title} is of CUDA {show(first)} and refers to symbols of its {link.component}; "
+        f"{library.title} is of CUDA {show(library.toolkits[-1])}",
+        have=library.version.text,
+        need=f"{library.name} of CUDA {show(first)} or newer",
+        source=link.source,
+        candidates=lambda: [
+            Candidate({library.name: version}, f"use {library.name} {version}")
+            for version in reversed(fitting)
+        ],
+    )

@@ -1,0 +1,112 @@
+"""From locked packages to the GPU packages of a stack: every one of them, whatever its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from compatgate.core.facts.packages import Locked, Packages, why_gpu
+from compatgate.core.frameworks import CONDA
+from compatgate.core.stack_values import Wheel
+from compatgate.core.versions import parse_version
+from compatgate.discovery.lockfiles import build_label, conda, pypi
+from compatgate.discovery.lockfiles.interface import Package
+from compatgate.discovery.observed import Observation
+from compatgate.errors import BadInput
+
+
+class GpuPackages(Struct, frozen=True):
+    """The GPU packages of a lock, bill of materials or environment.
+
+    Attributes:
+        observations: one for each with a version.
+        wheels: the file that each is installed from, where one is known; components included.
+        open: those without a version, in sentences.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    wheels: dict[str, Wheel] = {}
+    open: tuple[str, ...] = ()
+
+
+def gpu_packages(packages: Sequence[Package], known: Packages) -> GpuPackages:
+    """Find the packages that carry GPU code or are tied to CUDA, beside the components.
+
+    Args:
+        packages: decided ones.
+        known: what the facts say of packages and names.
+    """
+    observations: list[Observation] = []
+    wheels: dict[str, Wheel] = {}
+    left: list[str] = []
+    for package in packages:
+        name: str = canonicalize_name(package.name)
+        if is_gpu_package(package, known):
+            _observe(package, observations, left)
+        elif found := package.ecosystem == "pypi" and pypi.component_of(package.name):
+            name = found[0].name
+        else:
+            continue
+        if wheel := _wheel(package):
+            wheels.setdefault(name, wheel)
+    return GpuPackages(tuple(observations), wheels, tuple(left))
+
+
+def is_gpu_package(package: Package, known: Packages) -> bool:
+    """Tell whether a package, which is no component nor a part of one, belongs into the stack."""
+    name = canonicalize_name(package.name)
+    if pypi.belongs_to_component(name):
+        return False
+    if package.ecosystem == "conda":
+        return _is_conda_gpu(package, name, known)
+    compiled = None
+    if package.wheels:
+        compiled = any(not wheel.url.endswith("-any.whl") for wheel in package.wheels)
+    build = build_label.of_version(package.version or "") or _label(package)
+    depends = tuple(map(canonicalize_name, package.depends))
+    return why_gpu(Locked(name, build, depends, compiled), known) is not None
+
+
+def _is_conda_gpu(package: Package, name: str, known: Packages) -> bool:
+    """Tell whether a conda package carries GPU code; CUDA's own libraries come with ``cuda``."""
+    if conda.component_of(package) or conda.is_toolkit(name):
+        return False
+    if build_label.uses_cuda(package.build):
+        return True
+    return known.carries(name) in ("code", "runtime")
+
+
+def _label(package: Package) -> str:
+    """Return the build that a package's own files or index name, where they name one."""
+    named = build_label.of_sources(package.sources)
+    return named[0] if len(named) == 1 else ""
+
+
+def _observe(package: Package, observations: list[Observation], left: list[str]) -> None:
+    name = canonicalize_name(package.name)
+    if package.version is None:
+        left.append(pypi.unpinned(name, package))
+        return
+    version = package.version
+    if "+" not in version:
+        if package.ecosystem == "conda":
+            version += f"+{CONDA}"
+        elif label := _label(package):
+            version += f"+{label}"
+    try:
+        parse_version(name, version)
+    except BadInput as error:
+        left.append(f"{package.origin}: {error.problem}")
+        return
+    observations.append(Observation(name, version, package.origin, "metadata"))
+
+
+def _wheel(package: Package) -> Wheel | None:
+    """Return the one wheel that fits; of several the installer chooses by its Python."""
+    if len(package.wheels) != 1:
+        return None
+    wheel = package.wheels[0]
+    file = wheel.url.split("#")[0].split("?")[0].replace("\\", "/").rsplit("/", 1)[-1]
+    return Wheel(file=file, sha256=wheel.sha256)

@@ -1,0 +1,255 @@
+"""The zip file that a wheel is: its members, its metadata, and bounds against hostile ones.
+
+Sources: Python packaging user guide, "Binary distribution format" (``.dist-info``, ``RECORD``);
+PKWARE APPNOTE (methods, sizes). `zipfile` reads the format, over ranges as over a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from email.parser import BytesHeaderParser
+from itertools import pairwise
+from typing import IO, cast
+
+from msgspec import Struct
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from compatgate.discovery.wheel import DAMAGE
+from compatgate.discovery.wheels.bytefile import ByteFile
+from compatgate.errors import BadInput, Damaged
+
+LARGEST_METADATA = 4 * 1024 * 1024
+LARGEST_RECORD = 64 * 1024 * 1024
+
+
+class Limits(Struct, frozen=True):
+    """How much is taken from a wheel before it counts as hostile.
+
+    Attributes:
+        members: files in it.
+        member: bytes of one file that is read, decompressed.
+        total: bytes of all files that are read, decompressed.
+        ratio: decompressed bytes for one compressed byte; asked from `ratio_from` on.
+        ratio_from: bytes of a member, decompressed.
+    """
+
+    members: int = 100_000
+    member: int = 16 * 1024**3
+    total: int = 64 * 1024**3
+    ratio: int = 100
+    ratio_from: int = 64 * 1024**2
+
+
+class Identity(Struct, frozen=True):
+    """What a wheel says of itself.
+
+    Attributes:
+        package: normalised name.
+        version: as written.
+        requires: requirements (PEP 508).
+        requires_python: as written, None without.
+    """
+
+    package: str
+    version: str
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+
+
+def name_and_version(wheel: str) -> tuple[str, str]:
+    """Normalised name and version of a wheel's file name.
+
+    Raises:
+        BadInput: it is not the name of a wheel.
+    """
+    try:
+        name, version, _, _ = parse_wheel_filename(wheel)
+    except InvalidWheelFilename:
+        hint = "like name-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+        raise BadInput("is not the file name of a wheel", field=wheel, hint=hint) from None
+    return str(name), str(version)
+
+
+def identity_of(metadata: bytes, label: str) -> Identity:
+    """Read a ``METADATA`` file.
+
+    Raises:
+        BadInput: it lacks name or version.
+    """
+    headers = BytesHeaderParser().parsebytes(metadata)
+    name, version = headers.get("Name"), headers.get("Version")
+    if not name or not version:
+        raise BadInput("its METADATA lacks name or version", field=label)
+    requires = tuple(" ".join(str(r).split()) for r in headers.get_all("Requires-Dist", []))
+    python = headers.get("Requires-Python")
+    return Identity(
+        str(canonicalize_name(str(name).strip())),
+        str(version).strip(),
+        requires,
+        str(python).strip() if python else None,
+    )
+
+
+class Archive:
+    """The members of a wheel.
+
+    Args:
+        file: the wheel.
+        label: its file name.
+        limits: on what is taken from it.
+
+    Raises:
+        BadInput: it is no wheel, is damaged, or takes more than is allowed.
+    """
+
+    def __init__(self, file: ByteFile, label: str, limits: Limits | None = None) -> None:
+        self.label = label
+        self._file = file
+        self._limits = limits or Limits()
+        with understood(label):
+            self._zip = zipfile.ZipFile(cast("IO[bytes]", file))
+        self.members = self._checked(self._zip.infolist())
+        self.identity = identity_of(self._metadata(), label)
+        self._digests = self._record()
+
+    def read_member(
+        self, member: zipfile.ZipInfo, read: Callable[[IO[bytes]], None], *, whole: bool = True
+    ) -> None:
+        """Have a member read, and compare it with its CRC-32 and its digest in ``RECORD``.
+
+        Args:
+            member: of `members`.
+            read: is given the decompressed bytes, once and in order.
+            whole: read to the end; otherwise ``read`` may leave off, and nothing is compared.
+
+        Raises:
+            BadInput: the member is damaged.
+            Damaged: it is not what ``RECORD`` says.
+        """
+        path = f"{self.label}: {member.filename}"
+        with understood(path), self._zip.open(member) as opened:
+            stream = _Digested(opened)
+            read(cast("IO[bytes]", stream))
+            if not whole:
+                return
+            while stream.read(1 << 18):
+                pass
+            if stream.size != member.file_size:
+                what = f"has {stream.size} bytes, the table of contents states {member.file_size}"
+                raise self._refused(member, what)
+        said = self._digests.get(member.filename)
+        if said and said != stream.digest():
+            raise Damaged(
+                "its SHA-256 is not the one that the wheel's RECORD states",
+                field=path,
+                hint="no record was made",
+            )
+
+    def check_sizes(self, members: Sequence[zipfile.ZipInfo]) -> None:
+        """Refuse members that would take too much, before any is read.
+
+        Raises:
+            BadInput: one of them, or all together, are larger than allowed, or compressed as no
+                program is.
+        """
+        limits = self._limits
+        for member in members:
+            if member.file_size > limits.member:
+                raise self._refused(member, f"has {member.file_size} bytes: more than is read")
+            most = limits.ratio * max(member.compress_size, 1)
+            if member.file_size > max(limits.ratio_from, most):
+                what = f"has {member.file_size} bytes compressed to {member.compress_size}"
+                raise self._refused(member, f"{what}: no program compresses so well")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise self._refused(member, f"is compressed by method {member.compress_type}")
+        total = sum(member.file_size for member in members)
+        if total > limits.total:
+            raise BadInput(f"holds {total} bytes of libraries: more than is read", field=self.label)
+
+    def _checked(self, members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
+        if len(members) > self._limits.members:
+            what = f"holds {len(members)} files: more than are read"
+            raise BadInput(what, field=self.label)
+        members = sorted(members, key=lambda member: member.header_offset)
+        for member, following in pairwise(members):
+            if member.header_offset + 30 + member.compress_size > following.header_offset:
+                raise self._refused(member, "overlaps the file behind it")
+        if members and members[-1].header_offset + members[-1].compress_size > self._file.size:
+            raise self._refused(members[-1], "would end behind the end of the wheel")
+        if len({member.filename for member in members}) < len(members):
+            raise BadInput("holds two files of one name", field=self.label)
+        return members
+
+    def _metadata(self) -> bytes:
+        found = [m for m in self.members if _in_dist_info(m.filename, "METADATA")]
+        if len(found) != 1:
+            what = f"has {len(found) or 'no'} *.dist-info/METADATA: it is no wheel"
+            raise BadInput(what, field=self.label)
+        return self._small(found[0], LARGEST_METADATA)
+
+    def _record(self) -> Mapping[str, bytes]:
+        """SHA-256 of each member, as ``RECORD`` has them: base64 for URLs, without padding."""
+        found = [m for m in self.members if _in_dist_info(m.filename, "RECORD")]
+        if not found:
+            return {}
+        digests = {}
+        text = self._small(found[0], LARGEST_RECORD).decode("utf-8", "replace")
+        with understood(self.label):
+            for row in csv.reader(text.splitlines()):
+                if len(row) >= 2 and row[1].startswith("sha256="):
+                    value = row[1].removeprefix("sha256=")
+                    digests[row[0]] = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
+        return digests
+
+    def _small(self, member: zipfile.ZipInfo, largest: int) -> bytes:
+        if member.file_size > largest:
+            raise self._refused(member, f"has {member.file_size} bytes: more than is read")
+        self.check_sizes([member])
+        with understood(f"{self.label}: {member.filename}"), self._zip.open(member) as opened:
+            return opened.read()
+
+    def _refused(self, member: zipfile.ZipInfo, what: str) -> BadInput:
+        return BadInput(what, field=f"{self.label}: {member.filename}")
+
+
+class _Digested:
+    """A stream that hashes what passes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._file.read(size)
+        self._hash.update(data)
+        self.size += len(data)
+        return data
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
+@contextmanager
+def understood(label: str) -> Iterator[None]:
+    """Turn what the standard library raises for damaged zip files into one error.
+
+    Raises:
+        BadInput: it is damaged.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        raise BadInput(f"is no wheel, or a damaged one: {error}", field=label) from None
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror or error}", field=label) from None
+
+
+def _in_dist_info(path: str, name: str) -> bool:
+    folder, _, rest = path.partition("/")
+    return rest == name and folder.endswith(".dist-info")

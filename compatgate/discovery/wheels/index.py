@@ -1,0 +1,349 @@
+"""Package indexes: which wheels a release has, with address, digest and metadata.
+
+Sources: PEP 503 and 691 (simple API as HTML and JSON), 658 and 714 (metadata beside the wheel), 700
+(sizes); pip's documentation, "Configuration" (files, ``PIP_INDEX_URL``); uv's ``UV_DEFAULT_INDEX``.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+from platformdirs import site_config_dir, user_config_dir
+
+from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.wheels import fitting_wheels
+from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+
+DEFAULT = "https://pypi.org/simple"
+LARGEST_PAGE = 64 * 1024 * 1024
+LARGEST_METADATA = 4 * 1024 * 1024
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+_NO_HASH = ("", "true")
+
+
+class IndexFile(Struct, frozen=True):
+    """A wheel, as an index lists it.
+
+    Attributes:
+        name: file name.
+        url: ``https``, ``http`` or ``file``; without credentials.
+        sha256: as the index states it.
+        size: in bytes.
+        metadata: SHA-256 of its metadata, which is at ``url`` + ``.metadata``; ``""`` where it is
+            there and no digest is stated; None where it is not there.
+        credentials: ``user:password`` for the server.
+    """
+
+    name: str
+    url: str
+    sha256: str | None = None
+    size: int | None = None
+    metadata: str | None = None
+    credentials: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of a request for it."""
+        if not self.credentials:
+            return {}
+        encoded = base64.b64encode(unquote(self.credentials).encode()).decode("ascii")
+        return {"Authorization": f"Basic {encoded}"}
+
+
+def configured(
+    environment: Mapping[str, str] | None = None, files: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Return the indexes that pip or uv are set up with, PyPI without a setting.
+
+    Args:
+        environment: None: this process's.
+        files: pip's configuration files, later ones win; None: those that pip reads.
+    """
+    variables = os.environ if environment is None else environment
+    settings = _pip_settings(_pip_files(variables) if files is None else files)
+    first = (
+        variables.get("PIP_INDEX_URL")
+        or variables.get("UV_DEFAULT_INDEX")
+        or variables.get("UV_INDEX_URL")
+        or settings.get("index-url")
+        or DEFAULT
+    )
+    names = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
+    more = [variables.get(name, "") for name in names] + [settings.get("extra-index-url", "")]
+    urls = [first, *(url for text in more for url in text.split())]
+    return tuple(dict.fromkeys(_unnamed(url).rstrip("/") for url in urls))
+
+
+def _unnamed(url: str) -> str:
+    """``https://...`` of uv's ``name=https://...``."""
+    name, equals, rest = url.partition("=")
+    return rest if equals and "/" not in name and "://" in rest else url
+
+
+def _pip_files(variables: Mapping[str, str]) -> list[str]:
+    named = variables.get("PIP_CONFIG_FILE", "")
+    if named == os.devnull:
+        return []
+    home = os.path.expanduser("~")
+    return [
+        "/etc/pip.conf",
+        os.path.join(site_config_dir("pip", appauthor=False), "pip.conf"),
+        os.path.join(home, ".pip", "pip.conf"),
+        os.path.join(user_config_dir("pip", appauthor=False), "pip.conf"),
+        os.path.join(sys.prefix, "pip.conf"),
+        *([named] if named else []),
+    ]
+
+
+def _pip_settings(files: Sequence[str]) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    for path in files:
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError, OSError):
+            continue  # pip itself says so
+    sections = [name for name in ("global", "install", "download") if parser.has_section(name)]
+    return {key: value for name in sections for key, value in parser.items(name)}
+
+
+class PackageIndex:
+    """The indexes that are asked, in order.
+
+    Args:
+        urls: of simple indexes; ``file:`` too.
+        transport: that asks.
+    """
+
+    def __init__(self, urls: Sequence[str], transport: Transport) -> None:
+        self.urls = tuple(urls)
+        self._transport = transport
+
+    def wheels(self, package: str, version: str) -> list[IndexFile]:
+        """List the wheels of a release, on the first index that has any.
+
+        A version without a label also means the only labelled one, as pip reads it.
+
+        Raises:
+            NotFound: no index has a wheel of it.
+            BadInput: it is not a version, or several labelled builds fit.
+            Unavailable: an index does not answer.
+        """
+        wanted = _version(version)
+        known = False
+        for url in self.urls:
+            files = self.files(url, package)
+            known = known or bool(files)
+            by_version: dict[Version, list[IndexFile]] = {}
+            for file in files:
+                if (found := _version_of(file.name)) is not None:
+                    by_version.setdefault(found, []).append(file)
+            if wanted in by_version:
+                return by_version[wanted]
+            builds = [v for v in by_version if not wanted.local and v.public == wanted.public]
+            if len(builds) == 1:
+                return by_version[builds[0]]
+            if builds:
+                what = f"{url} has several builds of it: {', '.join(map(str, sorted(builds)))}"
+                raise BadInput(what, field=f"{package}=={version}", hint="name one of them")
+        what = "has no wheel of that version" if known else "has no such package"
+        places = ", ".join(map(_without_credentials, self.urls))
+        hint = f"asked: {places}; name another index with --index"
+        raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)
+
+    def files(self, url: str, package: str) -> list[IndexFile]:
+        """List all wheels of a package on one index; none where it does not know it.
+
+        Raises:
+            Unavailable: it does not answer, or not as an index does.
+        """
+        base, credentials = _split_credentials(url)
+        page = f"{base.rstrip('/')}/{canonicalize_name(package)}/"
+        if page.startswith("file:"):
+            data, kind = _local_page(page), "text/html"
+        else:
+            data, kind, page = self._page(page, credentials)
+        if data is None:
+            return []
+        raw = _from_json(data, page) if kind.endswith("json") else _from_html(data, page)
+        return list(_listed(raw, page, credentials))
+
+    def metadata(self, file: IndexFile) -> bytes | None:
+        """The metadata of a wheel that the index keeps beside it; None where it does not.
+
+        Raises:
+            Damaged: it has another digest than the index states.
+            Unavailable: the index does not answer.
+        """
+        if file.metadata is None or file.url.startswith("file:"):
+            return None
+        data, _, _ = self._get(f"{file.url}.metadata", file.headers, LARGEST_METADATA)
+        if data is not None and file.metadata not in _NO_HASH:
+            found = hashlib.sha256(data).hexdigest()
+            if found != file.metadata:
+                what = f"its metadata has the SHA-256 {found}, the index states {file.metadata}"
+                raise Damaged(what, field=file.name, hint="no record was made")
+        return data
+
+    def _page(self, url: str, credentials: str) -> tuple[bytes | None, str, str]:
+        headers = IndexFile("", url, credentials=credentials).headers | {"Accept": _ACCEPT}
+        return self._get(url, headers, LARGEST_PAGE)
+
+    def _get(
+        self, url: str, headers: dict[str, str], largest: int
+    ) -> tuple[bytes | None, str, str]:
+        try:
+            with self._transport.open(url, {**headers, "Accept-Encoding": "identity"}) as response:
+                if response.status in (404, 410):
+                    return None, "", url
+                if response.status != 200:
+                    what = f"the index answers with status {response.status}"
+                    raise Unavailable(what)
+                kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+                return response.read_all(largest), kind, response.url
+        except CompatgateError as error:
+            error.field = _without_credentials(url)
+            error.hint = "check the index's URL, the network and the proxy"
+            raise
+
+
+def choose(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
+    """Choose the wheel that a platform installs; none where none fits.
+
+    Without one for its Python, the one for the newest Python counts; of several for different
+    releases of the C library, the newest one.
+    """
+    fitting = _fitting(files, platform) or _fitting(files, Platform(platform.os, platform.cpu))
+    return sorted(fitting, key=lambda file: _newness(file.name))[-1:]
+
+
+def _fitting(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
+    names = {wheel.url for wheel in fitting_wheels([{"name": f.name} for f in files], platform)}
+    return [file for file in files if file.name in names]
+
+
+def _newness(name: str) -> tuple[Any, ...]:
+    _, _, build, tags = parse_wheel_filename(name)
+    pythons = [t.interpreter for t in tags if t.interpreter[2:].isdigit()]
+    exact = [int(p[3:] or 0) for p in pythons if p.startswith("cp") and p[2:3] == "3"]
+    free_threaded = any(t.abi.endswith("t") for t in tags)
+    glibc = [
+        tuple(map(int, p[1:3]))
+        for t in tags
+        if len(p := t.platform.split("_")) > 3 and p[1].isdigit()
+    ]
+    return not free_threaded, max(exact, default=0), max(glibc, default=(0, 0)), build, name
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        raise BadInput("is not a version", field="version", value=text) from None
+
+
+def _version_of(wheel: str) -> Version | None:
+    try:
+        return parse_wheel_filename(wheel)[1]
+    except InvalidWheelFilename:
+        return None
+
+
+def _listed(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[IndexFile]:
+    for item in raw:
+        url, fragment = urldefrag(urljoin(page, str(item.get("url", ""))))
+        url, own = _split_credentials(url)
+        name = str(item.get("filename") or unquote(urlsplit(url).path.rpartition("/")[2]))
+        if not name.endswith(".whl") or urlsplit(url).scheme not in ("http", "https", "file"):
+            continue
+        hashes = item.get("hashes")
+        digest = hashes.get("sha256") if isinstance(hashes, dict) else None
+        size = item.get("size")
+        same = urlsplit(url)[:2] == urlsplit(page)[:2]
+        yield IndexFile(
+            name,
+            url,
+            sha256=_digest(digest) or digest_of_fragment(fragment),
+            size=size if isinstance(size, int) and size >= 0 else None,
+            metadata=_metadata(item.get("core-metadata", item.get("data-dist-info-metadata"))),
+            credentials=own or (credentials if same else ""),
+        )
+
+
+def digest_of_fragment(fragment: str) -> str | None:
+    """SHA-256 of ``sha256=...``, None without one."""
+    return _digest(fragment.removeprefix("sha256=")) if fragment.startswith("sha256=") else None
+
+
+def _digest(value: Any) -> str | None:
+    text = str(value or "").strip().lower()
+    return text if len(text) == 64 and not set(text) - set("0123456789abcdef") else None
+
+
+def _metadata(value: Any) -> str | None:
+    if isinstance(value, dict):
+        return _digest(value.get("sha256")) or ""
+    if isinstance(value, str):
+        return digest_of_fragment(value) or ""
+    return "" if value else None
+
+
+def _from_json(data: bytes, page: str) -> list[dict[str, Any]]:
+    try:
+        document = msgspec.json.decode(data)
+        files = document["files"]
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError, UnicodeDecodeError):
+        raise Unavailable("the index answers with something else", field=page) from None
+    return [item for item in files if isinstance(item, dict)] if isinstance(files, list) else []
+
+
+class _Links(HTMLParser):
+    """The links of a page of a simple index."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: list[dict[str, Any]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take a link."""
+        found = dict(attrs)
+        if tag == "a" and found.get("href"):
+            value = found.get("data-core-metadata", found.get("data-dist-info-metadata"))
+            self.files.append({"url": found["href"], "core-metadata": value})
+
+
+def _from_html(data: bytes, page: str) -> list[dict[str, Any]]:
+    parser = _Links()
+    parser.feed(data.decode("utf-8", "replace"))
+    return parser.files
+
+
+def _local_page(url: str) -> bytes | None:
+    folder = unquote(urlsplit(url).path)
+    try:
+        with open(os.path.join(folder, "index.html"), "rb") as file:
+            return file.read(LARGEST_PAGE)
+    except OSError:
+        return None
+
+
+def _split_credentials(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)), user if at else ""
+
+
+def _without_credentials(url: str) -> str:
+    return _split_credentials(url)[0]

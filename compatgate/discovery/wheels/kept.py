@@ -1,0 +1,170 @@
+"""What stays of a shared object that passes as a stream: its first and last bytes, and names."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from compatgate.discovery.gpucode.source import Readable
+from compatgate.discovery.wheels.families import NAMED, of_gpus
+
+HEAD = 24 * 1024 * 1024
+TAIL = 12 * 1024 * 1024
+_WINDOW = 2 * 1024 * 1024
+_MOST_EXTRA = 12
+_LONGEST_NAME = 128
+_HEADERS = 4096
+_PT_DYNAMIC = 2
+_LARGEST_DYNAMIC = 1024 * 1024
+_PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/%"
+
+
+def _dynamic_segment(head: bytes) -> range:
+    """Where the program headers of an ELF file place its dynamic section; empty without one."""
+    table = int.from_bytes(head[32:40], "little")
+    step, count = struct.unpack_from("<HH", head, 54)
+    for number in range(min(count, 64)):
+        place = table + number * step
+        if place + 40 > len(head):
+            break
+        kind, offset, size = struct.unpack_from("<I4xQ16xQ", head, place)
+        if kind == _PT_DYNAMIC and 0 < size <= _LARGEST_DYNAMIC:
+            return range(offset, offset + size)
+    return range(0)
+
+
+class Missed(Exception):
+    """Bytes were asked for that were not kept."""
+
+
+class KeptStream:
+    """A stream whose first and last bytes stay.
+
+    Memory is bounded by `HEAD`, `TAIL` and what `fetch_all` is asked for.
+
+    Args:
+        size: in bytes.
+        reopen: has a function read the same file from its beginning.
+
+    Attributes:
+        named: libraries of GPUs that its data names.
+    """
+
+    def __init__(self, size: int, reopen: Callable[[Callable[[Readable], None]], None]) -> None:
+        self.size = size
+        self._reopen = reopen
+        self.named: set[str] = set()
+        self._file: Readable | None = None
+        self._start = b""
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._seen = 0
+        self._last = b""
+        self._extra: list[tuple[int, bytes]] = []
+        self._dynamic: tuple[int, bytearray] = (0, bytearray())
+        self._wanted: range | None = None
+
+    def begin(self, file: Readable, start: bytes) -> None:
+        """Read from a file, of which some bytes were taken already."""
+        self._file, self._start = file, start
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes."""
+        data, self._start = self._start, b""
+        if not data and self._file is not None:
+            data = self._file.read(size)
+        self._search(data)
+        self._watch(data)
+        self._seen += len(data)
+        room = HEAD - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+        if len(data) > room:
+            part = data[max(room, 0) :]
+            self._tail.append(part)
+            self._tail_size += len(part)
+            while self._tail_size - len(self._tail[0]) >= TAIL:
+                self._tail_size -= len(self._tail.popleft())
+        return data
+
+    def kept(self, offset: int, count: int) -> bytes:
+        """Bytes that passed; fewer at the end of the file or of what was kept.
+
+        Raises:
+            Missed: none of them was kept.
+        """
+        count = max(min(count, self.size - offset), 0)
+        found = b""
+        for start, data in self._pieces():
+            if start <= offset < start + len(data) and len(found) < count:
+                found = max(found, bytes(data[offset - start : offset - start + count]), key=len)
+        if count and not found:
+            raise Missed
+        return found
+
+    def fetch(self, offset: int, count: int) -> bytes:
+        """Bytes that passed, read a second time where they were not kept; fewer at the end.
+
+        Raises:
+            Missed: the file was read again too often already.
+        """
+        try:
+            return self.kept(offset, count)
+        except Missed:
+            self.fetch_all([(offset, min(offset + max(count, _WINDOW), self.size))])
+            return self.kept(offset, count)
+
+    def again(self, offset: int, count: int) -> bytes:
+        """As `fetch`, but nothing where the file was read again too often already."""
+        try:
+            return self.fetch(offset, count)
+        except Missed:
+            return b""
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read the file a second time, and keep these ranges of bytes as well.
+
+        Raises:
+            Missed: the file was read again too often already.
+        """
+        if len(self._extra) >= _MOST_EXTRA:
+            raise Missed
+        self._reopen(lambda file: self._keep_too(file, ranges))
+
+    def _keep_too(self, file: Readable, ranges: Sequence[tuple[int, int]]) -> None:
+        parts = {wanted: bytearray() for wanted in ranges}
+        place, end = 0, max((end for _, end in ranges), default=0)
+        while place < end and (data := file.read(256 * 1024)):
+            for (start, stop), part in parts.items():
+                part += data[max(start - place, 0) : max(stop - place, 0)]
+            place += len(data)
+        self._extra += [(start, bytes(part)) for (start, _), part in parts.items()]
+
+    def _pieces(self) -> list[tuple[int, bytes | bytearray]]:
+        if len(self._tail) > 1:
+            self._tail = deque([b"".join(self._tail)])
+        tail = [(self._seen - self._tail_size, data) for data in self._tail]
+        return [(0, self._head), *tail, self._dynamic, *self._extra]
+
+    def _watch(self, data: bytes) -> None:
+        """Keep the dynamic section, which often stands far from both ends; a header says where."""
+        if self._wanted is None:
+            if len(self._head) < _HEADERS:
+                return
+            self._wanted = _dynamic_segment(bytes(self._head[:_HEADERS]))
+            self._dynamic = (self._wanted.start, bytearray())
+        first = max(self._wanted.start - self._seen, 0)
+        if first < len(data) and self._seen < self._wanted.stop:
+            self._dynamic[1].extend(data[first : self._wanted.stop - self._seen])
+
+    def _search(self, data: bytes) -> None:
+        """Find the names of libraries, also where one begins in what passed before."""
+        window = self._last + data
+        for match in NAMED.finditer(window):
+            before = window[match.start() - 1 : match.start()]
+            name = match[0][:-1].decode("ascii")
+            if (not before or before not in _PART_OF_NAME) and of_gpus(name):
+                self.named.add(name)
+        self._last = window[-_LONGEST_NAME:]

@@ -1,0 +1,334 @@
+"""Measure a wheel: what it requires, links against and has GPU code for, from its own bytes.
+
+The wheel is on a package index, at a URL or in a file. It is read in place: its table of contents,
+its metadata, then the members that may hold GPU code or link against CUDA, each as a stream.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import IO
+from urllib.parse import unquote, urldefrag, urlsplit
+from zipfile import ZipInfo
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.version import Version
+
+from compatgate.core.facts import CudaArch
+from compatgate.core.facts.records import Library, Record
+from compatgate.discovery.gpucode.source import Readable
+from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.wheel import is_library
+from compatgate.discovery.wheels import families
+from compatgate.discovery.wheels.archive import (
+    Archive,
+    Identity,
+    Limits,
+    identity_of,
+    name_and_version,
+)
+from compatgate.discovery.wheels.bytefile import HashedFile, LocalFile
+from compatgate.discovery.wheels.index import IndexFile, PackageIndex, digest_of_fragment
+from compatgate.discovery.wheels.kernels import kernel_files, read_kernels
+from compatgate.discovery.wheels.library import read_library
+from compatgate.discovery.wheels.memory import MemberResult, Memory
+from compatgate.discovery.wheels.names import alternatives, torch_of_build
+from compatgate.discovery.wheels.progress import Progress, Silent
+from compatgate.discovery.wheels.ranges import Patience, RangeFile
+from compatgate.errors import Damaged
+
+SMALL = 64 * 1024 * 1024
+"""Bytes of a wheel that is read as a whole, to compare its digest."""
+MOST_OF_IT = 0.75
+"""Share of a wheel from which on it is read as a whole, to compare its digest."""
+
+WORTH_KEEPING = 1024 * 1024
+"""Bytes of a member, as stored, from which on what it gave is kept at once."""
+
+
+class Options(Struct, frozen=True):
+    """How wheels are measured.
+
+    Attributes:
+        toolkits: PTX version, as ``8.7``, to the toolkit that had it first.
+        cache: folder of earlier measurements; None: none is used or kept.
+        limits: on what is taken from a wheel.
+        patience: with connections that break.
+        whole: read the whole wheel, and compare its digest, whatever its size.
+    """
+
+    toolkits: Mapping[str, str] = {}
+    cache: str | None = None
+    limits: Limits = Limits()
+    patience: Patience = Patience()
+    whole: bool = False
+
+
+def toolkits_of_ptx(facts: CudaArch) -> dict[str, str]:
+    """Return the first toolkit with each version of PTX: ``{"8.7": "12.8"}``."""
+    first: dict[str, str] = {}
+    for cuda in sorted(facts.toolkits, key=lambda text: tuple(map(int, text.split(".")))):
+        if isa := facts.toolkits[cuda].ptx_isa:
+            first.setdefault(isa, cuda)
+    return first
+
+
+def measure_path(path: str, options: Options, progress: Progress | None = None) -> Record:
+    """Measure a wheel in a file, offline.
+
+    Raises:
+        BadInput: it is no wheel, or damaged.
+        NotFound: there is no such file.
+    """
+    with closing(LocalFile(path)) as file:
+        wheel = IndexFile(os.path.basename(path), "")
+        return _Measurement(wheel, options, progress or Silent()).of_file(HashedFile(file))
+
+
+def measure_file(
+    wheel: IndexFile,
+    index: PackageIndex,
+    transport: Transport,
+    options: Options,
+    progress: Progress | None = None,
+) -> Record:
+    """Measure a wheel that an index lists, or of which only the URL is known.
+
+    Raises:
+        BadInput: it is no wheel, or damaged.
+        Damaged: it is not what the index or the server says.
+        NotFound: there is no such wheel.
+        Unavailable: the server does not answer.
+    """
+    memory = Memory(options.cache, wheel.sha256)
+    known = memory.record()
+    if known is not None and (known.verified == "whole" or not options.whole):
+        return _finished(known, options)
+    if wheel.url.startswith("file:"):
+        path = unquote(urlsplit(wheel.url).path)
+        with closing(LocalFile(path)) as local:
+            work = _Measurement(wheel, options, progress or Silent())
+            return work.of_file(HashedFile(local))
+    metadata = index.metadata(wheel)
+    stated = identity_of(metadata, wheel.name) if metadata is not None else None
+    file = RangeFile(
+        transport,
+        wheel.url,
+        wheel.name,
+        size=wheel.size,
+        headers=wheel.headers,
+        patience=options.patience,
+    )
+    with closing(file):
+        work = _Measurement(wheel, options, progress or Silent(), stated)
+        return work.of_file(HashedFile(file))
+
+
+def wheel_at(url: str) -> IndexFile:
+    """Describe a wheel by its URL, which may end in ``#sha256=...``.
+
+    Raises:
+        BadInput: it does not end in the name of a wheel.
+    """
+    address, fragment = urldefrag(url)
+    parts = urlsplit(address)
+    user, at, host = parts.netloc.rpartition("@")
+    name = unquote(parts.path.rpartition("/")[2])
+    name_and_version(name)
+    return IndexFile(
+        name,
+        parts._replace(netloc=host).geturl(),
+        sha256=digest_of_fragment(fragment),
+        credentials=user if at else "",
+    )
+
+
+class _Measurement:
+    """One wheel, from its table of contents to its record."""
+
+    def __init__(
+        self,
+        wheel: IndexFile,
+        options: Options,
+        progress: Progress,
+        stated: Identity | None = None,
+    ) -> None:
+        self._wheel = wheel
+        self._options = options
+        self._progress = progress
+        self._stated = stated
+        self._memory = Memory(options.cache, wheel.sha256)
+        self._libraries: list[Library] = []
+        self._unread: list[str] = []
+
+    def of_file(self, file: HashedFile) -> Record:
+        """Measure an open wheel."""
+        archive = Archive(file, self._wheel.name, self._options.limits)
+        identity = self._identified(archive)
+        left = [m for m in _chosen(archive.members) if not self._remembered(m)]
+        archive.check_sizes(left)
+        whole = self._reads_whole(file, left)
+        total = file.size if whole else sum(m.compress_size for m in left)
+        self._progress.begin(self._wheel.name, total)
+        file.heard = self._progress.advance
+        if whole:
+            file.begin()
+        self._read_all(archive, left, file)
+        digest = self._verified(file) if whole else self._wheel.sha256
+        record = self._record(archive, identity, digest, whole=whole)
+        Memory(self._options.cache, digest).keep_record(record)
+        return _finished(record, self._options)
+
+    def _identified(self, archive: Archive) -> Identity:
+        """What the wheel says of itself; its name, its metadata and the index have to agree."""
+        name, version = name_and_version(self._wheel.name)
+        for said in filter(None, (archive.identity, self._stated)):
+            if said.package != name or Version(said.version) != Version(version):
+                what = f"its metadata is of {said.package} {said.version}"
+                raise Damaged(what, field=self._wheel.name, hint="no record was made")
+        return self._stated or archive.identity
+
+    def _remembered(self, member: ZipInfo) -> bool:
+        found = self._memory.member(member.filename, member.CRC, member.file_size)
+        if found is not None:
+            self._take(member.filename, found)
+        return found is not None
+
+    def _reads_whole(self, file: HashedFile, members: Sequence[ZipInfo]) -> bool:
+        """Whether all bytes are read: where most of them are needed, or where it costs little.
+
+        What an earlier attempt has measured is not read again, so that nothing is left to compare.
+        """
+        if self._options.whole or not self._wheel.url or file.size <= SMALL:
+            return True
+        needed = sum(member.compress_size for member in members)
+        return self._wheel.sha256 is not None and needed >= MOST_OF_IT * file.size
+
+    def _read_all(self, archive: Archive, members: Sequence[ZipInfo], file: HashedFile) -> None:
+        kernels = {m.filename for m in members if families.is_kernel_file(m.filename)}
+        for number, member in enumerate(members):
+            file.plan(_end_of_run(members, number))
+            self._progress.member(member.filename, member.compress_size)
+            if member.filename in kernels:
+                result = read_kernels(archive, member)
+            elif families.is_windows_library(member.filename):
+                result = _read_windows(archive, member)
+            else:
+                result = self._read_library(archive, member)
+            if member.compress_size >= WORTH_KEEPING:
+                self._memory.keep_member(member.filename, member.CRC, member.file_size, result)
+            self._take(member.filename, result)
+
+    def _read_library(self, archive: Archive, member: ZipInfo) -> MemberResult:
+        def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
+            archive.read_member(member, read, whole=whole)
+
+        label = f"{self._wheel.name}: {member.filename}"
+        found = read_library(member.filename, member.file_size, opener, label)
+        return MemberResult(*found) if found else MemberResult()
+
+    def _take(self, path: str, result: MemberResult) -> None:
+        if result.library is not None:
+            self._libraries.append(result.library)
+        if not result.complete:
+            self._unread.append(path)
+
+    def _verified(self, file: HashedFile) -> str:
+        found = file.finish()
+        if self._wheel.sha256 not in (None, found):
+            self._memory.forget()
+            what = f"has the SHA-256 {found}, not {self._wheel.sha256}"
+            raise Damaged(what, field=self._wheel.name, hint="no record was made")
+        return found
+
+    def _record(
+        self, archive: Archive, identity: Identity, digest: str | None, *, whole: bool
+    ) -> Record:
+        kernels = kernel_files(self._libraries)
+        shared = [library for library in self._libraries if library.path not in kernels.paths]
+        brought = {
+            library.soname or _base(library.path) for library in shared if not matters(library)
+        }
+        brought |= {_base(library.path) for library in shared if not matters(library)}
+        libraries = [
+            replace(library, needs=tuple(n for n in library.needs if n not in brought))
+            for library in shared
+            if matters(library)
+        ]
+        libraries += kernels.libraries
+        version = Version(identity.version)
+        return Record(
+            package=identity.package,
+            version=str(version),
+            wheel=self._wheel.name,
+            sha256=digest,
+            verified="whole" if whole else "members",
+            requires=identity.requires,
+            requires_python=identity.requires_python,
+            libraries=tuple(sorted(libraries, key=lambda library: library.path)),
+            alternatives=alternatives(library.path for library in libraries),
+            kernel_sources=sum(families.is_kernel_source(m.filename) for m in archive.members),
+            unread=tuple(sorted(self._unread)),
+            built_for_torch=torch_of_build(identity.requires, str(version)),
+            source=self._wheel.url,
+        )
+
+
+def matters(library: Library) -> bool:
+    """Tell whether a library has to do with GPUs: by its code, its links or its own name."""
+    named = (library.soname or _base(library.path), *library.needs, *library.opens)
+    return bool(
+        library.carries_code
+        or library.symbols
+        or library.torch
+        or any(families.of_gpus(name) for name in named)
+    )
+
+
+def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
+    """The members that may hold GPU code or link against something."""
+    kinds = (is_library, families.is_windows_library, families.is_kernel_file)
+    return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
+
+
+def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
+    """Where the members end that stand close together, from this one on."""
+    end = 0
+    for member in members[number:]:
+        if end and member.header_offset - end > 1024 * 1024:
+            break
+        end = member.header_offset + 30 + len(member.filename) + member.compress_size + 64
+    return end
+
+
+def _read_windows(archive: Archive, member: ZipInfo) -> MemberResult:
+    """A library of Windows is not read; one that names GPU libraries or has a fatbinary is open."""
+    found: list[bytes] = []
+
+    def read(file: IO[bytes]) -> None:
+        last = b""
+        while data := file.read(256 * 1024):
+            window = last + data
+            if families.FATBINARY in window or families.DLL.search(window):
+                found.append(window[:1])
+                return
+            last = window[-64:]
+
+    archive.read_member(member, read)
+    return MemberResult(complete=not found)
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _finished(record: Record, options: Options) -> Record:
+    """The record with the toolkits of its PTX, which are facts and may be mended."""
+    libraries = tuple(
+        replace(library, ptx_cuda=library.ptx_cuda or options.toolkits.get(library.ptx_isa or ""))
+        for library in record.libraries
+    )
+    return replace(record, libraries=libraries)

@@ -1,0 +1,47 @@
+"""Targets that exist audit packages without a record; new ones enforce.
+
+Revision 0006, after 0005. Before it, packages without facts were passed over. A gate that stops
+them all at an upgrade would be switched off, so each stored target states ``packages: audit``, in
+one revision of the matrix like any other.
+"""
+
+from datetime import UTC, datetime
+from typing import cast
+
+import sqlalchemy as sa
+from alembic import op
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.documents.specs import TargetDoc, decode
+from compatgate.store import revisions
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+AUTHOR = "compatgate"
+REASON = "the upgrade: packages without a record warn until the target says packages: enforce"
+
+
+def upgrade() -> None:
+    connection = op.get_bind()
+    rows = connection.execute(sa.text("SELECT document FROM targets ORDER BY name")).scalars()
+    edits = [_audited(text) for text in rows.all()]
+    if not edits:
+        return
+    with Session(connection) as session:
+        now = datetime.now(UTC)
+        revisions.make(session, edits, author=AUTHOR, reason=REASON, action="change", at=now)
+        session.flush()
+
+
+def _audited(text: str) -> revisions.Edit:
+    before = cast(TargetDoc, decode("Target", text))
+    policy = replace(before.spec.policy, packages="audit")
+    return revisions.Edit(before, replace(before, spec=replace(before.spec, policy=policy)))
+
+
+def downgrade() -> None:
+    """Leave the documents: a revision is not unmade, and before 0006 nothing reads the field."""

@@ -1,0 +1,98 @@
+"""Measures wheels of the package index, one at a time, and writes the records that ship.
+
+Each argument is a package, for its newest releases, or ``package==version``. Of each release one
+wheel for Linux on x86_64 is measured, and of the newest one on aarch64, too. Nothing is kept but
+the records (``matrix/facts/packages/``). Exit status 1 where one could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from compatgate.catalog import load_facts, records
+from compatgate.cli.facts_measure import Lines
+from compatgate.core.facts.records import Record
+from compatgate.discovery.image.deadline import Deadline
+from compatgate.discovery.image.options import ImageOptions
+from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.lockfiles import Platform
+from compatgate.discovery.wheels import (
+    Options,
+    PackageIndex,
+    choose,
+    configured,
+    default_folder,
+    measure_file,
+    toolkits_of_ptx,
+)
+from compatgate.errors import CompatgateError
+
+SECONDS = 3600.0
+
+
+def main() -> int:
+    """Measure what the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="+", metavar="PKG[==VERSION]")
+    parser.add_argument("--releases", type=int, default=2, help="of a package without version (2)")
+    parser.add_argument("--python", default="3.12", help="whose wheels are measured (3.12)")
+    parser.add_argument("--no-cache", action="store_true", help="measure anew")
+    args = parser.parse_args()
+    failed = 0
+    for what in args.what:
+        name, _, version = what.partition("==")
+        try:
+            versions = [version] if version else newest(name, args.releases)
+        except CompatgateError as error:
+            print(f"{what}: {error.detail}", file=sys.stderr)
+            failed += 1
+            continue
+        for number, release in enumerate(versions):
+            for cpu in ("x86_64", "aarch64") if not number else ("x86_64",):
+                try:
+                    place = Platform("linux", cpu, args.python)
+                    measured = measure(name, release, place, cached=not args.no_cache)
+                except CompatgateError as error:
+                    print(f"{name}=={release} {cpu}: {error.detail}", file=sys.stderr)
+                    failed += 1
+                    continue
+                records.write_package(name, measured)
+    return 1 if failed else 0
+
+
+def newest(name: str, count: int) -> list[str]:
+    """The newest final releases that have wheels."""
+    with Deadline(120) as deadline, Transport(ImageOptions(), deadline) as transport:
+        url = configured()[0]
+        files = PackageIndex([url], transport).files(url, name)
+    versions = set()
+    for file in files:
+        try:
+            version = parse_wheel_filename(file.name)[1]
+        except InvalidWheelFilename:
+            continue
+        linux = "-any.whl" in file.name or "linux" in file.name
+        if linux and not version.is_prerelease:
+            versions.add(version)
+    return [str(v) for v in sorted(versions, reverse=True)[:count]]
+
+
+def measure(name: str, version: str, platform: Platform, *, cached: bool) -> list[Record]:
+    """Measure the wheel of a release for a platform; nothing where there is none."""
+    options = Options(
+        toolkits=toolkits_of_ptx(load_facts().arch),
+        cache=default_folder() if cached else None,
+        whole=True,
+    )
+    with Deadline(SECONDS) as deadline, Transport(ImageOptions(), deadline) as transport:
+        index = PackageIndex(configured()[:1], transport)
+        chosen = choose(index.wheels(name, str(Version(version))), platform)
+        return [measure_file(w, index, transport, options, Lines()) for w in chosen]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

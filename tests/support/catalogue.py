@@ -1,0 +1,65 @@
+"""Which facts a test reads: the pinned catalogue, or what is shipped where that is the subject.
+
+The pinned catalogue (``tests/fixtures/catalogue``) is a part of the facts as they once were, in
+their formats: a release or a GPU that is added to ``matrix/facts`` changes no answer there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatgate.catalog.sources import ROOT
+
+TESTS = Path(__file__).parents[1]
+PINNED = TESTS / "fixtures" / "catalogue"
+SHIPPED = TESTS.parent / "matrix" / "facts"
+ABOUT_SHIPPING = (
+    "conformance",  # the facts themselves
+    "e2e",  # the program as it is shipped
+)
+"""Files and folders below ``tests`` that read what is shipped."""
+
+
+def reads_shipped(path: Path) -> bool:
+    """Say whether the tests of a file are about the facts that are shipped."""
+    below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    return any(below == one or below.startswith(f"{one}/") for one in ABOUT_SHIPPING)
+
+
+def _choose(path: Path) -> None:
+    """Name the facts for this process and for the programs that it starts."""
+    if reads_shipped(path):
+        os.environ.pop(ROOT, None)
+    else:
+        os.environ[ROOT] = str(PINNED)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Choose for modules that read facts when they are imported."""
+    _choose(collector.path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose before any fixture is made."""
+    _choose(item.path)
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse shipped facts to tests that read the pinned catalogue."""
+    if event != "open" or ROOT not in os.environ:
+        return
+    path = os.fspath(arguments[0]) if isinstance(arguments[0], str | os.PathLike) else ""
+    if str(path).startswith(f"{SHIPPED}{os.sep}"):
+        raise AssertionError(
+            f"{path} is shipped: read tests/fixtures/catalogue, or list the test in "
+            "ABOUT_SHIPPING of tests/support/catalogue.py"
+        )
+
+
+sys.addaudithook(_refuse)

@@ -1,0 +1,107 @@
+"""Records of packages are files that are written, read and checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatgate.catalog import records
+from compatgate.core.facts.records import Library, Record, TorchAbi
+from compatgate.errors import CatalogError
+
+RECORD = Record(
+    package="gpu-pkg",
+    version="12.10",
+    wheel="gpu_pkg-12.10-py3-none-any.whl",
+    sha256="a" * 64,
+    requires=("torch==2.9.0", 'numpy; extra == "all"'),
+    requires_python=">=3.9",
+    libraries=(
+        Library(
+            "gpu_pkg/lib_cuda126.so",
+            soname="lib.so.1",
+            needs=("libcudart.so.12",),
+            symbols={"libnvJitLink.so.12": ("12_4",)},
+            defines=("12_0", "12_10"),
+            sass={"sm_80": 2, "sm_90a": 1},
+            ptx={"compute_90": 1},
+            units=2,
+            profiles={"sm_80": 1, "sm_80+sm_90a+compute_90": 1},
+            ptx_isa="8.7",
+            ptx_cuda="12.8",
+            torch=TorchAbi(cxx11=True, symbols=3, digest="0123456789abcdef"),
+        ),
+        Library("gpu_pkg/lib_cuda130.so", opens=("libcuda.so.1",)),
+    ),
+    alternatives=(("gpu_pkg/lib_cuda126.so", "gpu_pkg/lib_cuda130.so"),),
+    built_for_torch="2.9",
+)
+OLDER = Record("gpu-pkg", "12.9", "gpu_pkg-12.9-py3-none-any.whl", sha256="b" * 64)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "directory", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_what_was_written_is_read_again():
+    records.write_package("gpu-pkg", [OLDER, RECORD])
+    assert records.names() == ("gpu-pkg",)
+    assert records.read_package("gpu-pkg") == (RECORD, OLDER)
+    assert list(records.problems()) == []
+
+
+def test_a_record_of_another_wheel_stays_and_one_of_the_same_is_replaced():
+    records.write_package("gpu-pkg", [OLDER])
+    records.write_package("gpu-pkg", [RECORD])
+    newer = Record("gpu-pkg", "12.9", OLDER.wheel, sha256="c" * 64)
+    records.write_package("gpu-pkg", [newer])
+    assert records.read_package("gpu-pkg") == (RECORD, newer)
+
+
+def test_a_package_without_a_file_has_no_records():
+    assert records.read_package("gpu-pkg") == ()
+    assert records.names() == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("sha256: " + "a" * 64, "sha256: abc", "is not the SHA-256 of a wheel"),
+        ("sm_80: 2", "sm_80: 3", "more units of one architecture than units"),
+        ("sm_80: 2", "sm_8x: 2", "sm_8x"),
+        ("version: '12.10'", "version: '12.11'", "its name says gpu-pkg 12.10"),
+        ("package: gpu-pkg", "package: other", "it is of other"),
+        ("- path: gpu_pkg/lib_cuda126.so", "- path: gpu_pkg/lib.so", "is not among libraries"),
+        ("verified", "verifed", ""),
+        ("{sm_80: 1, ", "{sm_80: 2, ", "do not add up"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_found(folder, old, new, problem):
+    records.write_package("gpu-pkg", [RECORD])
+    path = folder / "gpu-pkg.yaml"
+    text = path.read_text().replace("  requires_python:", "  verified: whole\n  requires_python:")
+    assert old in text
+    path.write_text(text.replace(old, new))
+    (found,) = records.problems()
+    assert problem in found.message
+    assert "packages/gpu-pkg" in found.subject
+
+
+def test_a_file_that_is_no_record_names_itself(folder):
+    (folder / "gpu-pkg.yaml").write_text("records: 3\n")
+    with pytest.raises(CatalogError, match=r"gpu-pkg\.yaml"):
+        records.read_package("gpu-pkg")
+
+
+def test_the_printed_form_has_the_fields_of_the_contract_even_when_empty():
+    plain = OLDER.to_json()
+    assert plain["requires"] == plain["libraries"] == plain["alternatives"] == []
+    assert plain["requires_python"] is None
+    assert RECORD.to_json()["libraries"][1] == {
+        "path": "gpu_pkg/lib_cuda130.so",
+        "needs": [],
+        "opens": ["libcuda.so.1"],
+        "sass": {},
+        "ptx": {},
+    }

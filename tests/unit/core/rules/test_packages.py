@@ -1,0 +1,296 @@
+"""CG410 to CG414 on records given as data."""
+
+import pytest
+
+from compatgate.core.facts.records import Library, Record, TorchAbi
+from compatgate.core.target import Policy
+from compatgate.core.verdict import Fix
+
+H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
+A100 = "driver=580.95.05,gpu=A100-SXM4-80GB"
+ARM = "driver=580.95.05,gpu=GH200-96GB"
+BASE = "torch=2.9.1+cu128"
+
+
+def library(path="fast/_C.so", **fields):
+    counted = [*fields.get("sass", {}).values(), *fields.get("ptx", {}).values()]
+    units = sum(fields.get("profiles", {}).values()) or max(counted, default=0)
+    return Library(path, units=units, **fields)
+
+
+def units(**profiles):
+    """Units with different code: ``units(sm_80=27, sm_90=1)``."""
+    return {"profiles": profiles, "sass": profiles}
+
+
+def record(
+    version="1.0", *libraries, name="fast", tag="cp312-cp312-manylinux_2_28_x86_64", **fields
+):
+    wheel = f"{name.replace('-', '_')}-{version}-{tag}.whl"
+    return Record(name, version, wheel, libraries=libraries, **fields)
+
+
+@pytest.fixture
+def ask_with(facts, ask, monkeypatch):
+    """Ask with records of one's own beside the shipped facts."""
+
+    def asked(pool, stack, *records, **options):
+        by_name = {}
+        for one in records:
+            by_name.setdefault(one.package, []).append(one)
+        monkeypatch.setattr(facts, "records", lambda name: tuple(by_name.get(name, ())))
+        monkeypatch.setattr(facts, "remembered", {})
+        return ask(pool, stack, **options)
+
+    return asked
+
+
+def found(verdict, rule):
+    return [f for f in verdict.findings if f.rule == rule]
+
+
+# --- CG410 ------------------------------------------------------------------------------------
+
+
+def test_a_package_without_a_record_is_unknown_by_name(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.0")
+    (finding,) = found(verdict, "CG410")
+    assert (verdict.verdict, verdict.allowed) == ("unknown", False)
+    assert (finding.component, finding.outcome) == ("fast", "unknown")
+    assert "no record says what fast 1.0 carries" in finding.message
+    assert "compatgate facts measure fast==1.0" in finding.need
+
+
+def test_the_newest_release_with_a_record_is_named(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.2", record("1.1"), record("1.0"))
+    assert "the newest release with a record is 1.1" in found(verdict, "CG410")[0].message
+
+
+def test_a_policy_that_audits_packages_warns_and_allows(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.0", policy=Policy(packages="audit"))
+    assert (verdict.verdict, verdict.allowed) == ("warn", True)
+    assert found(verdict, "CG410")[0].outcome == "warn"
+
+
+def test_two_stacks_that_differ_in_one_package_have_different_verdicts(ask_with):
+    ids = {ask_with(H100, f"{BASE},fast={v}", policy=Policy(packages="audit")).id for v in "12"}
+    assert len(ids) == 2
+
+
+def test_a_library_of_a_known_toolkit_needs_no_record(ask):
+    verdict = ask(H100, f"{BASE},nvidia-cufft-cu12=11.3.3.83")
+    assert "CG410" in verdict.checked.passed
+
+
+def test_a_library_of_no_known_toolkit_is_open(ask):
+    verdict = ask(H100, f"{BASE},nvidia-cufft-cu12=11.9.9.9")
+    assert [f.component for f in found(verdict, "CG410")] == ["nvidia-cufft-cu12"]
+
+
+# --- CG411 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ({"sass": {"sm_80": 9, "sm_90": 9}}, None),
+        ({"sass": {"sm_80": 9}, "ptx": {"compute_80": 9}, "ptx_cuda": "12.8"}, None),
+        ({"sass": {"sm_80": 9}}, "fail"),
+        (units(sm_80=27, sm_90=1), "fail"),  # a stray unit is no support
+        (units(sm_80=20, sm_90=8), None),  # another unit for each GPU
+        (units(sm_80=8, sm_90=20), None),
+        (units(sm_100a=60, sm_90=4), None),  # for one architecture alone: not used here
+        ({"sass": {"sm_80": 9}, "ptx": {"compute_90": 9}}, "unknown"),  # by which toolkit?
+        ({"sass": {"sm_80": 9}, "ptx": {"compute_90": 9}, "ptx_cuda": "13.5"}, "fail"),
+    ],
+)
+def test_the_code_of_a_library_decides_where_it_runs(ask_with, code, outcome):
+    verdict = ask_with(H100, f"{BASE},fast=1.0", record("1.0", library(**code)))
+    assert [f.outcome for f in found(verdict, "CG411")] == ([outcome] if outcome else [])
+
+
+def test_a_missing_architecture_names_library_code_gpu_and_proof(ask_with):
+    one = record("1.0", library(sass={"sm_80": 9}), sha256="ab" * 32)
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", one), "CG411")
+    assert "fast/_C.so of fast 1.0 has no code for H100-SXM5-80GB (9.0)" in finding.message
+    assert finding.have == "sm_80"
+    assert one.wheel in finding.source.title
+    assert "abababab" in finding.source.title
+
+
+def test_libraries_for_one_architecture_alone_are_loaded_there_alone(ask_with):
+    general, hopper = library(sass={"sm_80": 9}), library("fast/_C90.so", sass={"sm_90a": 40})
+    assert found(ask_with(A100, f"{BASE},fast=1.0", record("1.0", general, hopper)), "CG411") == []
+
+
+def test_a_bundled_library_does_not_speak_for_the_package(ask_with):
+    own = library(sass={"sm_80": 9})
+    bundled = library("fast.libs/libnvjpeg.so.12", sass={"sm_80": 40, "sm_90": 40})
+    verdict = ask_with(H100, f"{BASE},fast=1.0", record("1.0", own, bundled))
+    assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "code", "fails"),
+    [
+        (("fast/lib_cuda121.so", "fast/lib_cuda128.so"), ("sm_80", "sm_90"), False),
+        (("fast/lib_cuda121.so", "fast/lib_cuda128.so"), ("sm_90", "sm_80"), True),
+        (("fast/sm80/lib.so", "fast/sm90/lib.so"), ("sm_80", "sm_90"), False),
+        (("fast/sm80/lib.so", "fast/sm86/lib.so"), ("sm_80", "sm_86"), True),
+    ],
+)
+def test_of_alternatives_the_one_for_the_stacks_cuda_is_loaded(ask_with, paths, code, fails):
+    libraries = [library(path, sass={arch: 9}) for path, arch in zip(paths, code, strict=True)]
+    one = record("1.0", *libraries, alternatives=(paths,))
+    verdict = ask_with(H100, f"{BASE},fast=1.0", one)
+    assert [f.outcome for f in found(verdict, "CG411")] == (["fail"] if fails else [])
+
+
+def test_a_part_without_code_is_a_warning(ask_with):
+    parts = library(sass={"sm_90": 9}), library("fast/_old.so", sass={"sm_80": 9})
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", record("1.0", *parts)), "CG411")
+    assert finding.outcome == "warn"
+    assert "fast/_old.so of fast 1.0 has no code" in finding.message
+
+
+def test_a_package_whose_own_code_is_an_option_does_not_fail_for_it(ask_with, facts, monkeypatch):
+    monkeypatch.setattr(type(facts.packages), "is_optional", lambda _, name: name == "fast")
+    one = record("1.0", library(sass={"sm_80": 9}))
+    assert found(ask_with(H100, f"{BASE},fast=1.0", one), "CG411") == []
+
+
+def test_a_release_with_code_for_the_gpu_is_offered(ask_with):
+    older, newer = (
+        record("1.0", library(sass={"sm_80": 9})),
+        record("1.1", library(sass={"sm_90": 9})),
+    )
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", newer, older), "CG411")
+    assert finding.fixes == (Fix({"fast": "1.1"}, "use fast 1.1"),)
+
+
+def test_the_wheel_of_the_pools_processor_is_judged(ask_with):
+    x86 = record("1.0", library(sass={"sm_90": 9}))
+    arm = record("1.0", library(sass={"sm_80": 9}), tag="cp312-cp312-manylinux_2_28_aarch64")
+    assert found(ask_with(H100, f"{BASE},fast=1.0", x86, arm), "CG411") == []
+    assert [f.outcome for f in found(ask_with(ARM, f"{BASE},fast=1.0", x86, arm), "CG411")] == [
+        "fail"
+    ]
+    assert found(ask_with(ARM, f"{BASE},fast=1.0", x86), "CG410")
+
+
+def test_the_digest_says_which_wheel_it_is(ask_with):
+    plain = record("1.0", library(sass={"sm_90": 9}), sha256="a" * 64)
+    rebuilt = record(
+        "1.0", library(sass={"sm_80": 9}), sha256="b" * 64, tag="1-cp312-cp312-linux_x86_64"
+    )
+    stack = {"torch": "2.9.1+cu128", "fast": "1.0", "wheels": {"fast": {"sha256": "b" * 64}}}
+    assert found(ask_with(H100, stack, plain, rebuilt), "CG411")[0].outcome == "fail"
+
+
+def test_code_that_is_stated_for_a_package_is_judged_in_the_place_of_a_record(ask_with):
+    assert found(ask_with(H100, f"{BASE},fast=1.0[sm_90]"), "CG410") == []
+    assert found(ask_with(H100, f"{BASE},fast=1.0[sm_80+sm_90]"), "CG411") == []
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0[sm_80]"), "CG411")
+    assert "fast 1.0 has no code for H100-SXM5-80GB (9.0): it carries sm_80" in finding.message
+
+
+# --- CG412 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("requires", "fails"),
+    [
+        ("torch==2.9.1", False),  # the build's label is not part of the pin
+        ("torch==2.8.0", True),
+        ("torch>=2.10", True),
+        ("torch>=2.8,<3", False),
+        ("torch==2.8.0; sys_platform == 'win32'", False),
+        ("torch==2.8.0; platform_machine == 'x86_64'", True),
+        ("torch==2.8.0; extra == 'old'", False),
+        ("numpy<1", False),  # the stack does not state it
+        ("nvidia-cudnn-cu12==9.10.2.21", False),
+        ("nvidia-cudnn-cu12==9.1.0.70", True),
+        ("nvidia-cudnn-cu13==9.1.0.70", False),  # another package, beside this one
+        ("torch==2.8.0; python_version < '3.99'", False),  # the stack states no Python
+        ("not a requirement ==", False),
+        ("pythn>=3", False),  # no component, and no package that the stack has
+    ],
+)
+def test_what_a_package_requires_of_the_stack_holds_or_fails(ask_with, requires, fails):
+    stack = f"{BASE},cudnn=9.10.2+cu12,fast=1.0"
+    verdict = ask_with(H100, stack, record("1.0", requires=(requires,)))
+    assert [f.outcome for f in found(verdict, "CG412")] == (["fail"] if fails else [])
+
+
+def test_a_marker_is_asked_about_the_stacks_python(ask_with):
+    one = record("1.0", requires=("torch==2.8.0; python_version < '3.12'",))
+    for python, fails in (("3.11", True), ("3.12", False)):
+        verdict = ask_with(H100, f"{BASE},python={python},fast=1.0", one)
+        assert bool(found(verdict, "CG412")) is fails
+
+
+def test_an_unmet_pin_is_offered_in_the_stacks_own_build(ask_with):
+    one = record("1.0", requires=("torch==2.8.0",))
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", one), "CG412")
+    assert "fast 1.0 requires torch ==2.8.0, the stack has 2.9.1+cu128" in finding.message
+    assert finding.fixes[0].set == {"torch": "2.8.0+cu128"}
+
+
+def test_packages_are_compared_with_each_other_in_both_directions(ask_with):
+    one, two = record("1.0", requires=("slow>=2",)), record("1.5", name="slow")
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0,slow=1.5", one, two), "CG412")
+    assert (finding.component, finding.need) == ("slow", ">=2")
+
+
+# --- CG413 ------------------------------------------------------------------------------------
+
+CXX = TorchAbi(cxx11=True, symbols=90)
+
+
+@pytest.mark.parametrize(
+    ("abi", "built_for", "outcome"),
+    [
+        (CXX, "2.9", None),
+        (CXX, "2.8", "fail"),
+        (CXX, None, "unknown"),
+        (TorchAbi(stable=True), "2.8", None),
+    ],
+)
+def test_an_extension_runs_with_the_torch_that_it_was_built_for(ask_with, abi, built_for, outcome):
+    one = record("1.0", library(sass={"sm_90": 1}, torch=abi), built_for_torch=built_for)
+    verdict = ask_with(H100, f"{BASE},fast=1.0", one)
+    assert [f.outcome for f in found(verdict, "CG413")] == ([outcome] if outcome else [])
+
+
+def test_without_torch_in_the_stack_nothing_is_said_of_it(ask_with):
+    one = record("1.0", library(sass={"sm_90": 1}, torch=CXX), built_for_torch="2.8")
+    assert "CG413" in ask_with(H100, "cuda=12.8,fast=1.0", one).checked.not_applicable
+
+
+# --- CG414 ------------------------------------------------------------------------------------
+
+
+def test_a_library_linked_against_another_cuda_runtime_fails(ask_with):
+    one = record("1.0", library(sass={"sm_90": 1}, needs=("libcudart.so.13",)))
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", one), "CG414")
+    assert "linked against libcudart.so.13, the stack brings CUDA 12.8" in finding.message
+
+
+@pytest.mark.parametrize("needs", ["libcudart.so.12", "libcublas.so.13"])
+def test_a_library_linked_against_the_stacks_runtime_passes(ask_with, needs):
+    one = record("1.0", library(sass={"sm_90": 1}, needs=(needs,)))
+    assert found(ask_with(H100, f"{BASE},fast=1.0", one), "CG414") == []
+
+
+def test_an_older_nvjitlink_than_its_users_toolkit_fails(ask):
+    stack = f"{BASE},nvidia-cusparse-cu12=12.3.1.170,nvidia-nvjitlink-cu12=12.1.105"
+    (finding,) = found(ask(H100, stack), "CG414")
+    assert (finding.component, finding.outcome) == ("nvidia-nvjitlink-cu12", "fail")
+    assert all(set(fix.set) == {"nvidia-nvjitlink-cu12"} for fix in finding.fixes)
+    assert finding.fixes
+
+
+@pytest.mark.parametrize("version", ["12.4.127", "12.8.93"])
+def test_the_same_or_a_newer_nvjitlink_passes(ask, version):
+    stack = f"{BASE},nvidia-cusparse-cu12=12.3.1.170,nvidia-nvjitlink-cu12={version}"
+    assert "CG414" in ask(H100, stack).checked.passed

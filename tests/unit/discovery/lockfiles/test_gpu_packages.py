@@ -1,0 +1,112 @@
+"""Which packages of a lock belong into a GPU stack, and what is known of their files."""
+
+import pytest
+from known_packages import PACKAGES
+
+from compatgate.core.facts.packages import Locked, why_gpu
+
+UV = """version = 1
+requires-python = ">=3.12"
+
+[[package]]
+name = "app"
+version = "0.1"
+source = { virtual = "." }
+dependencies = [ { name = "fast" }, { name = "torch" }, { name = "numpy" }, { name = "plain" } ]
+
+[[package]]
+name = "fast"
+version = "1.0"
+source = { registry = "https://pypi.org/simple" }
+dependencies = [ { name = "torch" } ]
+wheels = [
+    { url = "https://example.org/fast-1.0-cp312-cp312-TAG.whl", hash = "sha256:DIGEST" },
+]
+
+[[package]]
+name = "plain"
+version = "1.0"
+source = { registry = "https://pypi.org/simple" }
+dependencies = [ { name = "torch" } ]
+wheels = [ { url = "https://example.org/plain-1.0-py3-none-any.whl", hash = "sha256:DIGEST" } ]
+
+[[package]]
+name = "numpy"
+version = "2.1.0"
+source = { registry = "https://pypi.org/simple" }
+wheels = [ { url = "https://example.org/numpy-2.1.0-cp312-cp312-TAG.whl" } ]
+
+[[package]]
+name = "torch"
+version = "2.9.1"
+source = { registry = "https://pypi.org/simple" }
+wheels = [ { url = "https://example.org/torch-2.9.1-cp312-cp312-TAG.whl", hash = "sha256:DIGEST" } ]
+""".replace("TAG", "manylinux_2_28_x86_64").replace("DIGEST", "ab" * 32)
+
+
+def named(reading):
+    return {o.component: o.version for o in reading.observations}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["xformers", "bitsandbytes", "triton", "cudf-cu12", "nvidia-nvjitlink-cu12", "liger-kernel",
+     "spconv-cu120", "some-gpu", "torch-anything", "flashinfer-python", "deepspeed"],
+)  # fmt: skip
+def test_what_a_name_or_the_facts_say_counts(name):
+    assert why_gpu(Locked(name), PACKAGES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["numpy", "pyarrow", "opencv-python", "tokenizers", "nvidia-ml-py", "torchmetrics", "requests",
+     "onnxruntime", "faiss-cpu", "transformers"],
+)  # fmt: skip
+def test_ordinary_packages_are_silent(name):
+    assert why_gpu(Locked(name, depends=("torch",), compiled=False), PACKAGES) is None
+
+
+@pytest.mark.parametrize(
+    ("package", "counts"),
+    [
+        (Locked("odd", depends=("torch",), compiled=True), True),
+        (Locked("odd", depends=("xformers",), compiled=True), True),
+        (Locked("odd", depends=("numpy",), compiled=True), False),
+        (Locked("odd", depends=("torch",), compiled=False), False),
+        (Locked("odd", depends=("torch",)), False),
+        (Locked("odd", build="cu128"), True),
+        (Locked("odd", build="rocm6.2"), True),
+        (Locked("odd", build="cpu"), False),
+    ],
+)
+def test_a_build_or_a_compiled_tie_to_native_code_counts(package, counts):
+    assert (why_gpu(package, PACKAGES) is not None) is counts
+
+
+def test_a_lock_names_its_gpu_packages_and_their_files(read):
+    reading = read("uv.lock", UV, target="linux x86_64 3.12")
+    assert named(reading) == {"torch": "2.9.1", "fast": "1.0"}
+    assert reading.wheels["fast"].file == "fast-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    assert reading.wheels["torch"].sha256 == "ab" * 32
+
+
+def test_a_package_whose_version_is_open_is_open_by_name(read):
+    reading = read("requirements.txt", "torch==2.9.1+cu128\nxformers>=0.0.30\n")
+    assert any(text.startswith("xformers: '>=0.0.30' allows several") for text in reading.open)
+
+
+def test_a_build_of_another_index_keeps_its_label(read):
+    text = "xformers @ https://download.pytorch.org/whl/cu126/xformers-0.0.30-cp311-cp311-manylinux_2_28_x86_64.whl\n"
+    assert named(read("requirements.txt", text))["xformers"] == "0.0.30+cu126"
+
+
+def test_a_lock_of_packages_alone_is_not_unrelated(read):
+    reading = read("requirements.txt", "bitsandbytes==0.45.5\nrequests==2.32.0\n")
+    assert not reading.unrelated
+    assert named(reading) == {"bitsandbytes": "0.45.5"}
+
+
+def test_a_conda_build_for_cuda_is_a_build_of_its_own(read):
+    url = "https://conda.anaconda.org/conda-forge/linux-64/xformers-0.0.28-cuda126py311_0.conda"
+    reading = read("explicit.txt", f"@EXPLICIT\n{url}\n")
+    assert named(reading) == {"xformers": "0.0.28+conda"}
