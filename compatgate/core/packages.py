@@ -220,11 +220,6 @@ def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | No
     return "ptx" if counts["ptx"] > stray else "sass"
 
 
-def runs_stated(package: GpuPackage, device: Pair, facts: CudaArch) -> HowItRuns | None:
-    """Return how the code that is stated for a package runs on a GPU."""
-    return how_it_runs(package.stated, device, facts)
-
-
 Ways = tuple[tuple[Library, HowItRuns | None], ...]
 """A library that a package loads, or alternatives of one, and how each runs on a GPU."""
 

@@ -16,7 +16,7 @@ from compatgate.discovery.observed import Conflict
 from compatgate.discovery.printed import probe_labels, probe_output
 from compatgate.discovery.probe import Probe, read_probe
 from compatgate.discovery.stack.settle import settle
-from compatgate.discovery.stack.stated import with_remarks
+from compatgate.discovery.stack.stated import with_remarks, with_wheels
 from compatgate.errors import BadInput
 
 _NAME = "pasted text"
@@ -107,9 +107,7 @@ def _lock(text: str, platform: Platform, known: Packages) -> Pasted:
             error.field, error.hint = "pasted", _HINT
         raise
     stack = _stack(reading.observations, reading, reading.arch)
-    if wheels := {n: w.to_json() for n, w in reading.wheels.items() if n in stack}:
-        stack["wheels"] = wheels
-    return Pasted("a lockfile", stack)
+    return Pasted("a lockfile", with_wheels(stack, reading.wheels))
 
 
 def _stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:

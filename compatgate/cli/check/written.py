@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,6 @@ from compatgate.errors import CompatgateError
 if TYPE_CHECKING:
     from compatgate.cli.check.platforms import Platforms
     from compatgate.core.facts.packages import Packages
-    from compatgate.core.stack_values import Wheel
     from compatgate.discovery.lockfiles import Platform
     from compatgate.discovery.observed import Conflict, Observation
 
@@ -96,6 +95,7 @@ def read_written(
 def _read_lock(lock: str, platform: Platform, known: Packages) -> Written:
     from compatgate.cli.check.places import places_of
     from compatgate.discovery.lockfiles import read_lockfile
+    from compatgate.discovery.stack.stated import with_wheels
 
     data = read_bytes(lock, "--lock")
     path: Path | str = Path(lock) if lock != "-" else _name(lock)
@@ -107,7 +107,7 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> Written:
             error.field = lock + error.field.removeprefix(name)
         raise
     return Written(
-        _with_wheels(_body(reading, reading.arch), reading.wheels),
+        with_wheels(_body(reading, reading.arch), reading.wheels),
         places_of(lock, os.path.basename(path), data, reading.observations),
         reading.unrelated,
     )
@@ -119,11 +119,6 @@ def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
 
     stack, disagreements = settle(reading.observations, arch)
     return with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
-
-
-def _with_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
-    files = {name: wheel.to_json() for name, wheel in wheels.items() if name in body}
-    return {**body, "wheels": files} if files else body
 
 
 def _compat_use(body: Body) -> Body:

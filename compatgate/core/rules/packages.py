@@ -13,7 +13,6 @@ from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
     is_specific,
-    runs_stated,
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
@@ -86,7 +85,7 @@ def package_arch(case: Case) -> Answer:
 
 def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
     if package.stated:
-        how = runs_stated(package, device, case.facts.arch)
+        how = how_it_runs(package.stated, device, case.facts.arch)
         names = ", ".join(code.name for code in package.stated)
         return PASS if how else [_no_code(case, package, names)]
     if package.toolkits:

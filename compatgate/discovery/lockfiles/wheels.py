@@ -53,6 +53,15 @@ def fitting_wheels(value: Any, platform: Platform) -> list[Wheel]:
     return found
 
 
+def named_files(value: Any) -> list[dict[str, Any]]:
+    """Return the ``files`` of Poetry and PDM in the form of other locks' wheels."""
+    rows = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [
+        {"url": str(item.get("url", item.get("file", ""))), "hash": item.get("hash")}
+        for item in rows
+    ]
+
+
 def _sha256(item: Mapping[str, Any]) -> str:
     """Return the digest that uv (``hash``) or a pylock (``hashes``) states."""
     hashes = item.get("hashes")

@@ -8,6 +8,7 @@ from typing import Any
 from compatgate.core.bounds import MOST_REMARKS
 from compatgate.core.components import COMPONENTS
 from compatgate.core.stack import Stack, canonical_key, parse_stack
+from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import agree
 from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput, CompatgateError
@@ -50,6 +51,12 @@ def _first(sentences: list[str]) -> list[str]:
     if len(sentences) <= room:
         return sentences
     return [*sentences[: room - 1], f"{len(sentences) - room + 1} more of this kind"]
+
+
+def with_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
+    """Return a stack with the files that its parts are installed from, where they are known."""
+    files = {name: wheel.to_json() for name, wheel in wheels.items() if name in body}
+    return {**body, "wheels": files} if files else body
 
 
 def shown_wins(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
