@@ -70,6 +70,8 @@ def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages)
         _without_guesses(certain),
         from_python.conflicts,
         (*left, *from_python.open, *from_conda.open, *gpu.open),
+        from_python.of_index
+        - {seen.component for seen in (*from_conda.observations, *observations)},
     )
 
 
