@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from compatgate.core.arch import Arch
@@ -52,6 +54,9 @@ class Build(Struct, frozen=True, dict=True):
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
+        requires: requirements (PEP 508) from the metadata of its wheel for Linux, those of an extra
+            left out.
+        requires_source: whose metadata they are.
     """
 
     cuda: Pair | None
@@ -69,8 +74,15 @@ class Build(Struct, frozen=True, dict=True):
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
+    requires: tuple[str, ...] = ()
+    requires_source: Source | None = None
     arch_source: Source | None = None
     note: str = ""
+
+    @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the build alone, by whoever derives it."""
+        return {}
 
     @derived
     def code(self) -> tuple[Arch, ...]:
