@@ -17,8 +17,9 @@ _BUILD = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
 Carries = Literal["code", "runtime", "options", "libraries", "dependencies", "nothing"]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
 Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile when they are asked
-for, and without which it works; ``libraries``: CUDA libraries for others to load; ``dependencies``: exact
-ties to such packages, and nothing of its own; ``nothing``: no GPU code and no tie."""
+for, and without which it works; ``libraries``: CUDA libraries for others to load;
+``dependencies``: exact ties to such packages, and nothing of its own; ``nothing``: no GPU code and
+no tie."""
 
 
 class KnownPackage(Struct, frozen=True):
@@ -104,8 +105,8 @@ def why_gpu(package: Locked, known: Packages) -> str | None:
 
     The first of these that holds: what the facts say of it, a build for CUDA or ROCm, its name, a
     platform wheel that is built against a package with GPU code. (A wheel's tag alone proves
-    little: ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.) What compiles GPU code
-    only for features that ask for it makes no GPU stack by itself.
+    little: ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.) A package that
+    compiles GPU code only for features that ask for it makes no GPU stack by itself.
     """
     match known.carries(package.name):
         case "nothing" | "options":

@@ -58,11 +58,7 @@ def belongs_to_component(name: str) -> bool:
         name: normalised.
     """
     return bool(
-        component_of(name)
-        or name in _NOT_ON_PYPI
-        or _JAX_PARTS.match(name)
-        or _PARTS.fullmatch(name)
-        or find_component(name)
+        component_of(name) or name in _NOT_ON_PYPI or _PARTS.fullmatch(name) or find_component(name)
     )
 
 
