@@ -147,7 +147,8 @@ def find_record(
     """Find the record of the wheel that a package is installed from.
 
     The digest decides, then the file's name; without them it is the wheel of this version and build
-    for the platform, measured for this Python or another one, which is said as an assumption.
+    for the platform, measured for this Python or another one, which is said as an assumption. A
+    file of a record's name with another digest is somebody's own build: no record fits.
 
     Args:
         records: of the package.
@@ -161,12 +162,13 @@ def find_record(
         The record and what is assumed (empty where nothing is); None where no record fits.
     """
     known = [record for record in records if record.version.partition("+")[0] == version.public]
-    for record in known if wheel else ():
-        if wheel and record.sha256 and record.sha256 == wheel.sha256:
-            return record, ""
-    for record in known if wheel else ():
-        if wheel and record.wheel == wheel.file:
-            return record, ""
+    if wheel:
+        for record in known:
+            if record.sha256 and record.sha256 == wheel.sha256:
+                return record, ""
+        for record in known:
+            if record.wheel == wheel.file:
+                return None if _is_rebuilt(record, wheel) else (record, "")
     fitting = [
         record
         for record in known
@@ -177,6 +179,11 @@ def find_record(
     tag = f"cp{python.parts[0]}{python.minor}" if python else ""
     best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
     return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
+    """Tell whether a wheel of a record's file name is known to have another digest."""
+    return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
 
 
 def _is_version(record: Record, version: Version) -> bool:

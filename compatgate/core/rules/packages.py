@@ -51,7 +51,9 @@ def _when_open(case: Case) -> FindingOutcome:
 def _open(case: Case, package: GpuPackage) -> Problem:
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
-    if known:
+    if package.version.text in known:
+        message += " here: its records are of other wheels (platform, build or digest)"
+    elif known:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
