@@ -15,7 +15,7 @@ from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
-from compatgate.core.versions import Version
+from compatgate.core.versions import Version, show
 
 _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
@@ -246,6 +246,21 @@ def ways_here(
             for group in _loaded_groups(package, cuda)
         )
     found: tuple[Ways, ...] = package.memory[key]
+    return found
+
+
+def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:
+    """Tell whether the newest toolkit that a library belongs to can make code for a GPU.
+
+    Returns:
+        None where the facts do not have the toolkit.
+    """
+    key = ("toolkit", device)
+    if key not in package.memory:
+        toolkit = facts.toolkits.get(show(package.toolkits[-1]))
+        code = [Arch("sass", capability) for capability in toolkit.sass] if toolkit else ()
+        package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
+    found: bool | None = package.memory[key]
     return found
 
 
