@@ -44,7 +44,7 @@ def main() -> int:
     args = parser.parse_args()
     table = yaml.safe_load((FOLDER / "projects.yaml").read_text())
     failed = 0
-    for project in table["projects"]:
+    for project in (*table["projects"], table["ordinary"]):
         if args.what and project["name"] not in args.what:
             continue
         try:

@@ -15,6 +15,9 @@ import yaml
 
 from compatgate.core.stack import Stack, canonical_key, parse_stack
 from compatgate.discovery.lockfiles import Platform, read_lockfile
+from compatgate.discovery.lockfiles.gpu_packages import gpu_packages, is_gpu_package
+from compatgate.discovery.lockfiles.interface import LockFile, Selection
+from compatgate.discovery.lockfiles.read import recognise
 from compatgate.discovery.stack.settle import settle
 from compatgate.discovery.stack.stated import stated_wins, with_remarks, with_wheels
 
@@ -23,6 +26,7 @@ _TABLE = yaml.safe_load((LOCKS / "projects.yaml").read_text())
 PROJECTS = {row["name"]: row for row in _TABLE["projects"]}
 ROWS = yaml.safe_load((LOCKS / "packages.yaml").read_text())
 SHARE_JUDGED = 0.8
+LINUX = Platform(os="linux", cpu="x86_64", python="3.12")
 
 of_each_lock = pytest.mark.parametrize("row", ROWS, ids=lambda row: row["lock"])
 
@@ -32,8 +36,7 @@ def read(facts):
     @lru_cache
     def stack_of(name: str) -> dict[str, Any]:
         path = LOCKS / name / PROJECTS[name]["form"]
-        platform = Platform(os="linux", cpu="x86_64", python="3.12")
-        reading = read_lockfile(path, path.read_bytes(), known=facts.packages, platform=platform)
+        reading = read_lockfile(path, path.read_bytes(), known=facts.packages, platform=LINUX)
         stack, disagreements = settle(reading.observations, reading.arch)
         body = with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
         return with_wheels(body, reading.wheels)
@@ -91,3 +94,13 @@ def test_another_pool_is_denied(row, read, ask):
     verdict = ask(row["fails"]["pool"], stated(row, read(row["lock"])))
     assert verdict.verdict == "fail"
     assert row["fails"]["rule"] in {f.rule for f in verdict.findings if f.outcome == "fail"}
+
+
+def test_ordinary_platform_wheels_stay_silent(facts):
+    path = LOCKS / "ordinary" / _TABLE["ordinary"]["form"]
+    file = LockFile(path.name, path.read_text())
+    locked = recognise(file).read(file, LINUX, Selection()).packages
+    compiled = [p for p in locked if any(not w.url.endswith("-any.whl") for w in p.wheels)]
+    assert len(compiled) >= 200
+    assert [p.name for p in locked if is_gpu_package(p, facts.packages)] == []
+    assert gpu_packages(locked, facts.packages).observations == ()
