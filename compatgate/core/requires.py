@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.components import find_component
-from compatgate.core.facts import Build
+from compatgate.core.facts import Build, Release
 from compatgate.core.packages import GpuPackage
 from compatgate.core.rules.base import Candidate
 from compatgate.core.stack import Stack, canonical_key
@@ -71,14 +71,33 @@ def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[R
     yield from _compare(_applicable(requires, package.memory, stack, pool), stack)
 
 
-def requirements_of_build(build: Build, stack: Stack, pool: Pool) -> Iterator[Requirement]:
-    """Yield what the wheel of a framework's build requires of parts that the stack states."""
-    yield from _compare(asked_by_build(build, stack, pool), stack)
+def is_pinned_with(
+    package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack, pool: Pool
+) -> bool:
+    """Tell whether one of a stack's packages pins another one and a further part, and both hold.
+
+    Args:
+        package: that is pinned.
+        other: name of the further part.
+        packages: of the stack.
+        stack: with the versions of both.
+        pool: where it runs.
+    """
+    for by in packages:
+        asked = requirements_of(by, stack, pool) if by.name != package.name else ()
+        if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
+            return True
+    return False
 
 
-def asked_by_build(build: Build, stack: Stack, pool: Pool) -> tuple[Asked, ...]:
-    """Return the requirements of a framework's build whose markers hold on a pool."""
-    return _applicable(build.requires, build.memory, stack, pool)
+def requirements_by(by: Build | Release, stack: Stack, pool: Pool) -> Iterator[Requirement]:
+    """Yield what a framework's release or build requires of parts that the stack states."""
+    yield from _compare(asked_by(by, stack, pool), stack)
+
+
+def asked_by(by: Build | Release, stack: Stack, pool: Pool) -> tuple[Asked, ...]:
+    """Return the requirements of a framework's release or build whose markers hold on a pool."""
+    return _applicable(by.requires, by.memory, stack, pool)
 
 
 def _compare(asked: Iterable[Asked], stack: Stack) -> Iterator[Requirement]:

@@ -48,6 +48,8 @@ def _release(name: str, record: Record) -> Release:
         pins=_pins(record, told),
         note=record.get("note") or "",
         os=tuple(record.get("os", ())),
+        requires=tuple(t for group in record.get("requirements", ()) for t in group["packages"]),
+        requires_source=next((_own(group, told) for group in record.get("requirements", ())), None),
     )
 
 

@@ -114,6 +114,9 @@ class Release(Struct, frozen=True, dict=True):
         cpu_only: processors for which the package index has wheels without CUDA (``aarch64``).
         pins: what the release expects whatever the build (vLLM: torch).
         os: operating systems with GPU builds of this release; empty: those of the framework.
+        requires: requirements (PEP 508) of the release whatever the build, those of its extras for
+            GPUs included (JAX: its plugins).
+        requires_source: whose metadata they are.
     """
 
     version: Version
@@ -127,6 +130,13 @@ class Release(Struct, frozen=True, dict=True):
     pins: dict[str, Pin] = {}
     note: str = ""
     os: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    requires_source: Source | None = None
+
+    @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the release alone, by whoever derives it."""
+        return {}
 
     @derived
     def preferred(self) -> tuple[Build, ...]:

@@ -8,10 +8,10 @@ from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Build, Pair, Pin
+from compatgate.core.facts import Build, Pair, Pin, Release, Source
 from compatgate.core.frameworks import Found
 from compatgate.core.parts import CUDNN, NCCL, PACKAGES
-from compatgate.core.requires import Asked, Requirement, asked_by_build, requirements_of_build
+from compatgate.core.requires import Asked, Requirement, asked_by, requirements_by
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 from compatgate.core.verdict import FindingOutcome
@@ -74,8 +74,9 @@ def _framework_pins(case: Case, found: Found) -> Answer:
         return NOT_APPLICABLE
     others = [name for name in found.release.pins if name not in ("cudnn", "nccl")]
     answers = [_pins(case, found, name) for name in others]
-    if found.build and found.build.requires and _is_of_metadata(case, found):
-        answers += _requirements(case, found, found.build)
+    for by in (found.release, found.build):
+        if by and by.requires and _is_of_metadata(case, found):
+            answers += _requirements(case, found, by)
     problems = [p for answer in answers if not isinstance(answer, str) for p in answer]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
 
@@ -90,47 +91,59 @@ _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 """Components that CG401 to CG404 judge; the toolkit's libraries are judged one by one here."""
 
 
-def _requirements(case: Case, found: Found, build: Build) -> Iterator[Answer]:
-    """Judge what the metadata of a build requires of packages that the stack states."""
-    for requirement in requirements_of_build(build, case.stack, case.pool):
-        if requirement.name not in _OWN_RULES:
-            yield PASS if requirement.holds else _unmet(case, found, requirement)
-    for asked in asked_by_build(build, case.stack, case.pool):
-        if asked.package == "cuda-toolkit" and (pin := asked.spec.removeprefix("==")):
-            yield from _of_toolkit(case, found, asked, parse_version("cuda", pin).major_minor)
+def _requirements(case: Case, found: Found, by: Build | Release) -> Iterator[Answer]:
+    """Judge what metadata requires of packages that the stack states."""
+    for requirement in requirements_by(by, case.stack, case.pool):
+        if requirement.name not in (*_OWN_RULES, found.name):
+            unmet = not requirement.holds
+            yield _unmet(case, found, requirement, by.requires_source) if unmet else PASS
+    for asked in asked_by(by, case.stack, case.pool):
+        if asked.package == "cuda-toolkit" and asked.spec.startswith("=="):
+            toolkit = parse_version("cuda", asked.spec.removeprefix("==")).major_minor
+            yield from _of_toolkit(case, found, asked, toolkit, by.requires_source)
 
 
-def _unmet(case: Case, found: Found, requirement: Requirement) -> Answer:
+def _unmet(
+    case: Case, found: Found, requirement: Requirement, source: Source | None
+) -> tuple[Problem]:
     name, have = requirement.name, requirement.have
-    outcome: FindingOutcome = "fail"
-    why = "is outside that range"
-    if requirement.pinned:
-        pin = parse_version(name, requirement.pinned)
-        of_nvidia = name == "cublas" or name in case.facts.cuda_components.by_package
-        same = have.major == pin.major if of_nvidia else have.at(2) == pin.at(2)
-        if have < pin:
-            why = "is older"
-        elif same:
-            outcome, why = "warn", "is newer than it was tested with"
-        else:
-            why = "is another major" if of_nvidia else "is another minor"
-        if same and not of_nvidia:
-            outcome = "warn"  # a patch release of a compiler
-    message = f"{_expects(found)} {name} {requirement.spec}; {name} {have} {why}"
+    outcome, why = _difference(case, requirement)
     return (
         Problem(
             outcome,
             name,
-            message,
+            f"{_expects(found)} {name} {requirement.spec}; {name} {have} {why}",
             have=have.text,
             need=requirement.spec,
-            source=found.build.requires_source if found.build else None,
+            source=source,
             candidates=lambda: requirement.candidates(),
         ),
     )
 
 
-def _of_toolkit(case: Case, found: Found, asked: Asked, toolkit: Pair) -> Iterator[Answer]:
+def _difference(case: Case, requirement: Requirement) -> tuple[FindingOutcome, str]:
+    """Judge how far a version is from what is required, and say so.
+
+    NVIDIA's libraries keep their interface within a major; triton's is another one each minor.
+    """
+    if requirement.pinned is None:
+        return "fail", "is outside that range"
+    name, have = requirement.name, requirement.have
+    pin = parse_version(name, requirement.pinned)
+    of_nvidia = name == "cublas" or name in case.facts.cuda_components.by_package
+    older = "is older" if have < pin else "is newer than it was tested with"
+    if of_nvidia:
+        if have.major != pin.major:
+            return "fail", "is another major"
+        return ("fail" if have < pin else "warn"), older
+    if have.at(2) != pin.at(2):
+        return "fail", "is another minor"
+    return "warn", older
+
+
+def _of_toolkit(
+    case: Case, found: Found, asked: Asked, toolkit: Pair, source: Source | None
+) -> Iterator[Answer]:
     """Compare the toolkit that metadata names (``cuda-toolkit[nvjitlink]``) with its libraries."""
     table = case.facts.cuda_components
     for package in case.packages:
@@ -148,7 +161,7 @@ def _of_toolkit(case: Case, found: Found, asked: Asked, toolkit: Pair) -> Iterat
                 f"{_expects(found)} {part.component} of CUDA {show(toolkit)}; {of}",
                 have=package.version.text,
                 need=f"{package.name} of CUDA {show(toolkit)} or newer",
-                source=found.build.requires_source if found.build else None,
+                source=source,
             ),
         )
 

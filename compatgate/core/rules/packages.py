@@ -16,7 +16,7 @@ from compatgate.core.packages import (
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
-from compatgate.core.requires import Requirement, requirements_of
+from compatgate.core.requires import Requirement, is_pinned_with, requirements_of
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
@@ -273,7 +273,7 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
         return PASS
     optional = case.facts.packages.is_optional(package.name)
     if built_for is None:
-        if _is_pinned_with(case, package, "torch"):
+        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
             return PASS
         message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
         outcome: FindingOutcome = "warn" if optional else _when_open(case)
@@ -290,16 +290,6 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
             candidates=lambda: _other_releases(case, package),
         )
     ]
-
-
-def _is_pinned_with(case: Case, package: GpuPackage, other: str) -> bool:
-    """Tell whether another package of the stack pins this one and another part, and both hold."""
-    for each in case.packages:
-        asked = requirements_of(each, case.stack, case.pool) if each.name != package.name else ()
-        pinned = {one.name for one in asked if one.pinned and one.holds}
-        if {package.name, other} <= pinned:
-            return True
-    return False
 
 
 @rule("CG414", "package-libraries", reads=RECORDS)
