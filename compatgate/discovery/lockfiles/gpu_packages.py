@@ -34,6 +34,8 @@ class GpuPackages(Struct, frozen=True):
 def gpu_packages(packages: Sequence[Package], known: Packages) -> GpuPackages:
     """Find the packages that carry GPU code or are tied to CUDA, beside the components.
 
+    Packages that compile GPU code only for features that ask for it count beside others alone.
+
     Args:
         packages: decided ones.
         known: what the facts say of packages and names.
@@ -41,8 +43,12 @@ def gpu_packages(packages: Sequence[Package], known: Packages) -> GpuPackages:
     observations: list[Observation] = []
     wheels: dict[str, Wheel] = {}
     left: list[str] = []
+    options: list[Package] = []
     for package in packages:
         name: str = canonicalize_name(package.name)
+        if known.carries(name) == "options" and package.version:
+            options.append(package)
+            continue
         if is_gpu_package(package, known):
             _observe(package, observations, left)
         elif found := package.ecosystem == "pypi" and pypi.component_of(package.name):
@@ -51,6 +57,9 @@ def gpu_packages(packages: Sequence[Package], known: Packages) -> GpuPackages:
             continue
         if wheel := _wheel(package):
             wheels.setdefault(name, wheel)
+    if observations or wheels or any(pypi.component_of(package.name) for package in packages):
+        for package in options:
+            _observe(package, observations, left)
     return GpuPackages(tuple(observations), wheels, tuple(left))
 
 
