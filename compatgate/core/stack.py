@@ -35,6 +35,7 @@ _FIELDS = {
     "conflicts": "conflicts",
     "unread": "unread",
     "wheels": "wheels",
+    "unmeasured": "unmeasured",
 }
 """Keys that are no components, and the fields that they are."""
 
@@ -58,6 +59,7 @@ class Stack(Struct, frozen=True):
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
         unread: what was not looked at, in words; said in the answer, without weight.
+        unmeasured: why there is no record of a package although its wheel was asked for, by name.
         assumed: why a CUDA stands in ``components`` that nothing states, in words.
     """
 
@@ -74,6 +76,7 @@ class Stack(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    unmeasured: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
 
     def get(self, name: str) -> Version | None:
@@ -108,6 +111,8 @@ class Stack(Struct, frozen=True):
             body["unread"] = [*self.unread, *self.assumed]
         if self.wheels:
             body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
+        if self.unmeasured:
+            body["unmeasured"] = self.unmeasured
         return body
 
     def _with_code(self, name: str, version: Version) -> str:
@@ -186,7 +191,9 @@ def _made(parts: _Parts, image: str | None) -> Stack:
 
 
 def _states_anything(special: Mapping[str, Any]) -> bool:
-    return "arch" in special or any(value for name, value in special.items() if name != "wheels")
+    return "arch" in special or any(
+        value for name, value in special.items() if name not in ("wheels", "unmeasured")
+    )
 
 
 def parse_stack_text(text: str) -> dict[str, Any]:
@@ -230,7 +237,9 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
             kept(stack.components) | stated.components,
             kept(stack.packages) | stated.packages,
             kept(stack.code) | stated.code,
-            special | {"wheels": kept(stack.wheels)} | stated.special,
+            special
+            | {"wheels": kept(stack.wheels), "unmeasured": kept(stack.unmeasured)}
+            | stated.special,
         ),
         stack.image,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +51,8 @@ class Facts:
         self.overlays = overlays
         self.framework_names = frameworks
         self.recorded = recorded
+        self._shipped = recorded
+        self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._records: dict[str, tuple[Record, ...]] = {}
         self.remembered: dict[Any, GpuPackage] = {}
@@ -176,9 +179,33 @@ class Facts:
             return False
         return name not in COMPONENTS or is_framework(name)
 
+    def with_measured(self, records: Iterable[Record]) -> Facts:
+        """Return these facts with records of wheels that were measured on request.
+
+        They stand behind the records of the catalog, whose digest stays as it is: what rests on a
+        measured record names the wheel's own digest.
+        """
+        new = copy(self)
+        new.remembered = {}
+        new._measured = dict(self._measured)
+        for record in records:
+            known = new._measured.get(record.package, ())
+            if record not in known:
+                new._measured[record.package] = (*known, record)
+        new.recorded = self._shipped | new._measured.keys()
+        return new
+
+    def is_measured(self, record: Record) -> bool:
+        """Tell whether a record was measured on request, and is none of the catalog."""
+        return any(record is one for one in self._measured.get(record.package, ()))
+
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
-        if name not in self.recorded:
+        return self._records_of(name) + self._measured.get(name, ())
+
+    def _records_of(self, name: str) -> tuple[Record, ...]:
+        """Return the records of the catalog."""
+        if name not in self._shipped:
             return ()
         if name not in self._records:
             from compatgate.core.facts.records import PackageRecords

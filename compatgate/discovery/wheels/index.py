@@ -32,6 +32,8 @@ LARGEST_PAGE = 64 * 1024 * 1024
 LARGEST_METADATA = 4 * 1024 * 1024
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 _NO_HASH = ("", "true")
+_MAY_LINK_TO = {"https": ("https",), "http": ("https", "http"), "file": ("https", "http", "file")}
+"""Schemes of files by that of the page: none leads out of TLS, or into this machine's files."""
 
 
 class IndexFile(Struct, frozen=True):
@@ -266,7 +268,7 @@ def _listed(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[
         url, fragment = urldefrag(urljoin(page, str(item.get("url", ""))))
         url, own = _split_credentials(url)
         name = str(item.get("filename") or unquote(urlsplit(url).path.rpartition("/")[2]))
-        if not name.endswith(".whl") or urlsplit(url).scheme not in ("http", "https", "file"):
+        if not name.endswith(".whl") or urlsplit(url).scheme not in _MAY_LINK_TO[urlsplit(page)[0]]:
             continue
         hashes = item.get("hashes")
         digest = hashes.get("sha256") if isinstance(hashes, dict) else None
