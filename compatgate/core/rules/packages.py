@@ -50,11 +50,11 @@ def _when_open(case: Case) -> FindingOutcome:
 
 def _open(case: Case, package: GpuPackage) -> Problem:
     message = f"no record says what {package.title} carries"
+    if why := case.stack.unmeasured.get(package.name):
+        message += f": {why}"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if known:
         message += f"; the newest release with a record is {known[-1]}"
-    if why := case.stack.unmeasured.get(package.name):
-        message += f": {why}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
     return Problem(_when_open(case), package.name, message, have=have, need=need)
