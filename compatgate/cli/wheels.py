@@ -57,7 +57,7 @@ def read_wheels(
     Raises:
         BadInput: the stack is malformed; ``field`` names the key.
     """
-    from compatgate.core.packages import open_packages
+    from compatgate.core.packages import open_packages, release_of
     from compatgate.core.stack import parse_stack
 
     if not stack:
@@ -85,7 +85,7 @@ def read_wheels(
         _Lines(),
         network=network,
     )
-    why = {one.wanted.package.name: one.why for one in found if one.record is None}
+    why = {release_of(one.wanted.package): one.why for one in found if one.record is None}
     return ReadWheels(
         {**stack, "unmeasured": {**stack.get("unmeasured", {}), **why}} if why else stack,
         tuple(one.record for one in found if one.record),

@@ -161,6 +161,11 @@ class OpenPackage(Struct, frozen=True):
     python: Version | None
 
 
+def release_of(package: GpuPackage | OpenPackage) -> str:
+    """Return name and version as an installer writes them, ``xformers==0.0.35``."""
+    return f"{package.name}=={package.version.text}"
+
+
 def open_packages(
     stack: Stack, platforms: Iterable[tuple[Os, Cpu]], facts: Facts
 ) -> tuple[OpenPackage, ...]:

@@ -59,7 +59,8 @@ class Stack(Struct, frozen=True):
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
         unread: what was not looked at, in words; said in the answer, without weight.
-        unmeasured: why there is no record of a package although its wheel was asked for, by name.
+        unmeasured: why a package has no record although its wheel was asked for, by release
+            (``xformers==0.0.35``).
         assumed: why a CUDA stands in ``components`` that nothing states, in words.
     """
 
@@ -237,9 +238,7 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
             kept(stack.components) | stated.components,
             kept(stack.packages) | stated.packages,
             kept(stack.code) | stated.code,
-            special
-            | {"wheels": kept(stack.wheels), "unmeasured": kept(stack.unmeasured)}
-            | stated.special,
+            special | {"wheels": kept(stack.wheels)} | stated.special,
         ),
         stack.image,
     )

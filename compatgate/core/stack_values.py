@@ -167,13 +167,13 @@ def _wheel(name: str, value: Any) -> Wheel:
 def _unmeasured(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
         problem = f"must be an object with at most {_MOST_WHEELS} names"
-        hint = 'like {"xformers": "the index has no wheel of that version"}'
+        hint = 'like {"xformers==0.0.35": "the index has no wheel of that version"}'
         raise BadInput(problem, field="unmeasured", hint=hint)
-    for name, why in value.items():
-        if not isinstance(why, str) or len(why) > _LONGEST_TEXT:
+    for release, why in value.items():
+        if not isinstance(why, str) or max(len(why), len(str(release))) > _LONGEST_TEXT:
             problem = f"must be text of at most {_LONGEST_TEXT} characters"
-            raise BadInput(problem, field=f"unmeasured.{name}", value=why)
-    return {resolve_component(name).component.name: why for name, why in value.items()}
+            raise BadInput(problem, field="unmeasured", value=why)
+    return {str(release): why for release, why in value.items()}
 
 
 def _flag(value: Any) -> bool:

@@ -65,14 +65,19 @@ class Snapshots:
         with self._refreshing:
             return self._refresh()
 
-    def know(self, records: Iterable[Record]) -> None:
-        """Answer from now on with records of wheels that were measured on request, too."""
+    def know(self, records: Iterable[Record]) -> Snapshot | None:
+        """Answer from now on with records of wheels that were measured on request, too.
+
+        Returns:
+            The latest snapshot with them; None: there is none yet.
+        """
         with self._refreshing:
             self._facts = self._facts.with_measured(records)
             self._past.clear()
             if self._current is not None:
                 self._current = replace(self._current, facts=self._facts)
                 self.on_new(self._current)
+            return self._current
 
     def expire(self) -> None:
         """Make the next look at the snapshot check first; costs nothing now."""

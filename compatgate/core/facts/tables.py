@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from compatgate.core.packages import GpuPackage
 
 T = TypeVar("T")
+_MOST_MEASURED = 1024
+"""Records that were measured on request and stay in memory; the package that was measured longest
+ago goes first."""
 
 
 class Facts:
@@ -189,9 +192,10 @@ class Facts:
         new.remembered = {}
         new._measured = dict(self._measured)
         for record in records:
-            known = new._measured.get(record.package, ())
-            if record not in known:
-                new._measured[record.package] = (*known, record)
+            known = new._measured.pop(record.package, ())
+            new._measured[record.package] = known if record in known else (*known, record)
+        while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
+            del new._measured[next(iter(new._measured))]
         new.recorded = self._shipped | new._measured.keys()
         return new
 

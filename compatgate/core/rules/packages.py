@@ -13,6 +13,7 @@ from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
     is_specific,
+    release_of,
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
@@ -50,7 +51,7 @@ def _when_open(case: Case) -> FindingOutcome:
 
 def _open(case: Case, package: GpuPackage) -> Problem:
     message = f"no record says what {package.title} carries"
-    if why := case.stack.unmeasured.get(package.name):
+    if why := case.stack.unmeasured.get(release_of(package)):
         message += f": {why}"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if known:
