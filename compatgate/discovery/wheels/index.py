@@ -160,7 +160,7 @@ class PackageIndex:
             if builds:
                 what = f"{url} has several builds of it: {', '.join(map(str, sorted(builds)))}"
                 raise BadInput(what, field=f"{package}=={version}", hint="name one of them")
-        what = "has no wheel of that version" if known else "has no such package"
+        what = "has no wheel of that version" if known else "has no wheel of that package"
         places = ", ".join(map(without_credentials, self.urls))
         hint = f"asked: {places}; name another index with --index"
         raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)

@@ -84,7 +84,7 @@ def test_what_no_index_has_is_not_found(server, ask):
     server.add(name(), b"content")
     with pytest.raises(NotFound, match="no wheel of that version"):
         ask().wheels("my-pkg", "9.0")
-    with pytest.raises(NotFound, match="no such package"):
+    with pytest.raises(NotFound, match="no wheel of that package"):
         ask().wheels("other", "1.0")
 
 
