@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -65,6 +66,34 @@ def failed(verdict) -> bool:
     return "ask again" not in said(verdict, "CG410")[0]
 
 
+def test_admission_is_told_to_ask_again_and_decides_then(serving, index):
+    server = serving(index.index)
+    annotations = {
+        "compatgate.dev/target": "prod-a100",
+        "compatgate.dev/stack": "cuda=12.2,gpu-pkg=1.0",
+    }
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "operation": "CREATE",
+        "namespace": "ml-train",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "object": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}},
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+    def open_packages() -> list[str]:
+        sent = server.ask("POST", "/hooks/kubernetes/validate", review)
+        verdict = re.search(r"vd_\w+", sent.json()["response"]["status"]["message"])
+        assert verdict is not None
+        return said(server.ask("GET", f"/api/v1/verdicts/{verdict[0]}").json(), "CG410")
+
+    (message,) = open_packages()
+    assert "its wheel is being measured: ask again" in message
+    until(server, is_decided)
+    assert open_packages() == []
+
+
 def test_without_an_index_a_package_stays_open_and_nothing_is_asked(serving, index):
     server = serving()
     assert said(ask(server), "CG410") == ["no record says what gpu-pkg 1.0 carries"]
@@ -106,6 +135,24 @@ def test_another_start_knows_what_was_measured_before_and_asks_no_index(serving,
     index.paths.clear()
     assert ask(serving(index.index))["allowed"]
     assert index.paths == []
+
+
+def test_every_worker_answers_with_what_one_has_measured(serving, index):
+    server = serving(index.index, options=("--workers", "2"))
+    until(server, is_decided)
+    index.paths.clear()
+    assert all(is_decided(ask(server)) for _ in range(10))
+    assert index.paths == []
+
+
+def test_a_preview_and_a_change_are_judged_by_what_was_measured(serving, index):
+    server = serving(index.index)
+    until(server, is_decided)
+    question = {"pool": A100, "stack": {"cuda": "12.2"}, "set": {"gpu-pkg": "1.0"}}
+    preview = server.ask("POST", "/api/v1/gate/preview", question).json()
+    assert is_decided(preview)
+    other = server.ask("POST", "/api/v1/gate", question | {"set": {"gpu-pkg": "2.0"}}).json()
+    assert "gpu-pkg 2.0 carries: its wheel is being measured" in said(other, "CG410")[0]
 
 
 def test_an_index_that_the_asker_names_is_not_asked(serving, index):
