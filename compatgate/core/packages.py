@@ -15,7 +15,7 @@ from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
-from compatgate.core.versions import Version
+from compatgate.core.versions import Version, show
 
 if TYPE_CHECKING:
     from compatgate.core.stack import Stack
@@ -203,7 +203,8 @@ def find_record(
     """Find the record of the wheel that a package is installed from.
 
     The digest decides, then the file's name; without them it is the wheel of this version and build
-    for the platform, measured for this Python or another one, which is said as an assumption.
+    for the platform, measured for this Python or another one, which is said as an assumption. A
+    file of a record's name with another digest is somebody's own build: no record fits.
 
     Args:
         records: of the package.
@@ -217,12 +218,13 @@ def find_record(
         The record and what is assumed (empty where nothing is); None where no record fits.
     """
     known = [record for record in records if record.version.partition("+")[0] == version.public]
-    for record in known if wheel else ():
-        if wheel and record.sha256 and record.sha256 == wheel.sha256:
-            return record, ""
-    for record in known if wheel else ():
-        if wheel and record.wheel == wheel.file:
-            return record, ""
+    if wheel:
+        for record in known:
+            if record.sha256 and record.sha256 == wheel.sha256:
+                return record, ""
+        for record in known:
+            if record.wheel == wheel.file:
+                return None if _is_rebuilt(record, wheel) else (record, "")
     fitting = [
         record
         for record in known
@@ -233,6 +235,11 @@ def find_record(
     tag = f"cp{python.parts[0]}{python.minor}" if python else ""
     best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
     return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
+    """Tell whether a wheel of a record's file name is known to have another digest."""
+    return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
 
 
 def _is_version(record: Record, version: Version) -> bool:
@@ -295,6 +302,21 @@ def ways_here(
             for group in _loaded_groups(package, cuda)
         )
     found: tuple[Ways, ...] = package.memory[key]
+    return found
+
+
+def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:
+    """Tell whether the newest toolkit that a library belongs to can make code for a GPU.
+
+    Returns:
+        None where the facts do not have the toolkit.
+    """
+    key = ("toolkit", device)
+    if key not in package.memory:
+        toolkit = facts.toolkits.get(show(package.toolkits[-1]))
+        code = [Arch("sass", capability) for capability in toolkit.sass] if toolkit else ()
+        package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
+    found: bool | None = package.memory[key]
     return found
 
 

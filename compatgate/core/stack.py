@@ -15,6 +15,7 @@ from compatgate.core.components import (
     is_framework,
     resolve_component,
 )
+from compatgate.core.derived import derived
 from compatgate.core.stack_values import (
     SPECIAL,
     CompatUse,
@@ -40,7 +41,7 @@ _FIELDS = {
 """Keys that are no components, and the fields that they are."""
 
 
-class Stack(Struct, frozen=True):
+class Stack(Struct, frozen=True, dict=True):
     """What is to run.
 
     Attributes:
@@ -82,9 +83,9 @@ class Stack(Struct, frozen=True):
 
     def get(self, name: str) -> Version | None:
         """Return the version of a component or package, None when the stack does not state it."""
-        return self.components.get(name) or self.packages.get(name)
+        return self.versions.get(name)
 
-    @property
+    @derived
     def versions(self) -> dict[str, Version]:
         """Return components and packages, in canonical order."""
         return {**self.components, **self.packages} if self.packages else self.components

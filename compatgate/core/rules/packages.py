@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatgate.core.arch import Arch
 from compatgate.core.case import Case
 from compatgate.core.facts import Pair, Source
 from compatgate.core.facts.components import CudaComponents, Link
@@ -14,6 +13,7 @@ from compatgate.core.packages import (
     GpuPackage,
     is_specific,
     release_of,
+    toolkit_targets,
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
@@ -51,10 +51,12 @@ def _when_open(case: Case) -> FindingOutcome:
 
 def _open(case: Case, package: GpuPackage) -> Problem:
     message = f"no record says what {package.title} carries"
+    known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if why := case.stack.unmeasured.get(release_of(package)):
         message += f": {why}"
-    known = [str(release) for release in case.facts.recorded_versions(package.name)]
-    if known:
+    elif package.version.text in known:
+        message += " here: its records are of other wheels (platform, build or digest)"
+    elif known:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
@@ -120,14 +122,13 @@ def _is_optional(case: Case, package: GpuPackage, without: list[Library]) -> boo
 
 def _by_toolkit(case: Case, package: GpuPackage, device: Pair) -> Answer:
     """Judge a library of the CUDA toolkit by what its toolkit can target."""
-    newest = package.toolkits[-1]
-    toolkit = case.facts.arch.toolkits.get(show(newest))
-    if toolkit is None:
+    targets = toolkit_targets(package, device, case.facts.arch)
+    if targets is None:
         return NOT_APPLICABLE
-    code = [Arch("sass", capability) for capability in toolkit.sass]
-    if how_it_runs(code, device, case.facts.arch):
+    if targets:
         return PASS
-    message = f"{package.title} is of CUDA {show(newest)}, which does not target {case.gpu_name}"
+    newest = show(package.toolkits[-1])
+    message = f"{package.title} is of CUDA {newest}, which does not target {case.gpu_name}"
     return [Problem("unknown", package.name, message, have=package.version.text)]
 
 
@@ -359,11 +360,10 @@ def _linked(
 ) -> Iterator[tuple[GpuPackage, GpuPackage]]:
     """Yield the library that a link names with each of its users of the same CUDA major."""
     parts = [(package, table.by_package[package.name]) for package in packages]
-    for library, of_library in parts:
-        for user, of_user in parts:
-            names = of_library.component == link.component and of_user.component in link.users
-            if names and of_library.cuda_major == of_user.cuda_major:
-                yield library, user
+    users = [(package, part.cuda_major) for package, part in parts if part.component in link.users]
+    for library, part in parts:
+        if part.component == link.component:
+            yield from ((library, user) for user, major in users if major == part.cuda_major)
 
 
 def _older(library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents) -> Problem:

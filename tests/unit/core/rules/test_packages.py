@@ -187,6 +187,19 @@ def test_the_digest_says_which_wheel_it_is(ask_with):
     assert found(ask_with(H100, stack, plain, rebuilt), "CG411")[0].outcome == "fail"
 
 
+@pytest.mark.parametrize(("digest", "is_open"), [("", False), ("a" * 64, False), ("b" * 64, True)])
+def test_a_wheel_of_the_same_name_with_another_digest_is_another_build(ask_with, digest, is_open):
+    records = [
+        record("1.0", library(sass={"sm_90": 9}), sha256="a" * 64),
+        record("1.0", library(sass={"sm_90": 9}), sha256="c" * 64, tag="cp311-cp311-linux_x86_64"),
+    ]
+    wheel = {"file": records[0].wheel, **({"sha256": digest} if digest else {})}
+    stack = {"torch": "2.9.1+cu128", "fast": "1.0", "wheels": {"fast": wheel}}
+    messages = [f.message for f in found(ask_with(H100, stack, *records), "CG410")]
+    assert bool(messages) is is_open
+    assert all("its records are of other wheels" in message for message in messages)
+
+
 def test_code_that_is_stated_for_a_package_is_judged_in_the_place_of_a_record(ask_with):
     assert found(ask_with(H100, f"{BASE},fast=1.0[sm_90]"), "CG410") == []
     assert found(ask_with(H100, f"{BASE},fast=1.0[sm_80+sm_90]"), "CG411") == []
