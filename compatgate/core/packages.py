@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version, parse_version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.stack import Stack
 
 _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
@@ -35,6 +38,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
             so.
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
+        on_request: the record is none of the catalog: the wheel was measured for whoever asked.
     """
 
     name: str
@@ -43,6 +47,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     assumed: str = ""
     toolkits: tuple[Pair, ...] = ()
     stated: tuple[Arch, ...] = ()
+    on_request: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -129,11 +134,62 @@ def find_package(
         fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
         record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
-        found = GpuPackage(name, version, record, assumed, toolkits, stated)
+        on_request = record is not None and facts.is_measured(record)
+        found = GpuPackage(name, version, record, assumed, toolkits, stated, on_request)
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
     return found
+
+
+class OpenPackage(Struct, frozen=True):
+    """A package of which nothing says what it carries on a platform.
+
+    Attributes:
+        name: normalised.
+        version: with its local label.
+        wheel: what is known of the file.
+        os: of the pools, ``linux`` for WSL.
+        python: of the stack, where it is known.
+    """
+
+    name: str
+    version: Version
+    wheel: Wheel | None
+    os: Os
+    cpu: Cpu
+    python: Version | None
+
+
+def release_of(package: GpuPackage | OpenPackage) -> str:
+    """Return name and version as an installer writes them, ``xformers==0.0.35``."""
+    return f"{package.name}=={package.version.text}"
+
+
+def open_packages(
+    stack: Stack, platforms: Iterable[tuple[Os, Cpu]], facts: Facts
+) -> tuple[OpenPackage, ...]:
+    """List the packages of a stack that no record describes, once for each platform.
+
+    Args:
+        stack: components without published tables count, too.
+        platforms: of the pools.
+        facts: with the records.
+    """
+    python = stack.get("python")
+    found: list[OpenPackage] = []
+    for system, cpu in dict.fromkeys(platforms):
+        os: Os = "linux" if system == "wsl" else system
+        for name, version in stack.versions.items():
+            if not facts.is_package(name):
+                continue
+            wheel, stated = stack.wheels.get(name), stack.code.get(name, ())
+            package = find_package(
+                facts, name, version, wheel=wheel, stated=stated, os=os, cpu=cpu, python=python
+            )
+            if package.is_open:
+                found.append(OpenPackage(name, version, wheel, os, cpu, python))
+    return tuple(dict.fromkeys(found))
 
 
 def find_record(

@@ -36,6 +36,7 @@ _FIELDS = {
     "conflicts": "conflicts",
     "unread": "unread",
     "wheels": "wheels",
+    "unmeasured": "unmeasured",
 }
 """Keys that are no components, and the fields that they are."""
 
@@ -59,6 +60,8 @@ class Stack(Struct, frozen=True, dict=True):
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
         unread: what was not looked at, in words; said in the answer, without weight.
+        unmeasured: why a package has no record although its wheel was asked for, by release
+            (``xformers==0.0.35``).
         assumed: why a CUDA stands in ``components`` that nothing states, in words.
     """
 
@@ -75,6 +78,7 @@ class Stack(Struct, frozen=True, dict=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    unmeasured: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
 
     def get(self, name: str) -> Version | None:
@@ -109,6 +113,8 @@ class Stack(Struct, frozen=True, dict=True):
             body["unread"] = [*self.unread, *self.assumed]
         if self.wheels:
             body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
+        if self.unmeasured:
+            body["unmeasured"] = self.unmeasured
         return body
 
     def _with_code(self, name: str, version: Version) -> str:
@@ -187,7 +193,9 @@ def _made(parts: _Parts, image: str | None) -> Stack:
 
 
 def _states_anything(special: Mapping[str, Any]) -> bool:
-    return "arch" in special or any(value for name, value in special.items() if name != "wheels")
+    return "arch" in special or any(
+        value for name, value in special.items() if name not in ("wheels", "unmeasured")
+    )
 
 
 def parse_stack_text(text: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
     is_specific,
+    release_of,
     toolkit_targets,
     ways_here,
 )
@@ -55,7 +56,9 @@ def _when_open(case: Case) -> FindingOutcome:
 def _open(case: Case, package: GpuPackage) -> Problem:
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
-    if package.version.text in known:
+    if why := case.stack.unmeasured.get(release_of(package)):
+        message += f": {why}"
+    elif package.version.text in known:
         message += " here: its records are of other wheels (platform, build or digest)"
     elif known:
         message += f"; the newest release with a record is {known[-1]}"
