@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import Component, find_component, mention
+from compatgate.core.components import Component, find_component, is_framework, mention
 from compatgate.core.versions import parse_version
 from compatgate.core.vocabulary import CUDA_BY_PLUGIN, META, NOT_ON_INDEX
 from compatgate.discovery.lockfiles import build_label
@@ -76,11 +76,7 @@ def belongs_to_component(name: str) -> bool:
         name: normalised.
     """
     return bool(
-        component_of(name)
-        or name in NOT_ON_INDEX
-        or _JAX_PARTS.match(name)
-        or _PARTS.fullmatch(name)
-        or find_component(name)
+        component_of(name) or name in NOT_ON_INDEX or _PARTS.fullmatch(name) or find_component(name)
     )
 
 
@@ -120,8 +116,17 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
             continue
         observations.append(observation)
         conflicts += disagreement
+    seen = list(_without_meta(observations))
+    if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
+        seen = _without_cpu_jax(seen)
     of_index = frozenset(index - elsewhere)
-    return Found(tuple(_without_meta(observations)), tuple(conflicts), tuple(left), of_index)
+    return Found(tuple(seen), tuple(conflicts), tuple(left), of_index)
+
+
+def _without_cpu_jax(observations: list[Observation]) -> list[Observation]:
+    """Leave out JAX beside another framework: without a CUDA plugin it is a package for CPUs."""
+    others = any(is_framework(o.component) and o.component != "jax" for o in observations)
+    return [o for o in observations if o.component != "jax"] if others else observations
 
 
 def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
