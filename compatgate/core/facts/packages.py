@@ -27,14 +27,12 @@ class KnownPackage(Struct, frozen=True):
 
     Attributes:
         name: normalised, as on the package index.
-        modules: top-level modules that it installs, where they have another name.
         optional: it works without the GPU code of its own wheel, by other means.
     """
 
     name: str
     carries: Carries
     source: Source
-    modules: tuple[str, ...] = ()
     optional: bool = False
     note: str = ""
 
