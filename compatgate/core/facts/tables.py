@@ -54,7 +54,6 @@ class Facts:
         self.overlays = overlays
         self.framework_names = frameworks
         self.recorded = recorded
-        self._shipped = recorded
         self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._records: dict[str, tuple[Record, ...]] = {}
@@ -196,7 +195,6 @@ class Facts:
             new._measured[record.package] = known if record in known else (*known, record)
         while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
             del new._measured[next(iter(new._measured))]
-        new.recorded = self._shipped | new._measured.keys()
         return new
 
     def is_measured(self, record: Record) -> bool:
@@ -205,12 +203,11 @@ class Facts:
 
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
-        return self._records_of(name) + self._measured.get(name, ())
+        measured = self._measured.get(name, ())
+        return self._records_of(name) + measured if name in self.recorded else measured
 
     def _records_of(self, name: str) -> tuple[Record, ...]:
         """Return the records of the catalog."""
-        if name not in self._shipped:
-            return ()
         if name not in self._records:
             from compatgate.core.facts.records import PackageRecords
 
