@@ -15,7 +15,7 @@ from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
-from compatgate.core.versions import Version, show
+from compatgate.core.versions import Version, parse_version, show
 
 if TYPE_CHECKING:
     from compatgate.core.stack import Stack
@@ -129,10 +129,10 @@ def find_package(
     key = (name, version.text, wheel, stated, os, cpu, python.text if python else None)
     found = facts.remembered.get(key)
     if found is None:
-        record, assumed = find_record(facts.records(name), version, wheel, os, cpu, python) or (
-            None,
-            "",
-        )
+        recorded = facts.recorded_name(name, version.cuda)
+        own = version if recorded == name else parse_version(name, version.public)
+        fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
+        record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
         on_request = record is not None and facts.is_measured(record)
         found = GpuPackage(name, version, record, assumed, toolkits, stated, on_request)

@@ -181,6 +181,17 @@ class Facts:
             return False
         return name not in COMPONENTS or is_framework(name)
 
+    def recorded_name(self, name: str, cuda: tuple[int, ...] | None) -> str:
+        """Return the package that has the records of a part of a stack.
+
+        Components whose wheels are packages of one CUDA major (``cupy-cuda13x``,
+        ``transformer-engine-cu12``) have one name in a stack, whatever the build.
+        """
+        if cuda and name not in self.recorded:
+            names = (f"{name}-cu{cuda[0]}", f"{name}-cuda{cuda[0]}x")
+            return next((one for one in names if one in self.recorded), name)
+        return name
+
     def with_measured(self, records: Iterable[Record]) -> Facts:
         """Return these facts with records of wheels that were measured on request.
 

@@ -17,7 +17,7 @@ from compatgate.core.packages import (
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
-from compatgate.core.requires import Requirement, requirements_of
+from compatgate.core.requires import Requirement, is_pinned_with, requirements_of
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
@@ -29,7 +29,9 @@ def package_open(case: Case) -> Answer:
 
     What a wheel carries is measured from the wheel itself. Without a record of this release nobody
     knows which GPUs it runs on, or which torch it was built for: the answer is unknown, never a
-    silent pass. Under a policy of ``packages: audit`` it is a warning.
+    silent pass. Under a policy of ``packages: audit`` it is a warning. A package that works without
+    its GPU code, and compiles it only for features that ask for it (``transformers``, ``peft``), is
+    not open: no release of it can stop a stack.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
@@ -41,7 +43,9 @@ def package_open(case: Case) -> Answer:
     packages = case.packages
     if not packages:
         return NOT_APPLICABLE
-    return [_open(case, package) for package in packages if package.is_open] or PASS
+    carries = case.facts.packages.carries
+    still = [one for one in packages if one.is_open and carries(one.name) != "options"]
+    return [_open(case, package) for package in still] or PASS
 
 
 def _when_open(case: Case) -> FindingOutcome:
@@ -242,8 +246,10 @@ def package_torch(case: Case) -> Answer:
 
     libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
     imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where neither metadata nor file name say which torch it was built for, the
-    answer is unknown.
+    later releases, too. Where neither metadata nor file name say which torch it was built for, a
+    package of the stack that pins both says that they belong together, as ``sglang`` pins
+    ``sgl-kernel`` and torch; otherwise the answer is unknown. A package that works without its
+    extension (``torchao``) warns at most.
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
@@ -266,15 +272,19 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     if all(abi.stable for abi in package.torch_abis):
         return PASS
     built_for = record.built_for_torch
-    if built_for is None:
-        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
-        return [Problem(_when_open(case), package.name, message, source=_source(package))]
     if built_for == show(torch.major_minor):
         return PASS
+    optional = case.facts.packages.is_optional(package.name)
+    if built_for is None:
+        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
+            return PASS
+        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
+        outcome: FindingOutcome = "warn" if optional else _when_open(case)
+        return [Problem(outcome, package.name, message, source=_source(package))]
     message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
     return [
         Problem(
-            "fail",
+            "warn" if optional else "fail",
             package.name,
             message + _assumption(package),
             have=torch.text,
@@ -289,7 +299,8 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
 def package_libraries(case: Case) -> Answer:
     """A library needs another one that the stack brings in another major, or too old.
 
-    A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime.
+    A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime; a
+    package that works without it (``open3d``) warns.
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
     __nvJitLinkComplete_12_4".
@@ -319,7 +330,7 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         needed = package.runtimes
         if needed:
             missing = None if needed & brought else max(needed)
-            yield _other_runtime(package, missing, cuda) if missing else None
+            yield _other_runtime(case, package, missing, cuda) if missing else None
 
 
 def _runtime_packages(case: Case) -> Iterator[int]:
@@ -331,9 +342,9 @@ def _runtime_packages(case: Case) -> Iterator[int]:
             yield part.cuda_major
 
 
-def _other_runtime(package: GpuPackage, major: int, cuda: Version) -> Problem:
+def _other_runtime(case: Case, package: GpuPackage, major: int, cuda: Version) -> Problem:
     return Problem(
-        "fail",
+        "warn" if case.facts.packages.is_optional(package.name) else "fail",
         package.name,
         f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
         + _assumption(package),

@@ -38,6 +38,8 @@ def gpu_packages(
 ) -> GpuPackages:
     """Find the packages that carry GPU code or are tied to CUDA, beside the components.
 
+    Packages that compile GPU code only for features that ask for it count beside others alone.
+
     Args:
         packages: decided ones.
         known: what the facts say of packages and names.
@@ -46,9 +48,13 @@ def gpu_packages(
     observations: list[Observation] = []
     wheels: dict[str, Wheel] = {}
     left: list[str] = []
+    options: list[Package] = []
     origins: dict[str, Origin] = {}
     for package in packages:
         name: str = canonicalize_name(package.name)
+        if known.carries(name) == "options" and package.version:
+            options.append(package)
+            continue
         if is_gpu_package(package, known):
             _observe(package, observations, left)
         elif found := package.ecosystem == "pypi" and pypi.component_of(package.name):
@@ -59,6 +65,10 @@ def gpu_packages(
             wheels.setdefault(name, wheel)
         if package.version:
             origins.setdefault(name, _origin(package, asked))
+    if observations or wheels or any(pypi.component_of(package.name) for package in packages):
+        for package in options:
+            _observe(package, observations, left)
+            origins.setdefault(canonicalize_name(package.name), _origin(package, asked))
     return GpuPackages(tuple(observations), wheels, tuple(left), origins)
 
 

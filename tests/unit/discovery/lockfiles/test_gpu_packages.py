@@ -113,6 +113,24 @@ def test_a_conda_build_for_cuda_is_a_build_of_its_own(read):
     assert named(reading) == {"xformers": "0.0.28+conda"}
 
 
+def test_what_compiles_options_alone_counts_beside_others_and_makes_no_gpu_stack(read):
+    alone = read("requirements.txt", "transformers==4.57.6\nrequests==2.32.0\n")
+    beside = read("requirements.txt", "transformers==4.57.6\nbitsandbytes==0.45.5\n")
+    unpinned = read("requirements.txt", "transformers\nbitsandbytes==0.45.5\n")
+    assert (named(alone), alone.unrelated) == ({}, True)
+    assert named(beside) == {"transformers": "4.57.6", "bitsandbytes": "0.45.5"}
+    assert (named(unpinned), unpinned.open) == ({"bitsandbytes": "0.45.5"}, ())
+
+
+def test_jax_without_a_plugin_is_a_package_for_cpus_beside_another_framework(read):
+    text = "torch==2.9.1+cu128\njax==0.7.1\njaxlib==0.7.1\n"
+    plugin = "jax-cuda12-plugin==0.7.1\n"
+    assert "jax" not in named(read("requirements.txt", text))
+    found = named(read("requirements.txt", text + plugin))
+    assert (found["jax"], found["jax-cuda12-plugin"]) == ("0.7.1+cuda12", "0.7.1")
+    assert "jax" in named(read("requirements.txt", text.partition("\n")[2]))
+
+
 def test_a_lock_says_where_the_files_of_a_package_are(read):
     origin = read("uv.lock", UV, "linux x86_64 3.12").origins["fast"]
     assert origin.indexes == ("https://pypi.org/simple",)
