@@ -54,6 +54,7 @@ class Facts:
         self.overlays = overlays
         self.framework_names = frameworks
         self.recorded = recorded
+        self._shipped = recorded
         self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._records: dict[str, tuple[Record, ...]] = {}
@@ -214,11 +215,12 @@ class Facts:
 
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
-        measured = self._measured.get(name, ())
-        return self._records_of(name) + measured if name in self.recorded else measured
+        return self._records_of(name) + self._measured.get(name, ())
 
     def _records_of(self, name: str) -> tuple[Record, ...]:
         """Return the records of the catalog."""
+        if name not in self._shipped:
+            return ()
         if name not in self._records:
             from compatgate.core.facts.records import PackageRecords
 
@@ -236,3 +238,7 @@ class Facts:
             known = name in self.framework_names
             self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None
         return self._frameworks[name]
+
+    def measured(self, name: str) -> tuple[Record, ...]:
+        """Return the records of a part of a stack that were measured on request."""
+        return self._measured.get(name, ())
