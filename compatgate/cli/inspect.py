@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compatgate.discovery.lockfiles.interface import Origin
     from compatgate.discovery.stack import Inspection
 
-HELP = "show the stack in an image, lockfile, wheel, library or folder"
+HELP = "show the stack in an image, lockfile, SBOM, wheel, library or folder"
 
 _EXAMPLES = """\
 examples:
