@@ -278,13 +278,17 @@ class Case:
 
     @derived
     def packages(self) -> tuple[GpuPackage, ...]:
-        """The stack's packages, and components without published tables, with their records."""
+        """The stack's packages, and components without published tables, with what is known of them."""
         stack = self.stack
         names = [name for name in stack.versions if self.facts.is_package(name)]
         found = [self._package(name) for name in names]
-        measured = [n for n in stack.components if n in self.facts.recorded and n not in names]
-        found += [package for name in measured if (package := self._package(name)).record]
+        measured = [name for name in stack.components if name not in names and self._known(name)]
+        found += [package for name in measured if (package := self._package(name)).is_known]
         return tuple(found)
+
+    def _known(self, name: str) -> bool:
+        cuda = self.stack.versions[name].cuda
+        return self.facts.recorded_name(name, cuda) in self.facts.recorded
 
     def has_record(self, name: str) -> bool:
         """Tell whether a part of the stack is judged by the record of its wheel."""

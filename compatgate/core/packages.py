@@ -11,11 +11,11 @@ from msgspec import Struct
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Facts, Pair
-from compatgate.core.facts.records import Library, Record, TorchAbi
+from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
-from compatgate.core.versions import Version
+from compatgate.core.versions import Version, parse_version
 
 _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
@@ -35,6 +35,8 @@ class GpuPackage(Struct, frozen=True, dict=True):
             so.
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
+        statements: what sources and documentation say of this release.
+        file: name of its wheel, where it is known.
     """
 
     name: str
@@ -43,11 +45,37 @@ class GpuPackage(Struct, frozen=True, dict=True):
     assumed: str = ""
     toolkits: tuple[Pair, ...] = ()
     stated: tuple[Arch, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    file: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether anything is known of this release."""
+        return bool(self.record or self.statements)
 
     @property
     def is_open(self) -> bool:
         """Tell whether nothing says what the package carries."""
-        return not (self.record or self.toolkits or self.stated)
+        known = self.record or self.toolkits or self.stated
+        return not known and self.compiled in (None, "install")
+
+    @property
+    def compiled(self) -> str | None:
+        """Return when its GPU code is compiled, as far as that is stated."""
+        return next((one.compiled for one in self.statements if one.compiled), None)
+
+    @derived
+    def requires(self) -> tuple[str, ...]:
+        """Return its requirements (PEP 508): the wheel's own, and those that are stated."""
+        measured = self.record.requires if self.record else ()
+        return (*measured, *(text for one in self.statements for text in one.requires))
+
+    @derived
+    def built_for_torch(self) -> str | None:
+        """Return the torch release that its wheel says it was built for, as ``2.8``."""
+        if self.record:
+            return self.record.built_for_torch
+        return torch_of_label(self.version.local) or torch_of_label(self.file.partition("+")[2])
 
     @property
     def title(self) -> str:
@@ -124,12 +152,14 @@ def find_package(
     key = (name, version.text, wheel, stated, os, cpu, python.text if python else None)
     found = facts.remembered.get(key)
     if found is None:
-        record, assumed = find_record(facts.records(name), version, wheel, os, cpu, python) or (
-            None,
-            "",
-        )
+        recorded = facts.recorded_name(name, version.cuda)
+        own = version if recorded == name else parse_version(name, version.public)
+        fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
+        record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
-        found = GpuPackage(name, version, record, assumed, toolkits, stated)
+        said = tuple(one for one in facts.statements(recorded) if _speaks_of(one, version))
+        file = (wheel.file if wheel else None) or ""
+        found = GpuPackage(name, version, record, assumed, toolkits, stated, said, file)
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
@@ -177,6 +207,33 @@ def find_record(
     tag = f"cp{python.parts[0]}{python.minor}" if python else ""
     best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
     return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _speaks_of(statement: Statement, version: Version) -> bool:
+    # Imported here: only packages that have statements need it, and reading it takes long.
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+    from packaging.version import Version as Pep440
+
+    try:
+        return SpecifierSet(statement.versions).contains(Pep440(version.public), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+_TORCH_OF_LABEL = re.compile(
+    r"(?:torch|pt|th)(?P<major>\d)(?:\.(?P<minor>\d{1,2})|(?P<plain>\d{1,2}))"
+)
+
+
+def torch_of_label(label: str) -> str | None:
+    """Return the torch release that a local label names, as ``2.8``; None where it names none.
+
+    Args:
+        label: like that of ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+    """
+    match = _TORCH_OF_LABEL.search(label)
+    return f"{match['major']}.{match['minor'] or match['plain']}" if match else None
 
 
 def _is_version(record: Record, version: Version) -> bool:

@@ -1,4 +1,4 @@
-"""What a package's metadata requires of the other parts of a stack (PEP 508)."""
+"""What a package's metadata, or its source, requires of other parts of a stack (PEP 508)."""
 
 from __future__ import annotations
 
@@ -70,9 +70,8 @@ def _applicable(package: GpuPackage, pool: Pool, python: Version | None) -> tupl
     """Return the requirements whose markers hold; a package is remembered with pool and Python."""
     found: tuple[_Asked, ...] | None = package.memory.get("requires")
     if found is None:
-        requires = package.record.requires if package.record else ()
         environment = _environment(pool, python)
-        asked = (_ask(text, environment, python) for text in requires)
+        asked = (_ask(text, environment, python) for text in package.requires)
         found = package.memory["requires"] = tuple(one for one in asked if one)
     return found
 

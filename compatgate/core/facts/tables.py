@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.components import CudaComponents
     from compatgate.core.facts.packages import Packages
     from compatgate.core.facts.peaks import Peaks
-    from compatgate.core.facts.records import Record
+    from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.xid import XidTable
     from compatgate.core.packages import GpuPackage
 
@@ -51,7 +51,7 @@ class Facts:
         self.framework_names = frameworks
         self.recorded = recorded
         self._frameworks: dict[str, Framework | None] = {}
-        self._records: dict[str, tuple[Record, ...]] = {}
+        self._recorded: dict[str, PackageRecords] = {}
         self.remembered: dict[Any, GpuPackage] = {}
         """Packages that were looked up (`compatgate.core.packages.find_package`)."""
 
@@ -176,15 +176,31 @@ class Facts:
             return False
         return name not in COMPONENTS or is_framework(name)
 
+    def recorded_name(self, name: str, cuda: tuple[int, ...] | None) -> str:
+        """Return the package that has the records of a part of a stack.
+
+        Components whose wheels are packages of one CUDA major (``cupy-cuda13x``,
+        ``transformer-engine-cu12``) have one name in a stack, whatever the build.
+        """
+        if cuda and name not in self.recorded:
+            names = (f"{name}-cu{cuda[0]}", f"{name}-cuda{cuda[0]}x")
+            return next((one for one in names if one in self.recorded), name)
+        return name
+
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
-        if name not in self.recorded:
-            return ()
-        if name not in self._records:
+        return self._package(name).records if name in self.recorded else ()
+
+    def statements(self, name: str) -> tuple[Statement, ...]:
+        """Return what is stated of a package's releases; empty without anything."""
+        return self._package(name).statements if name in self.recorded else ()
+
+    def _package(self, name: str) -> PackageRecords:
+        if name not in self._recorded:
             from compatgate.core.facts.records import PackageRecords
 
-            self._records[name] = self._table(f"packages/{name}", PackageRecords).records
-        return self._records[name]
+            self._recorded[name] = self._table(f"packages/{name}", PackageRecords)
+        return self._recorded[name]
 
     def recorded_versions(self, name: str) -> list[Version]:
         """Return the releases of a package that have a record, ascending."""

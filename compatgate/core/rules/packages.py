@@ -18,6 +18,7 @@ from compatgate.core.packages import (
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
 from compatgate.core.requires import Requirement, requirements_of
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
+from compatgate.core.rules.statements import excluded, is_excluded, left_open
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
 
@@ -28,7 +29,8 @@ def package_open(case: Case) -> Answer:
 
     What a wheel carries is measured from the wheel itself. Without a record of this release nobody
     knows which GPUs it runs on, or which torch it was built for: the answer is unknown, never a
-    silent pass. Under a policy of ``packages: audit`` it is a warning.
+    silent pass. What is compiled where it is installed has no wheel to measure: its builder has to
+    say for which GPUs. Under a policy of ``packages: audit`` it is a warning.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
@@ -40,7 +42,8 @@ def package_open(case: Case) -> Answer:
     packages = case.packages
     if not packages:
         return NOT_APPLICABLE
-    return [_open(case, package) for package in packages if package.is_open] or PASS
+    unknown = [one for one in packages if one.is_open and not is_excluded(case, one)]
+    return [_open(case, package) for package in unknown] or PASS
 
 
 def _when_open(case: Case) -> FindingOutcome:
@@ -49,6 +52,8 @@ def _when_open(case: Case) -> FindingOutcome:
 
 
 def _open(case: Case, package: GpuPackage) -> Problem:
+    if asked := left_open(case, package, _when_open(case)):
+        return asked
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if known:
@@ -66,7 +71,8 @@ def package_arch(case: Case) -> Answer:
     The package fails where none of its libraries runs; where a part of them does not, the rule
     warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
     understand the PTX of the toolkit that made it (as CG202). Libraries with nothing but code for
-    one architecture (``sm_90a``) are loaded there alone.
+    one architecture (``sm_90a``) are loaded there alone. Of packages that are compiled elsewhere
+    the rule fails what their own source, build script or documentation excludes.
 
     Example: ``faiss-gpu-cu12`` 1.14.1 has no code and no PTX for an H100 (9.0).
 
@@ -84,17 +90,19 @@ def package_arch(case: Case) -> Answer:
 
 
 def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
+    if package.statements and (problems := excluded(case, package, device)):
+        return problems
     if package.stated:
         how = how_it_runs(package.stated, device, case.facts.arch)
         names = ", ".join(code.name for code in package.stated)
         return PASS if how else [_no_code(case, package, names)]
     if package.toolkits:
         return _by_toolkit(case, package, device)
-    if package.record is None or case.facts.packages.carries(package.name) == "libraries":
+    if package.record is None:
+        return PASS if package.compiled == "run" else NOT_APPLICABLE
+    if case.facts.packages.carries(package.name) == "libraries" or not package.libraries:
         return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
-    if not package.libraries:
-        return NOT_APPLICABLE
-    problems: list[Problem] = []
+    problems = []
     without: list[Library] = []
     groups = ways_here(package, device, case.cuda, case.facts.arch)
     for group in groups:
@@ -178,7 +186,7 @@ def _assumption(package: GpuPackage) -> str:
 def _source(package: GpuPackage) -> Source | None:
     record = package.record
     if record is None:
-        return None
+        return package.statements[0].source if package.statements else None
     proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
     return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
 
@@ -256,12 +264,11 @@ def package_torch(case: Case) -> Answer:
 
 
 def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
-    record = package.record
-    if record is None or not package.torch_abis:
+    built_for = package.built_for_torch
+    if not (package.torch_abis if package.record else built_for):
         return NOT_APPLICABLE
-    if all(abi.stable for abi in package.torch_abis):
+    if package.record and all(abi.stable for abi in package.torch_abis):
         return PASS
-    built_for = record.built_for_torch
     if built_for is None:
         message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
         return [Problem(_when_open(case), package.name, message, source=_source(package))]
