@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.core.arch import Arch
 from compatgate.core.carriers import Carrier, carriers_of
+from compatgate.core.components import is_framework
 from compatgate.core.derived import derived
 from compatgate.core.drivers import branch_of, is_published, reported_cuda
 from compatgate.core.facts import (
@@ -59,7 +60,7 @@ DERIVED: dict[str, Parts] = {
     "ptx_cuda": CODE,
     "packages": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
-    "issues": PACKAGES,
+    "issues": PACKAGES | {"arch"},
     "entries": VERSIONS,
     "deciding": VERSIONS,
     "nearest": VERSIONS,
@@ -278,7 +279,7 @@ class Case:
 
     @derived
     def packages(self) -> tuple[GpuPackage, ...]:
-        """The stack's packages, and components without published tables, with what is known of them."""
+        """The stack's packages, and components without tables, with what is known of each."""
         stack = self.stack
         names = [name for name in stack.versions if self.facts.is_package(name)]
         found = [self._package(name) for name in names]
@@ -287,8 +288,10 @@ class Case:
         return tuple(found)
 
     def _known(self, name: str) -> bool:
-        cuda = self.stack.versions[name].cuda
-        return self.facts.recorded_name(name, cuda) in self.facts.recorded
+        if not is_framework(name):
+            return name in self.facts.recorded
+        recorded = self.facts.recorded_name(name, self.stack.versions[name].cuda)
+        return recorded in self.facts.recorded
 
     def has_record(self, name: str) -> bool:
         """Tell whether a part of the stack is judged by the record of its wheel."""

@@ -299,6 +299,12 @@ def ways_here(
     return found
 
 
+def is_stray(groups: tuple[Ways, ...]) -> bool:
+    """Tell whether the libraries that run are none, or a stray part of all translation units."""
+    units = [(any(how for _, how in group), group[0][0].units) for group in groups]
+    return sum(count for runs, count in units if runs) <= _STRAY * sum(count for _, count in units)
+
+
 def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Library]]:
     by_path = {library.path: library for library in package.libraries}
     groups = [

@@ -143,6 +143,8 @@ class KnownIssue(Struct, frozen=True):
         components: constraint per component; all must be in the stack (or pool) and match.
         capabilities: GPUs concerned; empty: all.
         cpus: processors of the nodes concerned (``aarch64``); empty: all.
+        wheels: it is about the wheels of the package index alone: about no build with a label of
+            its own, and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
         advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
@@ -156,6 +158,7 @@ class KnownIssue(Struct, frozen=True):
     source: Source
     capabilities: tuple[Pair, ...] = ()
     cpus: tuple[str, ...] = ()
+    wheels: bool = False
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()
 

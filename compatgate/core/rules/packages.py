@@ -13,6 +13,7 @@ from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
     is_specific,
+    is_stray,
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
@@ -68,8 +69,8 @@ def package_arch(case: Case) -> Answer:
     """A package's own libraries have no code for the pool's GPU.
 
     Each library that the package loads counts, by its translation units: a stray one is no support.
-    The package fails where none of its libraries runs; where a part of them does not, the rule
-    warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
+    The package fails where none of its libraries runs, or those that do are a few units of all;
+    where a part of them does not, the rule warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
     understand the PTX of the toolkit that made it (as CG202). Libraries with nothing but code for
     one architecture (``sm_90a``) are loaded there alone. Of packages that are compiled elsewhere
     the rule fails what their own source, build script or documentation excludes.
@@ -112,7 +113,7 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
         elif "sass" not in ways:
             problems += _jit(case, package, [library.ptx_cuda for library, _ in group])
     if without and not _is_optional(case, package, without):
-        none_runs = len(without) == len(groups)
+        none_runs = is_stray(groups)
         names = ", ".join([*without[0].sass, *without[0].ptx])
         problems.append(_no_code(case, package, names, without[0].path, none_runs=none_runs))
     return problems or PASS
