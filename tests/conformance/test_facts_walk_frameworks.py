@@ -45,13 +45,15 @@ def dotted(*parts):
     return ".".join(map(str, parts))
 
 
-def pythons(walk, name, stack, python):
+def pythons(walk, name, stack, release):
     """What has a wheel passes, what has none fails; a range that is only concluded never denies.
 
     An end of a range that is not published is open.
     """
+    python = release["python"]
     low, high = python.get("min"), python.get("max")
-    denied = "unknown" if python.get("confidence") == "derived" else "fail"
+    told = python.get("confidence", release["confidence"])
+    denied = "unknown" if told == "derived" else "fail"
     for version in PYTHONS:
         number = walk.numbers(version)
         out = (low and number < walk.numbers(low)) or (high and number > walk.numbers(high))
@@ -92,7 +94,7 @@ def test_each_tensorflow_release_compares_cudnn_by_major_and_minor(walk):
 def test_each_tensorflow_release_is_for_its_tested_pythons(walk):
     for release in releases(walk, "tensorflow"):
         stack = {"tensorflow": release["version"], "cuda": release["builds"][0]["cuda"]}
-        pythons(walk, "tensorflow", stack, release["python"])
+        pythons(walk, "tensorflow", stack, release)
     walk.done(at_least=200)
 
 
@@ -178,7 +180,7 @@ def test_each_jax_pin_is_what_the_plugins_metadata_requires(walk, component):
 def test_each_jax_release_is_for_the_pythons_with_wheels(walk):
     for release, build in jax_builds(walk):
         stack = {"jax": release["version"], "cuda": CUDA[major(build)]}
-        pythons(walk, "jax", stack, release["python"])
+        pythons(walk, "jax", stack, release)
     walk.done(at_least=300)
 
 
@@ -228,7 +230,7 @@ def test_each_onnxruntime_release_is_for_the_pythons_with_wheels(walk):
     for release in releases(walk, "onnxruntime-gpu"):
         cuda = CUDA[major(release["builds"][0])]
         stack = {"onnxruntime-gpu": release["version"], "cuda": cuda}
-        pythons(walk, "onnxruntime-gpu", stack, release["python"])
+        pythons(walk, "onnxruntime-gpu", stack, release)
     walk.done(at_least=300)
 
 
