@@ -44,6 +44,11 @@ class Found(Struct, frozen=True):
         return is_conda(self.version)
 
     @property
+    def other_gpus(self) -> str:
+        """Whose GPUs the version's label names, where those are not NVIDIA's."""
+        return gpus_of_label(self.version.local)
+
+    @property
     def newest(self) -> Version:
         """The newest release that the facts know."""
         return self.table.releases[-1].version
@@ -65,11 +70,20 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     return Found(name, version, table, release, build)
 
 
+_OTHER_GPUS = {"rocm": "AMD GPUs (ROCm)", "xpu": "Intel GPUs"}
+
+
+def gpus_of_label(label: str) -> str:
+    """Return whose GPUs a build's label names, where those are not NVIDIA's (``rocm6.2``)."""
+    return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")
+
+
 def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
     """Take frameworks without a build label for the package index's own wheels, and say so.
 
     A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
-    Nothing is assumed where the stack states its CUDA, or a framework's label does.
+    Nothing is assumed where the stack states its CUDA, or a framework's label does; nor where the
+    code for CUDA is in a plugin (JAX) that the stack does not have.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
@@ -81,7 +95,7 @@ def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
     for name, version in stack.versions.items():
         if not is_framework(name) or version.local:
             continue
-        if cuda := _default_cuda(name, version, facts):
+        if cuda := _default_cuda(name, version, facts, stack):
             what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {show(cuda)}"))
     if not found:
@@ -91,15 +105,19 @@ def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
     return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
 
 
-def _default_cuda(name: str, version: Version, facts: Facts) -> Pair | None:
+def _default_cuda(name: str, version: Version, facts: Facts, stack: Stack) -> Pair | None:
     """Return the CUDA of the index's wheel of a release; vLLM's is that of the torch it pins."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
-    build = next((build for build in release.builds if build.default), None) if release else None
+    builds = release.builds if release else ()
+    if any(build.plugins for build in builds):
+        build = next((b for b in builds if not stack.packages.keys().isdisjoint(b.plugins)), None)
+    else:
+        build = next((build for build in builds if build.default), None)
     if build is None or build.cuda or release is None:
         return build.cuda if build else None
     pin = release.pins.get("torch")
-    return _default_cuda("torch", pin.floor, facts) if pin and pin.floor else None
+    return _default_cuda("torch", pin.floor, facts, stack) if pin and pin.floor else None
 
 
 def is_conda(version: Version) -> bool:

@@ -76,6 +76,7 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),
         driver=drivers(**_per_system(build.get("driver"))),
+        plugins=tuple(build.get("packages") or ()),
         arch_source=_stated(code) or _stated(minimum),
         note=build.get("note") or "",
     )

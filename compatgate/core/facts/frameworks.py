@@ -52,6 +52,8 @@ class Build(Struct, frozen=True, dict=True):
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
+        plugins: packages that bring the code for CUDA, beside one that computes on the CPU alone
+            (``jax-cuda12-plugin``).
     """
 
     cuda: Pair | None
@@ -69,6 +71,7 @@ class Build(Struct, frozen=True, dict=True):
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
+    plugins: tuple[str, ...] = ()
     arch_source: Source | None = None
     note: str = ""
 
