@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Facts, Framework, Pair, Release
+from compatgate.core.facts.packages import gpus_of_label
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, parse_version, show
 
@@ -68,14 +69,6 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     release = find_release(table, version)
     build = find_build(release, version, cuda) if release else None
     return Found(name, version, table, release, build)
-
-
-_OTHER_GPUS = {"rocm": "AMD GPUs (ROCm)", "xpu": "Intel GPUs"}
-
-
-def gpus_of_label(label: str) -> str:
-    """Return whose GPUs a build's label names, where those are not NVIDIA's (``rocm6.2``)."""
-    return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")
 
 
 def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:

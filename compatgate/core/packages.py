@@ -11,6 +11,7 @@ from msgspec import Struct
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Facts, Pair
+from compatgate.core.facts.packages import gpus_of_label
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
@@ -37,6 +38,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         stated: GPU code that the asker states for it.
         statements: what sources and documentation say of this release.
         file: name of its wheel, where it is known.
+        gpus: whose GPUs it is for, where those are known and not NVIDIA's, ``AMD``.
     """
 
     name: str
@@ -47,16 +49,17 @@ class GpuPackage(Struct, frozen=True, dict=True):
     stated: tuple[Arch, ...] = ()
     statements: tuple[Statement, ...] = ()
     file: str = ""
+    gpus: str = ""
 
     @property
     def is_known(self) -> bool:
         """Tell whether anything is known of this release."""
-        return bool(self.record or self.statements)
+        return bool(self.record or self.statements or self.gpus)
 
     @property
     def is_open(self) -> bool:
         """Tell whether nothing says what the package carries."""
-        known = self.record or self.toolkits or self.stated
+        known = self.record or self.toolkits or self.stated or self.gpus
         return not known and self.compiled in (None, "install")
 
     @property
@@ -159,7 +162,8 @@ def find_package(
         toolkits = facts.cuda_components.toolkits(name, version.public)
         said = tuple(one for one in facts.statements(recorded) if _speaks_of(one, version))
         file = (wheel.file if wheel else None) or ""
-        found = GpuPackage(name, version, record, assumed, toolkits, stated, said, file)
+        gpus = gpus_of_label(version.local) or facts.packages.gpus_of(name) or _gpus_of(record)
+        found = GpuPackage(name, version, record, assumed, toolkits, stated, said, file, gpus)
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
@@ -207,6 +211,22 @@ def find_record(
     tag = f"cp{python.parts[0]}{python.minor}" if python else ""
     best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
     return best, f"the wheel is taken to be like {best.wheel}"
+
+
+_OF_ROCM = re.compile(r"lib(?:amdhip64|hip[a-z]+|hsa-runtime64|MIOpen|migraphx|rocblas|rccl)\b")
+_OF_CUDA = re.compile(r"lib(?:cuda|cudart|cublas|cudnn|nvinfer|nvrtc)\.")
+
+
+def _gpus_of(record: Record | None) -> str:
+    """Return whose GPUs a wheel is for, where all that it links against is AMD's."""
+    libraries = record.libraries if record else ()
+    if any(library.carries_code for library in libraries):
+        return ""
+    named = [name for library in libraries for name in (*library.needs, *library.opens)]
+    needed = [name for library in libraries for name in library.needs]
+    if any(map(_OF_CUDA.match, named)) or not any(map(_OF_ROCM.match, needed)):
+        return ""
+    return "AMD"
 
 
 def _speaks_of(statement: Statement, version: Version) -> bool:

@@ -24,5 +24,6 @@ def _package(record: Record) -> KnownPackage:
         source=of(record),
         modules=tuple(record.get("modules") or ()),
         optional=bool(record.get("optional")),
+        gpus=record.get("gpus") or "",
         note=record.get("note") or "",
     )

@@ -1,4 +1,4 @@
-"""CG410 to CG414: packages with GPU code, from what their own wheels were measured to hold."""
+"""CG410, CG411, CG412, CG414: packages, from what their own wheels were measured to hold."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def package_open(case: Case) -> Answer:
     return [_open(case, package) for package in unknown] or PASS
 
 
-def _when_open(case: Case) -> FindingOutcome:
+def when_open(case: Case) -> FindingOutcome:
     """Return what the target's policy makes of a package that is not known."""
     return "warn" if case.policy.packages == "audit" else "unknown"
 
 
 def _open(case: Case, package: GpuPackage) -> Problem:
-    if asked := left_open(case, package, _when_open(case)):
+    if asked := left_open(case, package, when_open(case)):
         return asked
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
@@ -61,7 +61,7 @@ def _open(case: Case, package: GpuPackage) -> Problem:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
-    return Problem(_when_open(case), package.name, message, have=have, need=need)
+    return Problem(when_open(case), package.name, message, have=have, need=need)
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -70,10 +70,14 @@ def package_arch(case: Case) -> Answer:
 
     Each library that the package loads counts, by its translation units: a stray one is no support.
     The package fails where none of its libraries runs, or those that do are a few units of all;
-    where a part of them does not, the rule warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
-    understand the PTX of the toolkit that made it (as CG202). Libraries with nothing but code for
-    one architecture (``sm_90a``) are loaded there alone. Of packages that are compiled elsewhere
-    the rule fails what their own source, build script or documentation excludes.
+    where a part of them does not, the rule warns, since they may be for other GPUs. Where only PTX
+    runs, the driver compiles it, and must understand the PTX of the toolkit that made it (as
+    CG202). Libraries with nothing but code for one architecture (``sm_90a``) are loaded there
+    alone.
+
+    Builds for GPUs of AMD or Intel (``+rocm6.2``, or linked against ROCm) fail. Of packages that
+    are compiled elsewhere the rule fails what their own source, build script or documentation
+    excludes.
 
     Example: ``faiss-gpu-cu12`` 1.14.1 has no code and no PTX for an H100 (9.0).
 
@@ -91,6 +95,8 @@ def package_arch(case: Case) -> Answer:
 
 
 def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
+    if package.gpus:
+        return [_of_others(case, package)]
     if package.statements and (problems := excluded(case, package, device)):
         return problems
     if package.stated:
@@ -117,6 +123,18 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
         names = ", ".join([*without[0].sass, *without[0].ptx])
         problems.append(_no_code(case, package, names, without[0].path, none_runs=none_runs))
     return problems or PASS
+
+
+def _of_others(case: Case, package: GpuPackage) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} is a build for GPUs of {package.gpus}: it has no code for {case.gpu_name}"
+        + assumption(package),
+        have=package.version.text,
+        need="a build for CUDA",
+        source=source_of(package),
+    )
 
 
 def _is_optional(case: Case, package: GpuPackage, without: list[Library]) -> bool:
@@ -147,11 +165,11 @@ def _no_code(
     return Problem(
         "fail" if none_runs else "warn",
         package.name,
-        message + _assumption(package),
+        message + assumption(package),
         have=have,
         need=f"code for {show(case.capability)}",
-        source=_source(package),
-        candidates=lambda: _other_releases(case, package),
+        source=source_of(package),
+        candidates=lambda: other_releases(case, package),
     )
 
 
@@ -164,7 +182,7 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
     title = package.title
     if not known:
         message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
-        yield Problem("unknown", package.name, message, have=driver.text, source=_source(package))
+        yield Problem("unknown", package.name, message, have=driver.text, source=source_of(package))
         return
     newest = max(known)
     if newest <= reach:
@@ -173,18 +191,20 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
     yield Problem(
         "unknown" if case.forward_may_help or not case.driver_cuda_is_exact else "fail",
         package.name,
-        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{_assumption(package)}",
+        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{assumption(package)}",
         have=driver.text,
         need=f"a driver of CUDA {show(newest)} or newer",
-        source=_source(package),
+        source=source_of(package),
     )
 
 
-def _assumption(package: GpuPackage) -> str:
+def assumption(package: GpuPackage) -> str:
+    """Say which wheel a package is taken to be, where nothing names its file."""
     return f" ({package.assumed})" if package.assumed else ""
 
 
-def _source(package: GpuPackage) -> Source | None:
+def source_of(package: GpuPackage) -> Source | None:
+    """Return what is known of a package as a source: its record, else what is stated of it."""
     record = package.record
     if record is None:
         return package.statements[0].source if package.statements else None
@@ -192,7 +212,7 @@ def _source(package: GpuPackage) -> Source | None:
     return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
 
 
-def _other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
+def other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
     """Offer other releases with a record, the nearest newer one first."""
     known = list(case.facts.recorded_versions(package.name))
     newer = [version for version in known if version > package.version]
@@ -233,60 +253,12 @@ def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
         "fail",
         name,
         f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
-        + _assumption(package),
+        + assumption(package),
         have=have.text,
         need=requirement.spec,
-        source=_source(package),
+        source=source_of(package),
         candidates=lambda: requirement.candidates(),
     )
-
-
-@rule("CG413", "package-torch", reads=RECORDS)
-def package_torch(case: Case) -> Answer:
-    """An extension was built against another torch than the stack has.
-
-    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
-    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where neither metadata nor file name say which torch it was built for, the
-    answer is unknown.
-
-    Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
-
-    Fix: the torch that it was built for, or a release for this torch.
-
-    Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
-    """
-    torch = case.stack.get("torch")
-    if torch is None or not case.packages:
-        return NOT_APPLICABLE
-    answers = [_torch_of(case, package, torch) for package in case.packages]
-    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
-    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
-
-
-def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
-    built_for = package.built_for_torch
-    if not (package.torch_abis if package.record else built_for):
-        return NOT_APPLICABLE
-    if package.record and all(abi.stable for abi in package.torch_abis):
-        return PASS
-    if built_for is None:
-        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
-        return [Problem(_when_open(case), package.name, message, source=_source(package))]
-    if built_for == show(torch.major_minor):
-        return PASS
-    message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
-    return [
-        Problem(
-            "fail",
-            package.name,
-            message + _assumption(package),
-            have=torch.text,
-            need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
-            source=_source(package),
-            candidates=lambda: _other_releases(case, package),
-        )
-    ]
 
 
 @rule("CG414", "package-libraries", reads=RECORDS)
@@ -340,10 +312,10 @@ def _other_runtime(package: GpuPackage, major: int, cuda: Version) -> Problem:
         "fail",
         package.name,
         f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
-        + _assumption(package),
+        + assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
-        source=_source(package),
+        source=source_of(package),
     )
 
 
