@@ -19,7 +19,7 @@ _CAPABILITY = re.compile(
 )
 
 _OF_OTHERS = re.compile(
-    r"\b(?:amd|instinct|radeon|mi\d{2,3}[a-z]?|gfx\d{3,4}[a-z]?|(?P<intel>intel|gaudi\d?|flex|arc))\b"
+    r"\b(?:amd|instinct|radeon|mi\d{2,3}[a-z]?|gfx[0-9a-f]{3,4}|(?P<intel>intel|gaudi\d?|flex|arc))\b"
 )
 """Words in the names of GPUs that are not NVIDIA's; asked for where the facts know no such GPU."""
 
