@@ -109,15 +109,22 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
         Libraries that the wheel only bundles (``NAME.libs/``) do not, where it has code of its own;
         nor do libraries with nothing but architecture-specific code (``sm_90a``): they are loaded
-        on that GPU alone.
+        on that GPU alone. Files of PTX beside libraries are linked with code that the package
+        compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they are.
         """
         record = self.record
         if record is None:
             return ()
         carrying = [one for one in record.libraries if one.carries_code and one.loaded]
         own = [library for library in carrying if ".libs/" not in library.path] or carrying
+        own = [library for library in own if not _is_to_be_linked(library)] or own
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
+
+
+def _is_to_be_linked(library: Library) -> bool:
+    """Tell whether a file is PTX for a linker, and no shared object."""
+    return not library.sass and library.path.endswith((".fatbin", ".ptx"))
 
 
 def is_specific(library: Library) -> bool:

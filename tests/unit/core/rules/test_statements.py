@@ -169,6 +169,19 @@ def test_a_record_decides_where_there_is_one(ask_with):
     assert ask_with(H100, f"{BASE},fast=1.5", said, records=(measured,)).verdict == "pass"
 
 
+def test_ptx_beside_libraries_is_for_a_linker_and_not_for_the_driver(ask_with):
+    code = Library("fast/_C.so", sass={"sm_90": 1}, units=1)
+    ptx = {"ptx": {"compute_70": 1}, "ptx_cuda": "12.9", "units": 1}
+    wheel = "fast-1.5-py3-none-any.whl"
+    beside = Record("fast", "1.5", wheel, libraries=(code, Library("fast/shim.fatbin", **ptx)))
+    older = "driver=550.54.15,gpu=H100-SXM5-80GB"
+    stack = "torch=2.4.1+cu124,fast=1.5"
+    assert found(ask_with(older, stack, records=(beside,)), "CG411") == []
+    alone = Record("fast", "1.5", wheel, libraries=(Library("fast/shim.fatbin", **ptx),))
+    verdict = ask_with(older, stack, records=(alone,))
+    assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
+
+
 # --- builds for GPUs that are not NVIDIA's ------------------------------------------------------
 
 
