@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,9 +14,13 @@ from compatgate.core.facts import CudaArch, Facts, Pair
 from compatgate.core.facts.packages import gpus_of_label
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
+from compatgate.core.package_builds import gpus_of_record, speaks_of, torch_of_label
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
-from compatgate.core.versions import Version, parse_version
+from compatgate.core.versions import Version, parse_version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.stack import Stack
 
 _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
@@ -39,6 +43,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         statements: what sources and documentation say of this release.
         file: name of its wheel, where it is known.
         gpus: whose GPUs it is for, where those are known and not NVIDIA's, ``AMD``.
+        on_request: the record is none of the catalog: the wheel was measured for whoever asked.
     """
 
     name: str
@@ -55,6 +60,8 @@ class GpuPackage(Struct, frozen=True, dict=True):
     def is_known(self) -> bool:
         """Tell whether anything is known of this release."""
         return bool(self.record or self.statements or self.gpus)
+
+    on_request: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -167,14 +174,77 @@ def find_package(
         fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
         record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
-        said = tuple(one for one in facts.statements(recorded) if _speaks_of(one, version))
+        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
         file = (wheel.file if wheel else None) or ""
-        gpus = gpus_of_label(version.local) or facts.packages.gpus_of(name) or _gpus_of(record)
-        found = GpuPackage(name, version, record, assumed, toolkits, stated, said, file, gpus)
+        gpus = (
+            gpus_of_label(version.local) or facts.packages.gpus_of(name) or gpus_of_record(record)
+        )
+        found = GpuPackage(
+            name,
+            version,
+            record,
+            assumed,
+            toolkits,
+            stated,
+            statements=said,
+            file=file,
+            gpus=gpus,
+            on_request=record is not None and facts.is_measured(record),
+        )
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
     return found
+
+
+class OpenPackage(Struct, frozen=True):
+    """A package of which nothing says what it carries on a platform.
+
+    Attributes:
+        name: normalised.
+        version: with its local label.
+        wheel: what is known of the file.
+        os: of the pools, ``linux`` for WSL.
+        python: of the stack, where it is known.
+    """
+
+    name: str
+    version: Version
+    wheel: Wheel | None
+    os: Os
+    cpu: Cpu
+    python: Version | None
+
+
+def release_of(package: GpuPackage | OpenPackage) -> str:
+    """Return name and version as an installer writes them, ``xformers==0.0.35``."""
+    return f"{package.name}=={package.version.text}"
+
+
+def open_packages(
+    stack: Stack, platforms: Iterable[tuple[Os, Cpu]], facts: Facts
+) -> tuple[OpenPackage, ...]:
+    """List the packages of a stack that no record describes, once for each platform.
+
+    Args:
+        stack: components without published tables count, too.
+        platforms: of the pools.
+        facts: with the records.
+    """
+    python = stack.get("python")
+    found: list[OpenPackage] = []
+    for system, cpu in dict.fromkeys(platforms):
+        os: Os = "linux" if system == "wsl" else system
+        for name, version in stack.versions.items():
+            if not facts.is_package(name):
+                continue
+            wheel, stated = stack.wheels.get(name), stack.code.get(name, ())
+            package = find_package(
+                facts, name, version, wheel=wheel, stated=stated, os=os, cpu=cpu, python=python
+            )
+            if package.is_open:
+                found.append(OpenPackage(name, version, wheel, os, cpu, python))
+    return tuple(dict.fromkeys(found))
 
 
 def find_record(
@@ -188,7 +258,8 @@ def find_record(
     """Find the record of the wheel that a package is installed from.
 
     The digest decides, then the file's name; without them it is the wheel of this version and build
-    for the platform, measured for this Python or another one, which is said as an assumption.
+    for the platform, measured for this Python or another one, which is said as an assumption. A
+    file of a record's name with another digest is somebody's own build: no record fits.
 
     Args:
         records: of the package.
@@ -202,12 +273,13 @@ def find_record(
         The record and what is assumed (empty where nothing is); None where no record fits.
     """
     known = [record for record in records if record.version.partition("+")[0] == version.public]
-    for record in known if wheel else ():
-        if wheel and record.sha256 and record.sha256 == wheel.sha256:
-            return record, ""
-    for record in known if wheel else ():
-        if wheel and record.wheel == wheel.file:
-            return record, ""
+    if wheel:
+        for record in known:
+            if record.sha256 and record.sha256 == wheel.sha256:
+                return record, ""
+        for record in known:
+            if record.wheel == wheel.file:
+                return None if _is_rebuilt(record, wheel) else (record, "")
     fitting = [
         record
         for record in known
@@ -220,47 +292,9 @@ def find_record(
     return best, f"the wheel is taken to be like {best.wheel}"
 
 
-_OF_ROCM = re.compile(r"lib(?:amdhip64|hip[a-z]+|hsa-runtime64|MIOpen|migraphx|rocblas|rccl)\b")
-_OF_CUDA = re.compile(r"lib(?:cuda|cudart|cublas|cudnn|nvinfer|nvrtc)\.")
-
-
-def _gpus_of(record: Record | None) -> str:
-    """Return whose GPUs a wheel is for, where all that it links against is AMD's."""
-    libraries = record.libraries if record else ()
-    if any(library.carries_code for library in libraries):
-        return ""
-    named = [name for library in libraries for name in (*library.needs, *library.opens)]
-    needed = [name for library in libraries for name in library.needs]
-    if any(map(_OF_CUDA.match, named)) or not any(map(_OF_ROCM.match, needed)):
-        return ""
-    return "AMD"
-
-
-def _speaks_of(statement: Statement, version: Version) -> bool:
-    # Imported here: only packages that have statements need it, and reading it takes long.
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion
-    from packaging.version import Version as Pep440
-
-    try:
-        return SpecifierSet(statement.versions).contains(Pep440(version.public), prereleases=True)
-    except InvalidVersion:
-        return False
-
-
-_TORCH_OF_LABEL = re.compile(
-    r"(?:torch|pt|th)(?P<major>\d)(?:\.(?P<minor>\d{1,2})|(?P<plain>\d{1,2}))"
-)
-
-
-def torch_of_label(label: str) -> str | None:
-    """Return the torch release that a local label names, as ``2.8``; None where it names none.
-
-    Args:
-        label: like that of ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
-    """
-    match = _TORCH_OF_LABEL.search(label)
-    return f"{match['major']}.{match['minor'] or match['plain']}" if match else None
+def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
+    """Tell whether a wheel of a record's file name is known to have another digest."""
+    return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
 
 
 def _is_version(record: Record, version: Version) -> bool:
@@ -330,6 +364,21 @@ def is_stray(groups: tuple[Ways, ...]) -> bool:
     """Tell whether the libraries that run are none, or a stray part of all translation units."""
     units = [(any(how for _, how in group), group[0][0].units) for group in groups]
     return sum(count for runs, count in units if runs) <= _STRAY * sum(count for _, count in units)
+
+
+def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:
+    """Tell whether the newest toolkit that a library belongs to can make code for a GPU.
+
+    Returns:
+        None where the facts do not have the toolkit.
+    """
+    key = ("toolkit", device)
+    if key not in package.memory:
+        toolkit = facts.toolkits.get(show(package.toolkits[-1]))
+        code = [Arch("sass", capability) for capability in toolkit.sass] if toolkit else ()
+        package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
+    found: bool | None = package.memory[key]
+    return found
 
 
 def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Library]]:

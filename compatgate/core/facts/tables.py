@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from compatgate.core.packages import GpuPackage
 
 T = TypeVar("T")
+_MOST_MEASURED = 1024
+"""Records that were measured on request and stay in memory; the package that was measured longest
+ago goes first."""
 
 
 class Facts:
@@ -50,6 +54,8 @@ class Facts:
         self.overlays = overlays
         self.framework_names = frameworks
         self.recorded = recorded
+        self._shipped = recorded
+        self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._recorded: dict[str, PackageRecords] = {}
         self.remembered: dict[Any, GpuPackage] = {}
@@ -187,18 +193,42 @@ class Facts:
             return next((one for one in names if one in self.recorded), name)
         return name
 
+    def with_measured(self, records: Iterable[Record]) -> Facts:
+        """Return these facts with records of wheels that were measured on request.
+
+        They stand behind the records of the catalog, whose digest stays as it is: what rests on a
+        measured record names the wheel's own digest.
+        """
+        new = copy(self)
+        new.remembered = {}
+        new._measured = dict(self._measured)
+        for record in records:
+            known = new._measured.pop(record.package, ())
+            new._measured[record.package] = known if record in known else (*known, record)
+        while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
+            del new._measured[next(iter(new._measured))]
+        new.recorded = self._shipped | new._measured.keys()
+        return new
+
+    def is_measured(self, record: Record) -> bool:
+        """Tell whether a record was measured on request, and is none of the catalog."""
+        return any(record is one for one in self._measured.get(record.package, ()))
+
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
-        return self._package(name).records if name in self.recorded else ()
+        return self._shipped_of(name).records + self._measured.get(name, ())
 
     def statements(self, name: str) -> tuple[Statement, ...]:
         """Return what is stated of a package's releases; empty without anything."""
-        return self._package(name).statements if name in self.recorded else ()
+        return self._shipped_of(name).statements
 
-    def _package(self, name: str) -> PackageRecords:
+    def _shipped_of(self, name: str) -> PackageRecords:
+        """Return what the catalog has of a package."""
+        from compatgate.core.facts.records import PackageRecords
+
+        if name not in self._shipped:
+            return PackageRecords()
         if name not in self._recorded:
-            from compatgate.core.facts.records import PackageRecords
-
             self._recorded[name] = self._table(f"packages/{name}", PackageRecords)
         return self._recorded[name]
 

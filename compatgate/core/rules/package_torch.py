@@ -5,8 +5,10 @@ from __future__ import annotations
 from compatgate.core.case import Case
 from compatgate.core.packages import GpuPackage
 from compatgate.core.parts import RECORDS
+from compatgate.core.requires import is_pinned_with
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.packages import assumption, other_releases, source_of, when_open
+from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
 
 
@@ -16,8 +18,11 @@ def package_torch(case: Case) -> Answer:
 
     libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
     imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where neither metadata nor file name say which torch it was built for, the
-    answer is unknown.
+    later releases, too. Where neither metadata nor file name say which torch it was built for, a
+    package of the stack that pins both says that they belong together, as ``sglang`` pins
+    ``sgl-kernel`` and torch; otherwise the answer is unknown. A package that works without its
+    extension (``torchao``) warns at most. Without a record, the label of a build decides
+    (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE).
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
@@ -39,15 +44,19 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
         return NOT_APPLICABLE
     if package.record and all(abi.stable for abi in package.torch_abis):
         return PASS
-    if built_for is None:
-        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
-        return [Problem(when_open(case), package.name, message, source=source_of(package))]
     if built_for == show(torch.major_minor):
         return PASS
+    optional = case.facts.packages.is_optional(package.name)
+    if built_for is None:
+        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
+            return PASS
+        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
+        outcome: FindingOutcome = "warn" if optional else when_open(case)
+        return [Problem(outcome, package.name, message, source=source_of(package))]
     message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
     return [
         Problem(
-            "fail",
+            "warn" if optional else "fail",
             package.name,
             message + assumption(package),
             have=torch.text,

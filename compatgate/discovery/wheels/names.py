@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from compatgate.core.packages import torch_of_label
+from compatgate.core.package_builds import torch_of_label
 
 _NUMBER_OF_CUDA = re.compile(r"(?<![a-z])(cuda|cu|rocm)[_-]?\d{2,3}(?![0-9a-z])")
 _FOLDER = re.compile(r"(?:sm|cu|cuda|rocm|arch|compute)[_-]?\d{2,3}[af]?(?:_\d)?")
