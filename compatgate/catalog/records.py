@@ -1,7 +1,8 @@
 """Records of packages: what their wheels were measured to hold, one YAML file a package.
 
 Each file below ``matrix/facts/packages/`` has the name of its package, and records in the form that
-``compatgate facts measure`` prints, newest release first.
+``compatgate facts measure`` prints, newest release first. Its statements, of releases that have no
+wheel to measure, are written by hand.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from compatgate.catalog import schema, sources
 from compatgate.catalog.checks import Problem
+from compatgate.core.arch import parse_capability
 from compatgate.core.facts.records import Library, Record
 from compatgate.errors import CatalogError
 
@@ -46,27 +50,30 @@ def read_package(name: str) -> tuple[Record, ...]:
     Raises:
         CatalogError: the file is malformed.
     """
-    path = _path(name)
-    if not os.path.isfile(path):
-        return ()
-    document = sources.parse(sources.read_bytes(path), path)
+    document = _document(name)
     try:
-        found = msgspec.convert(document.get("records"), tuple[dict[str, Any], ...])
+        found = msgspec.convert(document.get("records") or (), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
     except msgspec.ValidationError as error:
-        raise CatalogError(str(error), field=path, value=path) from None
+        raise CatalogError(str(error), field=_path(name), value=_path(name)) from None
+
+
+def _document(name: str) -> dict[str, Any]:
+    path = _path(name)
+    return sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
 
 
 def write_package(name: str, records: Iterable[Record]) -> None:
-    """Write the records of a package, those of before that name other wheels included."""
+    """Write the records of a package; those of other wheels and what is stated of it stay."""
     merged = {record.wheel: record for record in (*read_package(name), *records)}
+    statements = _document(name).get("statements", ())
     os.makedirs(directory(), exist_ok=True)
     with open(_path(name), "w", encoding="utf-8") as file:
-        file.write(to_yaml(name, list(merged.values())))
+        file.write(to_yaml(name, list(merged.values()), statements))
 
 
-def to_yaml(name: str, records: Sequence[Record]) -> str:
-    """Write records as a file of `directory`."""
+def to_yaml(name: str, records: Sequence[Record], statements: Sequence[Any] = ()) -> str:
+    """Write records, and statements as they are in the file, as a file of `directory`."""
     import yaml
 
     ordered = sorted(records, key=lambda r: r.wheel)
@@ -75,7 +82,9 @@ def to_yaml(name: str, records: Sequence[Record]) -> str:
     for record in ordered:
         row = msgspec.to_builtins(record)
         rows.append({k: v for k, v in row.items() if k not in ("package", "source")})
-    document = {"schema": VERSION, "package": name, "records": _plain(rows)}
+    document: dict[str, Any] = {"schema": VERSION, "package": name}
+    document |= {"statements": list(statements)} if statements else {}
+    document |= {"records": _plain(rows)} if rows else {}
     return yaml.safe_dump(
         document, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
     )
@@ -96,6 +105,28 @@ def problems() -> Iterator[Problem]:
         for record in read_package(name):
             yield from _of_record(record, seen)
             seen.add(record.wheel)
+        for row in document.get("statements") or ():
+            yield from _of_statement(name, row)
+
+
+def _of_statement(name: str, row: dict[str, Any]) -> Iterator[Problem]:
+    subject = f"packages/{name} {row['versions']}"
+    ranges = [row["versions"], *(b["cuda"] for b in row.get("builds") or () if "cuda" in b)]
+    for text in ranges:
+        try:
+            SpecifierSet(text)
+        except InvalidSpecifier:
+            yield Problem("package-versions", subject, f"{text!r} is not a range of versions")
+    for text in row.get("requires") or ():
+        try:
+            Requirement(text)
+        except InvalidRequirement:
+            yield Problem("package-requires", subject, f"{text!r} is not a requirement")
+    least, last = row.get("least_capability"), row.get("last_capability")
+    if least and last and parse_capability(least) > parse_capability(last):
+        yield Problem("package-capability", subject, f"{least} is above {last}")
+    if row.get("fixed") and not row.get("builds"):
+        yield Problem("package-builds", subject, "it names no builds, so none can be fixed")
 
 
 def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:

@@ -30,5 +30,6 @@ def _package(record: Record) -> KnownPackage:
         carries=record["carries"],
         source=of(record),
         optional=bool(record.get("optional")),
+        gpus=record.get("gpus") or "",
         note=record.get("note") or "",
     )
