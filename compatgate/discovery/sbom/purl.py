@@ -34,12 +34,14 @@ class Found(Struct, frozen=True):
 
     Attributes:
         origins: where the files of GPU packages are, by name.
+        of_index: components whose packages are all from the package index.
     """
 
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
     origins: dict[str, Origin] = {}
+    of_index: frozenset[str] = frozenset()
 
 
 def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages) -> Found:
@@ -86,6 +88,8 @@ def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages)
         from_python.conflicts,
         (*left, *from_python.open, *from_conda.open, *gpu.open),
         gpu.origins,
+        from_python.of_index
+        - {seen.component for seen in (*from_conda.observations, *observations)},
     )
 
 
