@@ -49,7 +49,16 @@ def read_package(name: str) -> tuple[Record, ...]:
     path = _path(name)
     if not os.path.isfile(path):
         return ()
-    document = sources.parse(sources.read_bytes(path), path)
+    return of_document(sources.parse(sources.read_bytes(path), path), path)
+
+
+def of_document(document: dict[str, Any], path: str) -> tuple[Record, ...]:
+    """Read the records of a parsed file.
+
+    Raises:
+        CatalogError: the file is malformed.
+    """
+    name = document.get("package")
     try:
         found = msgspec.convert(document.get("records"), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
@@ -65,8 +74,15 @@ def write_package(name: str, records: Iterable[Record]) -> None:
         file.write(to_yaml(name, list(merged.values())))
 
 
-def to_yaml(name: str, records: Sequence[Record]) -> str:
-    """Write records as a file of `directory`."""
+def to_yaml(name: str, records: Sequence[Record], *, with_sources: bool = False) -> str:
+    """Write records as a file of `directory`.
+
+    Args:
+        name: of the package.
+        records: of its wheels.
+        with_sources: each record says where it was read; its digest proves it either way.
+    """
+    left_out = ("package",) if with_sources else ("package", "source")
     import yaml
 
     ordered = sorted(records, key=lambda r: r.wheel)
@@ -74,7 +90,7 @@ def to_yaml(name: str, records: Sequence[Record]) -> str:
     rows = []
     for record in ordered:
         row = msgspec.to_builtins(record)
-        rows.append({k: v for k, v in row.items() if k not in ("package", "source")})
+        rows.append({k: v for k, v in row.items() if k not in left_out})
     document = {"schema": VERSION, "package": name, "records": _plain(rows)}
     return yaml.safe_dump(
         document, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-HELP = "show and verify the vendors' facts, and measure wheels"
+HELP = "show, verify, refresh and compare the vendors' facts, and measure wheels"
 
 _EXAMPLES = """\
 examples:
@@ -22,14 +22,17 @@ examples:
   compatgate facts show gpus H100
   compatgate facts verify --facts ./our-facts
   compatgate facts measure xformers==0.0.32.post2 --format json
+  compatgate facts refresh --check
+  compatgate facts diff shipped ./new-facts
 
-exit status: 0 they hold, or measured; 1 verify found problems; 2 bad input, or not all measured
+exit status: 0 they hold, or measured; 1 verify found problems; 2 bad input, or not all measured;
+refresh and diff say theirs
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: list, show, verify, measure."""
-    from compatgate.cli import facts_measure
+    """Describe the command: list, show, verify, measure, refresh, diff."""
+    from compatgate.cli import facts_measure, facts_refresh
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -44,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure = actions.add_parser("measure", help=facts_measure.HELP)
     facts_measure.add_arguments(measure)
     _common(measure)
+    refresh = actions.add_parser("refresh", help=facts_refresh.HELP)
+    facts_refresh.add_arguments(refresh)
+    _common(refresh)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +68,15 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: there is no such table or record, or an overlay is malformed.
     """
-    from compatgate.cli import facts_measure
+    from compatgate.cli import facts_measure, facts_refresh
 
-    actions = {"list": _list, "show": _show, "verify": _verify, "measure": facts_measure.run}
+    actions = {
+        "list": _list,
+        "show": _show,
+        "verify": _verify,
+        "measure": facts_measure.run,
+        "refresh": facts_refresh.run,
+    }
     return actions[args.action](args)
 
 
