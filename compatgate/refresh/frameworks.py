@@ -141,12 +141,13 @@ class FrameworkReader:
             entry["pins"] = pins
         if groups := _groups((*rest, *asked)):
             entry["requirements"] = groups
+        if self._recipe.parts:
+            entry["documented"] = [{"package": identity.version}]
         return entry | {"builds": builds}
 
     def _python(self, title: str, identity: Identity) -> Record:
         """Tell the Pythons of a release, by its wheels, else by the range of its metadata."""
-        package = self._recipe.python or self._recipe.releases[0]
-        wheels = self._wheels(package, title)
+        wheels = self._python_wheels(title)
         found: Record = {}
         if exact := pythons(wheels, _X86):
             found["wheels"] = exact
@@ -212,7 +213,7 @@ class FrameworkReader:
         known = self._known[title]
         facts, package = f"frameworks/{self._component}", self._recipe.releases[0]
         source = f"wheel file names of {self._recipe.python or package}=={title} on the package index"
-        update = _python_update(known, self._wheels(self._recipe.python or package, title))
+        update = _python_update(known, self._python_wheels(title))
         if update:
             added, python = update
             told = {**python, "source": source, "confidence": "metadata"}
@@ -227,6 +228,12 @@ class FrameworkReader:
                     entry = {"version": title, "builds": [build]}
                     what = f"a build for CUDA {build['accepts']}"
                     yield News(recipe.package, title, "build", what, facts, entry=entry)
+
+    def _python_wheels(self, title: str) -> list[IndexFile]:
+        """List the wheels that tell the Pythons of a release."""
+        named = self._recipe.python
+        names = (named,) if named else self._recipe.releases
+        return [wheel for name in names for wheel in self._wheels(name, title)]
 
     def _wheels(self, package: str, title: str) -> list[IndexFile]:
         return [
@@ -255,6 +262,10 @@ def _python_update(known: Record, wheels: Sequence[IndexFile]) -> tuple[list[str
     plain = [one for one in pythons(wheels, _X86) if not one.endswith("t")]
     if "wheels" not in python and highest and plain and Version(plain[-1]) > Version(highest):
         added, update = [p for p in plain if Version(p) > Version(highest)], {"max": plain[-1]}
+        if "present" in python:
+            update["present"] = [*python["present"], *added]
+        if "absent" in python:
+            update["absent"] = [one for one in python["absent"] if one not in added]
     return (added, update) if added else None
 
 

@@ -47,8 +47,7 @@ def needed(
         for extra in extras or ("",):
             applying = [p for p in pythons or ("3.12",) if _applies(requirement, extra, p)]
             if applying and (not extra or not _applies(requirement, "", applying[0])):
-                always = len(applying) == len(pythons)
-                found.append(Needed(requirement, _plain(requirement, always=always), extra))
+                found.append(Needed(requirement, _plain(requirement), extra))
                 break
     return tuple(found)
 
@@ -69,13 +68,13 @@ def _applies(requirement: Requirement, extra: str, python: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate(environment)
 
 
-def _plain(requirement: Requirement, *, always: bool) -> str:
+def _plain(requirement: Requirement) -> str:
     """Write a requirement without what its marker says of the platform and extra."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     text = f"{requirement.name}{extras}{requirement.specifier}"
     marker = str(requirement.marker or "")
     clauses = _PYTHON_CLAUSE.findall(marker)
-    if always or not clauses:
+    if not clauses:
         return text
     return f"{text}; {marker if ' or ' in marker else ' and '.join(clauses)}"
 
