@@ -49,18 +49,17 @@ def read_package(name: str) -> tuple[Record, ...]:
     path = _path(name)
     if not os.path.isfile(path):
         return ()
-    return of_document(sources.parse(sources.read_bytes(path), path), path)
+    return of_document(name, sources.parse(sources.read_bytes(path), path), path)
 
 
-def of_document(document: dict[str, Any], path: str) -> tuple[Record, ...]:
+def of_document(name: str, document: dict[str, Any], path: str) -> tuple[Record, ...]:
     """Read the records of a parsed file.
 
     Raises:
         CatalogError: the file is malformed.
     """
-    name = document.get("package")
     try:
-        found = msgspec.convert(document.get("records"), tuple[dict[str, Any], ...])
+        found = msgspec.convert(document.get("records") or (), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
     except msgspec.ValidationError as error:
         raise CatalogError(str(error), field=path, value=path) from None

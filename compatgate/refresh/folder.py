@@ -79,8 +79,9 @@ class Folder:
             merged(overlay.target, shipped, [overlay])
 
     def _records(self, package: str) -> tuple[Record, ...]:
-        document = self._document(f"packages/{package}")
-        return records.of_document(document, self._path(f"packages/{package}")) if document else ()
+        facts = f"packages/{package}"
+        document = self._document(facts)
+        return records.of_document(package, document, self._path(facts)) if document else ()
 
     def _document(self, facts: str) -> dict[str, Any] | None:
         path = self._path(facts)
