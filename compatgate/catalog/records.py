@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -111,6 +111,27 @@ def problems() -> Iterator[Problem]:
         for record in read_package(name):
             yield from _of_record(record, seen)
             seen.add(record.wheel)
+
+
+def overlaid_problems(documents: Mapping[str, dict[str, Any]]) -> Iterator[Problem]:
+    """Check what overlays bring, and that each measured record is of a wheel of its own.
+
+    Args:
+        documents: every fact file by name, overlays laid over it.
+    """
+    digests: dict[str, str] = {}
+    for name, document in documents.items():
+        folder, _, package = name.partition("/")
+        if folder != SCHEMA:
+            continue
+        shipped = {record.wheel for record in read_package(package)}
+        for record in of_document(package, document, name):
+            if record.wheel not in shipped:
+                yield from _of_record(record, set())
+            other = digests.setdefault(record.sha256 or record.wheel, record.wheel)
+            if other != record.wheel:
+                what = f"it has the SHA-256 of {other}: a copy was not measured"
+                yield Problem("package-digest", f"{name} {record.wheel}", what)
 
 
 def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:

@@ -32,7 +32,7 @@ refresh and diff say theirs
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command: list, show, verify, measure, refresh, diff."""
-    from compatgate.cli import facts_measure, facts_refresh
+    from compatgate.cli import facts_diff, facts_measure, facts_refresh
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     refresh = actions.add_parser("refresh", help=facts_refresh.HELP)
     facts_refresh.add_arguments(refresh)
     _common(refresh)
+    facts_diff.add_arguments(actions.add_parser("diff", help=facts_diff.HELP))
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: there is no such table or record, or an overlay is malformed.
     """
-    from compatgate.cli import facts_measure, facts_refresh
+    from compatgate.cli import facts_diff, facts_measure, facts_refresh
 
     actions = {
         "list": _list,
@@ -76,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         "verify": _verify,
         "measure": facts_measure.run,
         "refresh": facts_refresh.run,
+        "diff": facts_diff.run,
     }
     return actions[args.action](args)
 
@@ -208,16 +210,28 @@ def _bold(text: str) -> str:
 # --- verify --------------------------------------------------------------------------------
 
 
+_MEANING = {
+    "published": "",
+    "metadata": ", read from releases",
+    "derived": ", concluded by others: they never deny",
+}
+
+
 def _verify(args: argparse.Namespace) -> int:
-    from compatgate.catalog.verify import verify
+    from compatgate.catalog.verify import origins, verify
 
     problems = verify(args.facts)
+    told = origins(args.facts)
     if args.format == "json":
         rows = [{"check": p.check, "subject": p.subject, "message": p.message} for p in problems]
-        print(json.dumps({"problems": rows}))
+        where = {"measured": told.measured, **told.statements}
+        print(json.dumps({"problems": rows, "origins": where}))
     elif problems:
         print("\n".join(map(str, problems)))
         print(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)
     else:
         print("the facts hold together")
+        print(f"measured   {told.measured:>5} wheels, each with its SHA-256")
+        for name, count in told.statements.items():
+            print(f"{name:<10} {count:>5} statements{_MEANING[name]}")
     return 1 if problems else 0

@@ -212,12 +212,14 @@ class FrameworkReader:
         """Find Pythons and builds that a known release did not have."""
         known = self._known[title]
         facts, package = f"frameworks/{self._component}", self._recipe.releases[0]
-        source = f"wheel file names of {self._recipe.python or package}=={title} on the package index"
+        named = (self._recipe.python,) if self._recipe.python else self._recipe.releases
+        told = " and ".join(f"{name}=={title}" for name in named if self._wheels(name, title))
+        source = f"wheel file names of {told} on the package index"
         update = _python_update(known, self._python_wheels(title))
         if update:
             added, python = update
-            told = {**python, "source": source, "confidence": "metadata"}
-            entry = {"version": title, "python": told}
+            part = {**python, "source": source, "confidence": "metadata"}
+            entry = {"version": title, "python": part}
             what = f"wheels for Python {', '.join(added)}"
             yield News(package, title, "python", what, facts, entry=entry)
         names = {build["name"] for build in known["builds"]}
