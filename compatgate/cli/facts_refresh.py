@@ -30,7 +30,7 @@ examples:
   compatgate facts refresh --out ./new-facts
   compatgate facts refresh torch xformers==0.0.36 --out ./new-facts
   compatgate facts refresh --since 2026-10-01 --limit 0 --check --format json
-  compatgate check --stack torch=2.16.0 --pool gpu=L4,driver=580.95.05   # with COMPATGATE_FACTS
+  compatgate check --stack torch=2.16.0 --pool gpu=L4,driver=580.95.05 --facts ./new-facts
 
 Without a name, everything that the facts follow: the frameworks, cuDNN, NCCL, toolkits, and the
 packages with records. New is what is newer than the newest known release or was uploaded after it,
@@ -82,6 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         metavar="DATE|DAYS",
         help="everything unknown that was uploaded since, gaps included: 2026-10-01 or 30d",
+    )
+    parser.add_argument(
+        "--metadata-only",
+        action="store_true",
+        help="write what metadata tells of frameworks and libraries; measure no wheel",
     )
     parser.add_argument("--pre", action="store_true", help="pre-releases count, too")
     parser.add_argument("--yanked", action="store_true", help="yanked wheels count, too")
@@ -248,6 +253,7 @@ class _Writer:
         from compatgate.discovery.wheels import Options, default_folder, toolkits_of_ptx
 
         cache = None if args.no_cache else default_folder()
+        self._metadata_only = bool(args.metadata_only)
         self._options = Options(toolkits=toolkits_of_ptx(facts.arch), cache=cache)
         self._index, self._transport, self._progress = index, transport, progress
 
@@ -257,7 +263,7 @@ class _Writer:
         for news in found:
             if news.entry is not None:
                 folder.add_entry(news)
-            for wheel in news.wheels:
+            for wheel in () if self._metadata_only else news.wheels:
                 if not folder.has(news.package, wheel.name, wheel.sha256):
                     failed += not self._measure(wheel, folder)
         return failed
