@@ -8,11 +8,14 @@ from typing import Any
 
 from packaging.version import Version
 
+from compatgate.discovery.lockfiles import Platform
 from compatgate.discovery.wheels import IndexFile
 from compatgate.refresh.bounds import Bounds
 from compatgate.refresh.listing import Listing, first_upload, last_upload
 from compatgate.refresh.news import News
+from compatgate.refresh.tags import is_for
 
+_X86 = Platform()
 _MAJOR = re.compile(r"-cu(\d+)$")
 Record = dict[str, Any]
 
@@ -88,7 +91,11 @@ class LibraryReader:
             wheels = (self._known.get(title) or {}).get("wheels")
             if not isinstance(wheels, dict) or not self._is_asked(title, bounds):
                 continue
-            more = [name for name in packages if not wheels.get(_label(name))]
+            more = [
+                name
+                for name, rows in packages.items()
+                if not wheels.get(_label(name)) and any(is_for(w, _X86) for _, w in rows)
+            ]
             if more:
                 what = f"a package for another CUDA: {', '.join(more)}"
                 found.append(self._release(title, packages, "build", what))
