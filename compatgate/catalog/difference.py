@@ -116,8 +116,8 @@ def _of_file(
     keys = lists(name, {**old, **new})
     for part, key in keys.items():
         yield from _of_list(name, part, _by_name(old, part, key), _by_name(new, part, key))
-    rest = [{k: v for k, v in side.items() if k not in keys} for side in (old, new)]
-    if before is not None and after is not None and (fields := tuple(compare(*rest))):
+    was, now = ({k: v for k, v in side.items() if k not in keys} for side in (old, new))
+    if before is not None and after is not None and (fields := tuple(compare(was, now))):
         yield RecordChange(name, "", "", "change", fields)
 
 

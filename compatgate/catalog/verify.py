@@ -42,7 +42,9 @@ def origins(overlays: Sequence[str] | None = None) -> Origins:
         if record.get("sha256")
     ]
     told = Counter(one for document in documents.values() for one in _confidences(document))
-    return Origins(len(measured), {name: told[name] for name in ("published", "metadata", "derived")})
+    return Origins(
+        len(measured), {name: told[name] for name in ("published", "metadata", "derived")}
+    )
 
 
 def _confidences(value: Any) -> Iterator[str]:

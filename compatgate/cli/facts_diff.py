@@ -25,7 +25,7 @@ _EXAMPLES = """\
 examples:
   compatgate facts diff shipped ./new-facts
   compatgate facts diff shipped ./new-facts --matrix ./matrix --format json
-  compatgate facts diff ./facts-of-today ./new-facts --database postgresql://gate@db/gate --decisions 1000
+  compatgate facts diff ./facts ./new-facts --database postgresql://gate@db/gate --decisions 1000
 
 OLD and NEW: "shipped"; overlays, separated like PATH; or a whole folder of facts, such as
 matrix/facts of another release. Every entry in use is judged on every target with both, and the
@@ -105,8 +105,7 @@ def _verdicts(
     if args.matrix:
         from compatgate.documents.sources import read_paths
 
-        files = read_paths(args.matrix)
-        sides = of_files(files, old.facts), of_files(files, new.facts)
+        sides = of_files(read_paths(args.matrix), old.facts, new.facts)
         return entries_by_target(*sides, clock.now()), _unusable(*sides), None
     if not _is_there(args.database):
         return None, {}, None
@@ -134,9 +133,7 @@ def _of_database(
 
     now = clock.now()
     with opened(args, overlays=()) as gate:
-        before, after = (
-            Snapshots(gate.database, side.facts).current() for side in (old, new)
-        )
+        before, after = (Snapshots(gate.database, side.facts).current() for side in (old, new))
         entries = entries_by_target(before, after, now)
         replayed = replay(gate.database, before, after, now, most=args.decisions)
     return entries, _unusable(before, after), replayed
@@ -202,7 +199,7 @@ _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 
 def _of_records(records: Sequence[RecordChange]) -> Iterator[str]:
     count = len(records)
-    yield f"facts: {count or 'no'} record{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
+    yield "facts: 1 record differs" if count == 1 else f"facts: {count or 'no'} records differ"
     for change in records[:_MOST_SHOWN]:
         name = " ".join(filter(None, (change.facts, change.part, change.key)))
         yield f"  {_SIGNS[change.action]} {name}"
@@ -222,7 +219,8 @@ def _of_entries(entries: Entries | None, unusable: Mapping[str, str]) -> Iterato
         return
     changed = [(t, e) for t, found in entries.items() for e in found if _changed_pools(e)]
     total = sum(map(len, entries.values()))
-    yield f"matrix: {len(changed) or 'none'} of {total} entries in use change on {len(entries)} targets"
+    count = len(changed) or "none"
+    yield f"matrix: {count} of {total} entries in use change on {len(entries)} targets"
     for target, entry in changed:
         for pool in _changed_pools(entry):
             yield (

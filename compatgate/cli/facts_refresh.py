@@ -341,7 +341,9 @@ class _Report:
         if written and any(news.entry for news in self.news):
             print(f"the index does not tell: {NOT_TOLD}")
         for facts, count in self.left_out.items():
-            text = f"{facts}: {count} more new release{'s' if count > 1 else ''} (--limit 0 for all)"
+            text = (
+                f"{facts}: {count} more new release{'s' if count > 1 else ''} (--limit 0 for all)"
+            )
             print(text, file=sys.stderr)
 
 

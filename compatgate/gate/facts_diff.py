@@ -80,14 +80,15 @@ class Replayed(Struct, frozen=True):
     left: dict[str, str] = {}
 
 
-def of_files(sources: Sequence[Source], facts: Facts) -> Snapshot:
-    """Read matrix files as these facts resolve them.
+def of_files(sources: Sequence[Source], before: Facts, after: Facts) -> tuple[Snapshot, Snapshot]:
+    """Read matrix files, and resolve them with both facts.
 
     Raises:
-        ManyProblems: every mistake, with file, line and path.
+        ManyProblems: every mistake, with file, line and path; the facts of before count.
     """
-    documents = read_documents(sources, facts.gpus)
-    return build([(*key_of(document), document, 0) for document in documents], facts, 0)
+    documents = read_documents(sources, before.gpus)
+    versions = [(*key_of(document), document, 0) for document in documents]
+    return build(versions, before, 0), build(versions, after, 0)
 
 
 def entries_by_target(

@@ -113,7 +113,13 @@ class FrameworkReader:
         entry = self._entry(title, identity, python, builds)
         facts = f"frameworks/{self._component}"
         return News(
-            identity.package, title, "release", "a new release", facts, entry=entry, uploaded=uploaded
+            identity.package,
+            title,
+            "release",
+            "a new release",
+            facts,
+            entry=entry,
+            uploaded=uploaded,
         )
 
     def _entry(
@@ -219,7 +225,7 @@ class FrameworkReader:
         if update:
             added, python = update
             part = {**python, "source": source, "confidence": "metadata"}
-            entry = {"version": title, "python": part}
+            entry: Record = {"version": title, "python": part}
             what = f"wheels for Python {', '.join(added)}"
             yield News(package, title, "python", what, facts, entry=entry)
         names = {build["name"] for build in known["builds"]}

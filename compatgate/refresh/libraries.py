@@ -73,7 +73,9 @@ class LibraryReader:
         new = [
             title
             for title in unknown
-            if bounds.is_new(Version(title), first_upload(_wheels(offered[title])), newest, boundary)
+            if bounds.is_new(
+                Version(title), first_upload(_wheels(offered[title])), newest, boundary
+            )
         ]
         return sorted(new, key=Version, reverse=True)
 

@@ -12,7 +12,7 @@ from compatgate.discovery.lockfiles import Platform
 from compatgate.discovery.wheels import IndexFile, choose
 from compatgate.refresh.bounds import Bounds, is_later
 from compatgate.refresh.listing import first_upload, last_upload
-from compatgate.refresh.news import News
+from compatgate.refresh.news import Kind, News
 from compatgate.refresh.tags import is_for, python_of
 
 Releases = Mapping[Version, Sequence[IndexFile]]
@@ -93,9 +93,9 @@ def _release(
     if not chosen:
         return None
     another = any(one.public == version.public for one in known)
-    kind, what = ("build", "a new build") if another else ("release", "a new release")
-    uploaded = first_upload(wheels)
-    return News(name, str(version), kind, what, f"packages/{name}", chosen, uploaded=uploaded)
+    kind: Kind = "build" if another else "release"
+    facts, uploaded = f"packages/{name}", first_upload(wheels)
+    return News(name, str(version), kind, f"a new {kind}", facts, chosen, uploaded=uploaded)
 
 
 def _usual_python(records: Sequence[Record]) -> str | None:
@@ -129,9 +129,7 @@ def _added(
     for wheel in wheels:
         if digests.get(wheel.name) and wheel.sha256 not in (None, digests[wheel.name]):
             what = f"{wheel.name} was rebuilt: another SHA-256"
-            yield News(
-                name, label, "rebuild", what, facts, (wheel,), uploaded=wheel.uploaded
-            )
+            yield News(name, label, "rebuild", what, facts, (wheel,), uploaded=wheel.uploaded)
     began = last_upload(wheel for wheel in wheels if wheel.name in digests)
     asked = bounds.names(name, version)
     for platform in bounds.platforms:

@@ -112,10 +112,10 @@ def _lowest(specifiers: SpecifierSet) -> Version | None:
 
 def pins_of(found: Iterable[Needed], names: Sequence[str] = _PINNED) -> dict[str, str]:
     """Return what is required of components, as a pin writes it: ``{"cudnn": "==9.1.0.70"}``."""
-    pins = {}
+    pins: dict[str, str] = {}
     for one in found:
         name = one.component
-        if name in names and (spec := spec_of(one.requirement.specifier)):
+        if name is not None and name in names and (spec := spec_of(one.requirement.specifier)):
             pins[name] = spec
     return pins
 

@@ -68,7 +68,7 @@ def pythons(release: dict[str, Any]) -> tuple[str, ...]:
 
 
 def pins(part: dict[str, Any], like: dict[str, Any]) -> dict[str, set[tuple[str, Version]]]:
-    """The pins of a part, cut to as many numbers as the facts state; optional ones are documents'."""
+    """The pins of a part, cut to as many numbers as the facts state, without optional ones."""
     found = {}
     for name, pin in (part.get("pins") or {}).items():
         stated = (like.get("pins") or {}).get(name, pin)

@@ -119,7 +119,7 @@ def what_if(
 
 
 class Side(Struct, frozen=True):
-    """A target as one set of facts resolves it, with those facts and the matrix resolved by them."""
+    """A target and a matrix as one set of facts resolves them, and those facts."""
 
     target: Target
     facts: Facts

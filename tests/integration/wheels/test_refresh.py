@@ -104,9 +104,7 @@ def test_a_check_names_a_new_release_measures_nothing_and_is_1(refresh, add, kno
     assert server.sent == 0
 
 
-def test_a_python_that_is_added_later_is_new_and_one_of_the_same_upload_is_not(
-    refresh, add, known
-):
+def test_a_python_that_is_added_later_is_new_and_one_of_the_same_upload_is_not(refresh, add, known):
     add("1.0", "2026-05-01T11:00:00Z", python="cp313")
     name = add("1.0", JUNE, python="cp314")
     status, document, _ = refresh("gpu-pkg", "--check", *known)
@@ -183,7 +181,9 @@ def test_a_record_that_is_left_out_comes_back_equal_offline(
     options = ["--offline", str(folder.parent), "--no-cache", "--out", str(again), *known]
     assert refresh("gpu-pkg==1.1", *options, index=False)[0] == 0
     assert records(again) == records(out)
-    assert records(out)[0]["source"].startswith(f"{file_name('1.1')} on the package index, measured")
+    assert records(out)[0]["source"].startswith(
+        f"{file_name('1.1')} on the package index, measured"
+    )
     assert load_facts([str(again)]).records("gpu-pkg") == load_facts([str(out)]).records("gpu-pkg")
 
 
