@@ -32,12 +32,15 @@ class Followed(Struct, frozen=True):
         names: by which a person may ask for it, its distributions among them.
         distributions: that are asked for on the index.
         look: gives what is new.
+        has_wheels: the index is expected to have wheels of it; a package of which only its source
+            is known has none.
     """
 
     facts: str
     names: frozenset[str]
     distributions: tuple[str, ...]
     look: Look
+    has_wheels: bool = True
 
 
 class Survey(Struct, frozen=True):
@@ -95,7 +98,8 @@ def package(name: str, facts: Facts) -> Followed:
     def look(listing: Listing, bounds: Bounds) -> Found:
         return news_of_package(name, facts.records(name), listing.releases(name), bounds)
 
-    return Followed(f"packages/{name}", frozenset((name,)), (name,), look)
+    has_wheels = bool(facts.records(name)) or name not in facts.recorded
+    return Followed(f"packages/{name}", frozenset((name,)), (name,), look, has_wheels)
 
 
 def chosen(known: Sequence[Followed], names: Sequence[str], facts: Facts) -> list[Followed]:
@@ -115,6 +119,8 @@ def survey(things: Sequence[Followed], listing: Listing, bounds: Bounds) -> Iter
     for one in things:
         try:
             if not any(listing.releases(name) for name in one.distributions):
+                if not one.has_wheels:
+                    continue
                 raise NotFound("the index has no wheel of it", field=", ".join(one.distributions))
             news, left_out = one.look(listing, bounds)
         except CompatgateError as error:

@@ -37,7 +37,7 @@ def test_a_file_that_only_one_side_has_is_all_new(overlay):
         schema: facts/packages/v1
         package: gpu-pkg
         records:
-        - {{version: '1.0', wheel: gpu_pkg-1.0-py3-none-any.whl, sha256: {'a' * 64}}}
+        - {{version: '1.0', wheel: gpu_pkg-1.0-py3-none-any.whl, sha256: {"a" * 64}}}
         """
     )
     added = ("packages/gpu-pkg", "records", "gpu_pkg-1.0-py3-none-any.whl", "add", [])
