@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.check and not args.out:
         hint = "name a folder with --out, or ask with --check"
         raise BadInput("refresh writes files to review", field="--out", hint=hint)
-    folder = None if args.check else Folder(args.out)
+    folder = None if args.check else Folder(args.out, args.facts)
     library, facts = open_library(args.facts), load_facts(args.facts)
     things = chosen(followed(library, facts), names, facts)
     report = _Report(args.format)

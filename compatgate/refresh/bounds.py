@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 from packaging.version import Version
@@ -60,11 +60,14 @@ class Bounds(Struct, frozen=True):
 
 def is_later(uploaded: str, before: str) -> bool:
     """Tell whether a wheel was added to a release after the release's own upload."""
-    if not uploaded or not before:
-        return False
-    return _moment(uploaded) - _moment(before) > _ONE_UPLOAD
+    later, earlier = _moment(uploaded), _moment(before)
+    return later is not None and earlier is not None and later - earlier > _ONE_UPLOAD
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else datetime.fromisoformat(f"{text}+00:00")
+def _moment(text: str) -> datetime | None:
+    """Read an ISO time, which is UTC where it does not say; None where it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
-from compatgate.catalog import records, sources
-from compatgate.catalog.overlay import find_overlays, merged
+from compatgate.catalog import open_library, records, sources
+from compatgate.catalog.overlay import find_overlays
 from compatgate.core.facts.records import Record
 from compatgate.errors import BadInput
 from compatgate.refresh.news import News
@@ -22,13 +23,15 @@ class Folder:
 
     Args:
         path: of the folder; it is made with the first file.
+        overlays: that lie over the shipped facts, below what is written.
 
     Raises:
         BadInput: it is a file, or the folder of the shipped facts.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, overlays: Sequence[str] | None = None) -> None:
         self.path = path
+        self._below = [overlay.path for overlay in find_overlays(overlays)]
         self.written: list[str] = []
         real, shipped = os.path.realpath(path), os.path.realpath(sources.facts_dir())
         if real == shipped or real.startswith(f"{shipped}{os.sep}"):
@@ -73,10 +76,7 @@ class Folder:
         Raises:
             BadInput: one of them cannot be laid over the facts.
         """
-        for overlay in find_overlays(self.written):
-            path = sources.source_path(overlay.target)
-            shipped = sources.parse(sources.read_bytes(path), path) if os.path.exists(path) else {}
-            merged(overlay.target, shipped, [overlay])
+        open_library([*self._below, *self.written])
 
     def _records(self, package: str) -> tuple[Record, ...]:
         facts = f"packages/{package}"

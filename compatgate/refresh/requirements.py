@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
-from packaging.requirements import Requirement
-from packaging.specifiers import Specifier, SpecifierSet
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.version import Version
 
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
+from compatgate.errors import Damaged
 
 _PYTHON_CLAUSE = re.compile(r"""python(?:_full)?_version\s*[<>=!]+\s*["'][\d.*]+["']""")
 _PINNED = ("cudnn", "nccl")
@@ -40,16 +41,29 @@ def needed(
         requires: as metadata writes them.
         extras: that are asked for; none: the core alone.
         pythons: of the release.
+
+    Raises:
+        Damaged: one of them is no requirement.
     """
     found = []
     for text in requires:
-        requirement = Requirement(text)
+        requirement = _read(text)
         for extra in extras or ("",):
             applying = [p for p in pythons or ("3.12",) if _applies(requirement, extra, p)]
             if applying and (not extra or not _applies(requirement, "", applying[0])):
                 found.append(Needed(requirement, _plain(requirement), extra))
                 break
     return tuple(found)
+
+
+def _read(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        hint = "nothing is written for this release"
+        raise Damaged(
+            "is not a requirement", field="Requires-Dist", value=text, hint=hint
+        ) from None
 
 
 def _applies(requirement: Requirement, extra: str, python: str) -> bool:
@@ -146,7 +160,13 @@ def _clause(one: Specifier) -> str | None:
 def range_of(requires_python: str | None) -> tuple[str | None, str | None]:
     """Return the lowest and highest Python that ``Requires-Python`` allows, where it says so."""
     low = high = None
-    for one in SpecifierSet(requires_python or ""):
+    try:
+        stated = SpecifierSet(requires_python or "")
+    except InvalidSpecifier:
+        return None, None
+    for one in stated:
+        if one.operator == "===":
+            continue
         release = (*Version(one.version.removesuffix(".*")).release, 0)[:2]
         if one.operator in (">=", "~="):
             low = f"{release[0]}.{release[1]}"

@@ -3,6 +3,7 @@
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from compatgate.errors import Damaged
 from compatgate.refresh.requirements import cuda_of, needed, of_gpus, pins_of, range_of, spec_of
 
 TORCH = [
@@ -65,6 +66,12 @@ def test_the_cuda_is_the_lowest_runtime_that_would_do(requirement, cuda):
     assert cuda_of(needed([requirement], (), ["3.12"])) == cuda
 
 
+def test_what_is_no_requirement_is_named():
+    with pytest.raises(Damaged, match="is not a requirement") as caught:
+        needed(["numpy", "no requirement >>"], (), ["3.12"])
+    assert caught.value.value == "no requirement >>"
+
+
 @pytest.mark.parametrize(
     ("specifiers", "spec"),
     [
@@ -89,6 +96,8 @@ def test_specifiers_are_written_as_pins_are(specifiers, spec):
         (">=3.9,!=3.9.1,<=3.13", ("3.9", "3.13")),
         ("<4,>=3.8", ("3.8", None)),
         (None, (None, None)),
+        ("3.9 or newer", (None, None)),
+        ("===3.9-odd", (None, None)),
     ],
 )
 def test_a_range_of_pythons_has_the_ends_that_are_stated(requires, expected):
