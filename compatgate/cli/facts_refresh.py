@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.terminal import printable
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, Unavailable
 
 if TYPE_CHECKING:
     import argparse
@@ -45,6 +45,8 @@ could be asked for or measured
 """
 _PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
 _LONGEST_HOURS = 24.0
+_TRIES = 3
+"""Things that are asked about before an index that answers nothing is given up."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +129,9 @@ def run(args: argparse.Namespace) -> int:
         writer = _Writer(args, facts, index, transport, progress)
         for found in survey(things, Listing(index, transport), _by_fact(bounds, things)):
             report.add(found, progress)
+            if report.is_hopeless:
+                _say(progress, "the index does not answer: the rest was not asked for")
+                break
             if folder is not None and found.news:
                 report.failed += writer.write(found.news, folder)
         if folder is not None:
@@ -306,9 +311,19 @@ class _Report:
         self.left_out: dict[str, int] = {}
         self.problems: list[str] = []
         self.failed = 0
+        self._answered = 0
+        self._unreached = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Tell whether the index answered nothing so far, and was asked often enough."""
+        return not self._answered and self._unreached >= _TRIES
 
     def add(self, found: Survey, progress: Any) -> None:
         """Take what was found of one thing."""
+        unreached = isinstance(found.problem, Unavailable)
+        self._unreached += unreached
+        self._answered += not unreached
         if found.problem is not None:
             self.failed += 1
             self.problems.append(found.problem.detail)

@@ -233,6 +233,15 @@ def test_a_package_that_the_index_does_not_have_is_said_and_the_others_go_on(ref
     assert len(records(out)) == 1
 
 
+def test_an_index_that_does_not_answer_is_given_up(refresh):
+    names = ["torch", "jax", "cudnn", "nccl", "xformers", "cupy"]
+    options = ["--check", "--index", "http://127.0.0.1:9/simple"]
+    status, document, errors = refresh(*names, *options, index=False)
+    assert status == 2
+    assert len(document["problems"]) == 3
+    assert errors.splitlines()[-1] == "the index does not answer: the rest was not asked for"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
