@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compatgate.catalog.build.read import Record, of
 from compatgate.core.facts.packages import KnownPackage, NamePattern, Packages
+from compatgate.core.versions import parse_version
 
 
 def components(document: Record) -> Packages:
@@ -18,6 +19,7 @@ def components(document: Record) -> Packages:
 
 
 def _package(record: Record) -> KnownPackage:
+    exact_before = record.get("exact_before")
     return KnownPackage(
         name=record["name"],
         carries=record["carries"],
@@ -25,4 +27,5 @@ def _package(record: Record) -> KnownPackage:
         modules=tuple(record.get("modules") or ()),
         optional=bool(record.get("optional")),
         note=record.get("note") or "",
+        exact_before=parse_version(record["name"], exact_before) if exact_before else None,
     )

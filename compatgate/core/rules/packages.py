@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from compatgate.core.arch import Arch
 from compatgate.core.case import Case
 from compatgate.core.facts import Pair, Source
 from compatgate.core.facts.components import CudaComponents, Link
-from compatgate.core.facts.records import Library
+from compatgate.core.facts.records import Library, Record
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
+    cuda_of_name,
     is_specific,
     ways_here,
 )
@@ -239,7 +241,8 @@ def package_torch(case: Case) -> Answer:
     libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
     imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
     later releases, too. Where neither metadata nor file name say which torch it was built for, the
-    answer is unknown.
+    answer is unknown. Of a wheel without a record (another system, a CUDA label) the other wheels
+    of its release say which torch it is for.
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
@@ -257,7 +260,9 @@ def package_torch(case: Case) -> Answer:
 
 def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     record = package.record
-    if record is None or not package.torch_abis:
+    if record is None:
+        return _torch_of_release(case, package, torch)
+    if not package.torch_abis:
         return NOT_APPLICABLE
     if all(abi.stable for abi in package.torch_abis):
         return PASS
@@ -281,6 +286,49 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     ]
 
 
+def _torch_of_release(case: Case, package: GpuPackage, torch: Version) -> Answer:
+    """Compare torch with the one that the release's other wheels were all built for.
+
+    A release is one source: its wheels for another system or with a CUDA label are for its torch. A
+    wheel that the asker names, and a label that is no CUDA, are somebody's own build.
+    """
+    version = package.version
+    if package.name in case.stack.wheels or not _OF_THE_PROJECT.fullmatch(version.local or ""):
+        return NOT_APPLICABLE
+    records = [
+        record
+        for record in case.facts.records(package.name)
+        if record.version.partition("+")[0] == version.public
+        and record.built_for_torch
+        and _is_for_one_torch(record)
+    ]
+    built_for = {record.built_for_torch for record in records}
+    if len(built_for) != 1 or show(torch.major_minor) in built_for:
+        return NOT_APPLICABLE
+    wanted = f"torch {built_for.pop()}"
+    message = f"{package.title} is a release for {wanted}, the stack has torch {torch}"
+    return [
+        Problem(
+            "fail",
+            package.name,
+            f"{message} (as {records[0].wheel})",
+            have=torch.text,
+            need=f"{wanted}, or a release of {package.name} for torch {torch.public}",
+            source=Source(f"measured: {records[0].wheel}", confidence="metadata"),
+            candidates=lambda: _other_releases(case, package),
+        )
+    ]
+
+
+_OF_THE_PROJECT = re.compile(r"(cu\d+)?")
+"""Labels of a project's own builds; none is the package index's wheel."""
+
+
+def _is_for_one_torch(record: Record) -> bool:
+    """Tell whether a wheel has code that no other minor of torch loads."""
+    return any(library.torch and not library.torch.stable for library in record.libraries)
+
+
 @rule("CG414", "package-libraries", reads=RECORDS)
 def package_libraries(case: Case) -> Answer:
     """A library needs another one that the stack brings in another major, or too old.
@@ -288,7 +336,9 @@ def package_libraries(case: Case) -> Answer:
     A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime.
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
-    __nvJitLinkComplete_12_4".
+    __nvJitLinkComplete_12_4". Of libraries that are named after a CUDA
+    (``libbitsandbytes_cuda128.so``) a package loads the one for the stack's CUDA; releases that do
+    not look for a near one do not work beside another CUDA.
 
     Example: ``nvidia-cusparse-cu12`` 12.3.1.170 (CUDA 12.4) beside ``nvidia-nvjitlink-cu12``
     12.1.105 fails.
@@ -300,7 +350,7 @@ def package_libraries(case: Case) -> Answer:
     """
     if not case.packages:
         return NOT_APPLICABLE
-    asked = [*_runtimes(case), *_links(case)]
+    asked = [*_runtimes(case), *_named_libraries(case), *_links(case)]
     problems = [problem for problem in asked if problem is not None]
     return problems or (PASS if asked else NOT_APPLICABLE)
 
@@ -316,6 +366,37 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         if needed:
             missing = None if needed & brought else max(needed)
             yield _other_runtime(package, missing, cuda) if missing else None
+
+
+def _named_libraries(case: Case) -> Iterator[Problem | None]:
+    """Look for the library for the stack's CUDA among alternatives that are named after one."""
+    cuda = case.cuda
+    if cuda is None:
+        return
+    for package in case.packages:
+        paths = [
+            path
+            for group in (package.record.alternatives if package.record else ())
+            for path in group
+        ]
+        named = sorted({pair for path in paths if (pair := cuda_of_name(path))})
+        if not named:
+            continue
+        exact = case.facts.packages.wants_exact_cuda(package.name, package.version)
+        fits = cuda.major_minor in named or (not exact and any(p[0] == cuda.major for p in named))
+        yield None if fits else _no_library_for(case, package, named, cuda)
+
+
+def _no_library_for(case: Case, package: GpuPackage, named: list[Pair], cuda: Version) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} has no library for CUDA {show(cuda.major_minor)}" + _assumption(package),
+        have=", ".join(show(pair) for pair in named),
+        need=f"a release with a library for CUDA {show(cuda.major_minor)}",
+        source=_source(package),
+        candidates=lambda: _other_releases(case, package),
+    )
 
 
 def _runtime_packages(case: Case) -> Iterator[int]:
