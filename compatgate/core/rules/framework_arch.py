@@ -20,8 +20,9 @@ def framework_arch(case: Case) -> Answer:
     Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
     cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What a build by
     conda has code for is unknown until ``arch`` states it. The wheels for Windows and for Linux on
-    Arm have lists of their own; where one is not known, the answer is unknown. A published minimum may deny a GPU; it is no proof for GPUs
-    that came with the build's own toolkit or later, nor for Tegra parts.
+    Arm have lists of their own; where one is not known, the answer is unknown. A published minimum
+    may deny a GPU; it is no proof for GPUs that came with the build's own toolkit or later, nor for
+    Tegra parts.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
