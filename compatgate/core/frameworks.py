@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct, structs
 
 from compatgate.core.components import is_framework
@@ -69,7 +71,8 @@ def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
     """Take frameworks without a build label for the package index's own wheels, and say so.
 
     A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
-    Nothing is assumed where the stack states its CUDA, or a framework's label does.
+    Nothing is assumed where the stack states its CUDA, or a framework's label does. A stack without
+    a framework has the CUDA of the toolkit libraries in it.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
@@ -84,11 +87,24 @@ def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
         if cuda := _default_cuda(name, version, facts):
             what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {show(cuda)}"))
+    if not found and not any(map(is_framework, stack.versions)):
+        found = list(_toolkits_of(stack, facts))[:1]
     if not found:
         return stack
     newest = parse_version("cuda", show(max(pair for pair, _ in found)))
     said = tuple(sentence for _, sentence in found)
     return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+
+
+def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
+    """Yield the CUDA of each toolkit library, with the sentence that says so, newest first."""
+    of = {
+        (toolkits[-1], name, version)
+        for name, version in stack.versions.items()
+        if (toolkits := facts.cuda_components.toolkits(name, version.public))
+    }
+    for pair, name, version in sorted(of, key=lambda one: (one[0], one[1]), reverse=True):
+        yield pair, f"CUDA is taken to be {show(pair)}, the toolkit of {name} {version}"
 
 
 def _default_cuda(name: str, version: Version, facts: Facts) -> Pair | None:

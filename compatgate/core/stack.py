@@ -15,6 +15,7 @@ from compatgate.core.components import (
     is_framework,
     resolve_component,
 )
+from compatgate.core.derived import derived
 from compatgate.core.stack_values import (
     SPECIAL,
     CompatUse,
@@ -35,11 +36,12 @@ _FIELDS = {
     "conflicts": "conflicts",
     "unread": "unread",
     "wheels": "wheels",
+    "unmeasured": "unmeasured",
 }
 """Keys that are no components, and the fields that they are."""
 
 
-class Stack(Struct, frozen=True):
+class Stack(Struct, frozen=True, dict=True):
     """What is to run.
 
     Attributes:
@@ -58,6 +60,8 @@ class Stack(Struct, frozen=True):
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
         unread: what was not looked at, in words; said in the answer, without weight.
+        unmeasured: why a package has no record although its wheel was asked for, by release
+            (``xformers==0.0.35``).
         assumed: why a CUDA stands in ``components`` that nothing states, in words.
     """
 
@@ -74,13 +78,14 @@ class Stack(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    unmeasured: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
 
     def get(self, name: str) -> Version | None:
         """Return the version of a component or package, None when the stack does not state it."""
-        return self.components.get(name) or self.packages.get(name)
+        return self.versions.get(name)
 
-    @property
+    @derived
     def versions(self) -> dict[str, Version]:
         """Return components and packages, in canonical order."""
         return {**self.components, **self.packages} if self.packages else self.components
@@ -108,6 +113,8 @@ class Stack(Struct, frozen=True):
             body["unread"] = [*self.unread, *self.assumed]
         if self.wheels:
             body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
+        if self.unmeasured:
+            body["unmeasured"] = self.unmeasured
         return body
 
     def _with_code(self, name: str, version: Version) -> str:
@@ -186,7 +193,9 @@ def _made(parts: _Parts, image: str | None) -> Stack:
 
 
 def _states_anything(special: Mapping[str, Any]) -> bool:
-    return "arch" in special or any(value for name, value in special.items() if name != "wheels")
+    return "arch" in special or any(
+        value for name, value in special.items() if name not in ("wheels", "unmeasured")
+    )
 
 
 def parse_stack_text(text: str) -> dict[str, Any]:

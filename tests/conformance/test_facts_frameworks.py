@@ -66,7 +66,12 @@ class TestPyTorch:
     def test_cu129_exists_off_the_install_page(self, facts: Facts, version: str) -> None:
         found = build(facts, "torch", version, (12, 9))
         assert not found.listed
-        assert found.sass is None
+
+    def test_the_code_of_cu129_is_known_where_a_script_or_a_request_states_it(
+        self, facts: Facts
+    ) -> None:
+        assert (12, 0) in (build(facts, "torch", "2.9.0", (12, 9)).sass or ())
+        assert build(facts, "torch", "2.13.0", (12, 9)).sass is None
 
     def test_linux_wheels_carry_no_ptx_but_few(self, facts: Facts) -> None:
         for found in releases(facts, "torch"):

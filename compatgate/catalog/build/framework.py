@@ -48,6 +48,8 @@ def _release(name: str, record: Record) -> Release:
         pins=_pins(record, told),
         note=record.get("note") or "",
         os=tuple(record.get("os", ())),
+        requires=tuple(t for group in record.get("requirements", ()) for t in group["packages"]),
+        requires_source=next((_own(group, told) for group in record.get("requirements", ())), None),
     )
 
 
@@ -77,9 +79,16 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),
         driver=drivers(**_per_system(build.get("driver"))),
+        requires=tuple(text for group in _required(build) for text in group["packages"]),
+        requires_source=next((_own(group, told) for group in _required(build)), None),
         arch_source=_stated(code) or _stated(minimum),
         note=build.get("note") or "",
     )
+
+
+def _required(build: Record) -> list[Record]:
+    """Return what the wheel always requires; an extra is the installer's choice."""
+    return [group for group in build.get("requirements", ()) if "extra" not in group]
 
 
 def _own(record: Record, above: Source) -> Source:

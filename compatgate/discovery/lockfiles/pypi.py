@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import Component, find_component
+from compatgate.core.components import Component, find_component, is_framework
 from compatgate.core.versions import parse_version
 from compatgate.discovery.lockfiles import build_label
 from compatgate.discovery.lockfiles.interface import Package
@@ -58,11 +58,7 @@ def belongs_to_component(name: str) -> bool:
         name: normalised.
     """
     return bool(
-        component_of(name)
-        or name in _NOT_ON_PYPI
-        or _JAX_PARTS.match(name)
-        or _PARTS.fullmatch(name)
-        or find_component(name)
+        component_of(name) or name in _NOT_ON_PYPI or _PARTS.fullmatch(name) or find_component(name)
     )
 
 
@@ -98,7 +94,16 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
             continue
         observations.append(observation)
         conflicts += disagreement
-    return Found(tuple(_without_meta(observations)), tuple(conflicts), tuple(left))
+    seen = list(_without_meta(observations))
+    if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
+        seen = _without_cpu_jax(seen)
+    return Found(tuple(seen), tuple(conflicts), tuple(left))
+
+
+def _without_cpu_jax(observations: list[Observation]) -> list[Observation]:
+    """Leave out JAX beside another framework: without a CUDA plugin it is a package for CPUs."""
+    others = any(is_framework(o.component) and o.component != "jax" for o in observations)
+    return [o for o in observations if o.component != "jax"] if others else observations
 
 
 def _without_meta(observations: Sequence[Observation]) -> list[Observation]:

@@ -102,7 +102,7 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
     )
     conda_found = conda.observe([p for p in decided if p.ecosystem == "conda"])
     built, arch, left = _variants(variants)
-    gpu = gpu_packages(decided, known)
+    gpu = gpu_packages(decided, known, contents.asked)
     components = (*conda_found.observations, *python.observations, *built)
     observations = (*components, *gpu.observations)
     left = [*contents.open, *left, *conda_found.open, *python.open, *gpu.open]
@@ -119,6 +119,7 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
         tuple(dict.fromkeys(left))[:_MOST_OPEN],
         arch,
         gpu.wheels,
+        gpu.origins,
         unrelated,
     )
 

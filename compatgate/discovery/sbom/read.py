@@ -70,7 +70,9 @@ def read_sbom(
     left += without_cuda(found.observations, name)
     left += several_versions(found.observations, name)
     conflicts = (*found.conflicts, *two_cudas(found.observations))
-    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]), rest)
+    return SbomReading(
+        bill.format, found.observations, conflicts, tuple(left[:50]), rest, found.origins
+    )
 
 
 def _for_platform(

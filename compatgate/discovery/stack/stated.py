@@ -14,7 +14,7 @@ from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
-_SAID = ("open", "conflicts", "unread", "cuda-compat-use", "wheels")
+_SAID = ("open", "conflicts", "unread", "cuda-compat-use", "wheels", "unmeasured")
 
 
 def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -105,8 +105,9 @@ def beside(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] 
         for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
     }
     both = {**other, **decides}
-    if wheels := {**other.get("wheels", {}), **decides.get("wheels", {})}:
-        both["wheels"] = wheels
+    for key in ("wheels", "unmeasured"):
+        if by_name := {**other.get(key, {}), **decides.get(key, {})}:
+            both[key] = by_name
     return {
         **{name: value for name, value in both.items() if name not in remarks},
         **{name: values for name, values in remarks.items() if values},

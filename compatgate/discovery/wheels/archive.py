@@ -86,7 +86,7 @@ def identity_of(metadata: bytes, label: str) -> Identity:
     if not name or not version:
         raise BadInput("its METADATA lacks name or version", field=label)
     stated = (" ".join(str(r).split()) for r in headers.get_all("Requires-Dist", []))
-    requires = tuple(dict.fromkeys(stated))  # some projects state one twice
+    requires = tuple(dict.fromkeys(stated))
     python = headers.get("Requires-Python")
     return Identity(
         str(canonicalize_name(str(name).strip())),
