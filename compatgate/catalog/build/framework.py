@@ -30,7 +30,12 @@ def framework(document: Record) -> Framework:
     """Read every release of a framework, with its builds."""
     name = document["component"]
     releases = ascending(_release(name, record) for record in document["releases"])
-    return Framework(name, releases, os=tuple(document.get("os", _SYSTEMS)))
+    return Framework(
+        name,
+        releases,
+        os=tuple(document.get("os", _SYSTEMS)),
+        cpu_only_os=tuple(document.get("cpu_only_os", ())),
+    )
 
 
 def _release(name: str, record: Record) -> Release:

@@ -158,6 +158,8 @@ class Framework(Struct, frozen=True, dict=True):
     releases: tuple[Release, ...]
     os: tuple[str, ...] = ("linux", "windows")
     """Operating systems with GPU builds."""
+    cpu_only_os: tuple[str, ...] = ()
+    """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
 
     @derived
     def by_version(self) -> dict[Version, Release]:

@@ -28,7 +28,6 @@ class KnownPackage(Struct, frozen=True):
 
     Attributes:
         name: normalised, as on the package index.
-        modules: top-level modules that it installs, where they have another name.
         optional: it works without the GPU code of its own wheel, by other means.
         exact_before: releases before this one load, of libraries that are named after a CUDA, only
             the one of the stack's very CUDA (12.9 is not served by the library for 12.8).
@@ -37,7 +36,6 @@ class KnownPackage(Struct, frozen=True):
     name: str
     carries: Carries
     source: Source
-    modules: tuple[str, ...] = ()
     optional: bool = False
     note: str = ""
     exact_before: Version | None = None

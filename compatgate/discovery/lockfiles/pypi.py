@@ -4,46 +4,64 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import Component, find_component, is_framework
+from compatgate.core.components import Component, find_component, is_framework, mention
 from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import CUDA_BY_PLUGIN, META, NOT_ON_INDEX
 from compatgate.discovery.lockfiles import build_label
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Conflict, Observation
 from compatgate.errors import BadInput
 
-_MAYBE = re.compile(
-    r"cuda|cudnn|nccl|cublas|cupy|torch|tensorflow|jax|onnxruntime|vllm|transformer|flash|tensorrt|triton"
-)
-"""A first look at a name: resolving what is no component costs a search for similar names."""
-_NOT_ON_PYPI = frozenset(
-    {"cuda", "cudnn", "nccl", "cublas", "cudart", "cuda-runtime", "pytorch", "onnxruntime"}
-    | {"tensorflow-gpu", "jaxlib", "nvinfer"}
-)
-"""Names of components whose package on the index is another thing, a stub or a part."""
 _UNLABELLED = ("cuda", "cublas")
 """Their versions are the toolkit's own: 12.4.127 needs no label to say CUDA 12."""
-_META = frozenset({"tensorrt", "transformer-engine"})
-"""Packages that bring no library but the one of their name and version for a CUDA, ``...-cu13``."""
 _PARTS = re.compile(r"tensorrt(?:-(?:cu\d{2}|lean|dispatch))*-(?:libs|bindings)")
 _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
 
 
 class Found(Struct, frozen=True):
-    """What packages come to."""
+    """What packages come to.
+
+    Attributes:
+        of_index: components whose packages are all from the package index.
+    """
 
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
+    of_index: frozenset[str] = frozenset()
+
+
+_INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org", "pypi.python.org")
+"""Where the package index and its files are; a mirror may serve other wheels."""
+
+
+def is_of_index(package: Package, indexes: Sequence[str]) -> bool:
+    """Tell whether a package is from the package index, as far as the file says where it is from.
+
+    Args:
+        package: of the Python ecosystem.
+        indexes: index URLs that hold for all packages of the file.
+    """
+    named = [url for url in package.sources if "/" in url or "\\" in url] or indexes
+    return all(map(_is_at_index, named))
+
+
+def _is_at_index(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname in _INDEX_HOSTS
+    except ValueError:
+        return False
 
 
 def component_of(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
     """The component that a package on the index is, and the CUDA that its name states."""
     canonical = canonicalize_name(name)
-    if canonical in _NOT_ON_PYPI or len(canonical) > 100 or not _MAYBE.search(canonical):
+    if canonical in NOT_ON_INDEX or len(canonical) > 100 or not mention().search(canonical):
         return None
     resolved = find_component(canonical)
     if resolved is None or resolved.component.kind in ("driver", "runtime"):
@@ -58,7 +76,7 @@ def belongs_to_component(name: str) -> bool:
         name: normalised.
     """
     return bool(
-        component_of(name) or name in _NOT_ON_PYPI or _PARTS.fullmatch(name) or find_component(name)
+        component_of(name) or name in NOT_ON_INDEX or _PARTS.fullmatch(name) or find_component(name)
     )
 
 
@@ -73,11 +91,15 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
     conflicts: list[Conflict] = []
     left: list[str] = []
     companion = _jax_label(packages)
+    index: set[str] = set()
+    elsewhere: set[str] = set()
     for package in packages:
         found = component_of(package.name)
         if not found:
             continue
         component, cuda = found
+        decided = is_of_index(package, indexes) and component.name not in CUDA_BY_PLUGIN
+        (index if decided else elsewhere).add(component.name)
         if package.version is None:
             left.append(unpinned(component.name, package))
             continue
@@ -97,7 +119,8 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
     seen = list(_without_meta(observations))
     if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
         seen = _without_cpu_jax(seen)
-    return Found(tuple(seen), tuple(conflicts), tuple(left))
+    of_index = frozenset(index - elsewhere)
+    return Found(tuple(seen), tuple(conflicts), tuple(left), of_index)
 
 
 def _without_cpu_jax(observations: list[Observation]) -> list[Observation]:
@@ -111,7 +134,7 @@ def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
     brought = {
         (seen.component, seen.version.partition("+")[0])
         for seen in observations
-        if seen.component in _META and "+" in seen.version
+        if seen.component in META and "+" in seen.version
     }
     return [o for o in observations if (o.component, o.version) not in brought]
 

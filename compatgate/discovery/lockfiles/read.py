@@ -110,7 +110,8 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
     if not observations and not left:
         left += _only_selected(contents.packages, file, known)
     unrelated = not observations and left == [_unrelated(file)]
-    left += [*without_cuda(observations, file), *several_versions(observations, file)]
+    of_index = python.of_index - {seen.component for seen in (*conda_found.observations, *built)}
+    left += [*without_cuda(observations, of_index, file), *several_versions(observations, file)]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
         format_name,

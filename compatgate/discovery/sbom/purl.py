@@ -13,13 +13,14 @@ from msgspec import Struct
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
 from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery import packages
 from compatgate.discovery.lockfiles import conda, pypi
 from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
 from compatgate.discovery.lockfiles.interface import Origin, Package
 from compatgate.discovery.observed import Conflict, Observation
 from compatgate.discovery.sbom.bounds import library
-from compatgate.discovery.sbom.interface import NOT_BY_NAME, Part
+from compatgate.discovery.sbom.interface import Part
 from compatgate.discovery.sbom.relevant import may_be_component
 from compatgate.discovery.signals import Signals
 from compatgate.errors import BadInput
@@ -34,12 +35,14 @@ class Found(Struct, frozen=True):
 
     Attributes:
         origins: where the files of GPU packages are, by name.
+        of_index: components whose packages are all from the package index.
     """
 
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
     origins: dict[str, Origin] = {}
+    of_index: frozenset[str] = frozenset()
 
 
 def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages) -> Found:
@@ -86,6 +89,8 @@ def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages)
         from_python.conflicts,
         (*left, *from_python.open, *from_conda.open, *gpu.open),
         gpu.origins,
+        from_python.of_index
+        - {seen.component for seen in (*from_conda.observations, *observations)},
     )
 
 
@@ -122,7 +127,7 @@ def _by_name(
     if resolved is None:
         return []
     component = resolved.component.name
-    if component in NOT_BY_NAME:
+    if component in NEEDS_URL:
         return []
     if not version:
         left.append(f"{component}: no version is stated ({origin})")

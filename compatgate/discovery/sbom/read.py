@@ -67,7 +67,7 @@ def read_sbom(
     left = [*bill.rest.get("open", ()), *found.open]
     if not found.observations and not left and not rest:
         left.append(f"{name} holds no component of a GPU stack")
-    left += without_cuda(found.observations, name)
+    left += without_cuda(found.observations, found.of_index, name)
     left += several_versions(found.observations, name)
     conflicts = (*found.conflicts, *two_cudas(found.observations))
     return SbomReading(

@@ -276,3 +276,25 @@ def test_stated_gpu_code_does_not_excuse_a_wheel_without_code(ask):
     """The program's own kernels may run; those of the framework do not."""
     verdict = ask("driver=580.65.06,gpu=GeForce-RTX-5090", "torch=2.5.1+cu121,arch=sm_120")
     assert said(verdict, "CG405") == ["fail"]
+
+
+def test_a_version_alone_is_the_package_indexs_wheel_and_the_answer_says_so(ask):
+    verdict = ask(POOL, "torch=2.4.1")
+    assert verdict.stack["cuda"] == "12.1"
+    assert "torch 2.4.1 is taken to be the package index's wheel" in message(verdict, "CG901")
+
+
+@pytest.mark.parametrize(
+    ("platform", "says"), [("os=windows", "Windows"), ("cpu=aarch64", "aarch64")]
+)
+def test_nothing_is_assumed_where_the_indexs_wheel_has_no_cuda(platform, says, ask):
+    verdict = ask(f"{POOL},{platform}", "torch=2.4.1")
+    assert "cuda" not in verdict.stack
+    assert said(verdict, "CG401") == ["unknown"]
+    assert f"has no CUDA on {says}" in message(verdict, "CG401")
+
+
+def test_nothing_is_assumed_of_a_cuda_that_is_left_open(ask):
+    verdict = ask(POOL, {"torch": "2.4.1", "open": ["cuda: the lock does not say which"]})
+    assert "cuda" not in verdict.stack
+    assert verdict.verdict == "unknown"
