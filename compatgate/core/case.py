@@ -245,7 +245,7 @@ class Case:
     @derived
     def carriers(self) -> list[Carrier]:
         """What carries GPU code: the workload as stated, else the frameworks' known builds."""
-        return carriers_of(self.stack, self.frameworks, self.cuda, self.pool.cpu)
+        return carriers_of(self.stack, self.frameworks, self.cuda, self.pool.os, self.pool.cpu)
 
     @derived
     def code(self) -> tuple[Arch, ...] | None:
