@@ -137,26 +137,26 @@ class Wheels:
         return {**body, "stack": {**stack, "unmeasured": why}}
 
     def _state(self, package: OpenPackage) -> Record | str:
-        """Return a record that is kept, or why there is none yet."""
-        with self._changed:
-            if package in self._under_way:
-                if not self._threads:
-                    self._start_thread()
-                return _MEASURING
-            failure = self._failed.get(package)
-            if failure and time.monotonic() < failure.until:
-                return failure.why
+        """Return a record that is kept, by this process or another one, or why there is none."""
         try:
             known = find_known(stated(package), self._sources, self._options, aged=False)
         except CompatgateError as error:
             return why_not(error, stated(package))
         except ValueError:  # a version that is none on an index
             known = None
-        return known or self._begin(package)
+        if known:
+            return known
+        with self._changed:
+            failure = self._failed.get(package)
+            if failure and package not in self._under_way and time.monotonic() < failure.until:
+                return failure.why
+        return self._begin(package)
 
     def _begin(self, package: OpenPackage) -> str:
         with self._changed:
             if package in self._under_way:
+                if not self._threads:
+                    self._start_thread()
                 return _MEASURING
             if len(self._waiting) >= self._settings.waiting:
                 return _FULL

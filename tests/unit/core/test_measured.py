@@ -4,7 +4,7 @@ import pytest
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import tables
-from compatgate.core.facts.records import Library, Record
+from compatgate.core.facts.records import Library, PackageRecords, Record
 from compatgate.core.packages import find_package, open_packages, release_of
 from compatgate.core.request import parse_request
 from compatgate.core.stack import parse_stack, with_changes
@@ -129,7 +129,7 @@ def test_a_component_keeps_the_records_that_ship_under_the_name_of_its_package(f
     shipped = record("fast-cu12", "1.0")
     monkeypatch.setattr(facts, "recorded", facts.recorded | {"fast-cu12"})
     monkeypatch.setattr(facts, "_shipped", facts.recorded)
-    monkeypatch.setattr(facts, "_records", {**facts._records, "fast-cu12": (shipped,)})
+    monkeypatch.setattr(facts, "_recorded", {"fast-cu12": PackageRecords((shipped,))})
     monkeypatch.setattr(facts, "remembered", {})
     known = facts.with_measured([record(version="2.0+cu12", digest=OTHER)])
     for text, digest in (("1.0+cu12", DIGEST), ("2.0+cu12", OTHER)):
