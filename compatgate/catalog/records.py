@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -50,12 +50,20 @@ def read_package(name: str) -> tuple[Record, ...]:
     Raises:
         CatalogError: the file is malformed.
     """
-    document = _document(name)
+    return of_document(name, _document(name), _path(name))
+
+
+def of_document(name: str, document: dict[str, Any], path: str) -> tuple[Record, ...]:
+    """Read the records of a parsed file.
+
+    Raises:
+        CatalogError: the file is malformed.
+    """
     try:
         found = msgspec.convert(document.get("records") or (), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
     except msgspec.ValidationError as error:
-        raise CatalogError(str(error), field=_path(name), value=_path(name)) from None
+        raise CatalogError(str(error), field=path, value=path) from None
 
 
 def _document(name: str) -> dict[str, Any]:
@@ -72,8 +80,22 @@ def write_package(name: str, records: Iterable[Record]) -> None:
         file.write(to_yaml(name, list(merged.values()), statements))
 
 
-def to_yaml(name: str, records: Sequence[Record], statements: Sequence[Any] = ()) -> str:
-    """Write records, and statements as they are in the file, as a file of `directory`."""
+def to_yaml(
+    name: str,
+    records: Sequence[Record],
+    statements: Sequence[Any] = (),
+    *,
+    with_sources: bool = False,
+) -> str:
+    """Write records as a file of `directory`.
+
+    Args:
+        name: of the package.
+        records: of its wheels.
+        statements: about it, as they are in the file.
+        with_sources: each record says where it was read; its digest proves it either way.
+    """
+    left_out = ("package",) if with_sources else ("package", "source")
     import yaml
 
     ordered = sorted(records, key=lambda r: r.wheel)
@@ -81,7 +103,7 @@ def to_yaml(name: str, records: Sequence[Record], statements: Sequence[Any] = ()
     rows = []
     for record in ordered:
         row = msgspec.to_builtins(record)
-        rows.append({k: v for k, v in row.items() if k not in ("package", "source")})
+        rows.append({k: v for k, v in row.items() if k not in left_out})
     document: dict[str, Any] = {"schema": VERSION, "package": name}
     document |= {"statements": list(statements)} if statements else {}
     document |= {"records": _plain(rows)} if rows else {}
@@ -127,6 +149,27 @@ def _of_statement(name: str, row: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("package-capability", subject, f"{least} is above {last}")
     if row.get("fixed") and not row.get("builds"):
         yield Problem("package-builds", subject, "it names no builds, so none can be fixed")
+
+
+def overlaid_problems(documents: Mapping[str, dict[str, Any]]) -> Iterator[Problem]:
+    """Check what overlays bring, and that each measured record is of a wheel of its own.
+
+    Args:
+        documents: every fact file by name, overlays laid over it.
+    """
+    digests: dict[str, str] = {}
+    for name, document in documents.items():
+        folder, _, package = name.partition("/")
+        if folder != SCHEMA:
+            continue
+        shipped = {record.wheel for record in read_package(package)}
+        for record in of_document(package, document, name):
+            if record.wheel not in shipped:
+                yield from _of_record(record, set())
+            other = digests.setdefault(record.sha256 or record.wheel, record.wheel)
+            if other != record.wheel:
+                what = f"it has the SHA-256 of {other}: a copy was not measured"
+                yield Problem("package-digest", f"{name} {record.wheel}", what)
 
 
 def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:

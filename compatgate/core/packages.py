@@ -172,6 +172,8 @@ def find_package(
         recorded = facts.recorded_name(name, version.cuda)
         own = version if recorded == name else parse_version(name, version.public)
         fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
+        if fitting is None and recorded != name:  # one that was measured has the stack's name
+            fitting = find_record(facts.measured(name), version, wheel, os, cpu, python)
         record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
         said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))

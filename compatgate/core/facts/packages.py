@@ -35,7 +35,6 @@ class KnownPackage(Struct, frozen=True):
 
     Attributes:
         name: normalised, as on the package index.
-        modules: top-level modules that it installs, where they have another name.
         optional: it works without the GPU code of its own wheel, by other means.
         gpus: whose GPUs it is for, where those are not NVIDIA's, ``AMD``.
     """
@@ -43,7 +42,6 @@ class KnownPackage(Struct, frozen=True):
     name: str
     carries: Carries
     source: Source
-    modules: tuple[str, ...] = ()
     optional: bool = False
     gpus: str = ""
     note: str = ""

@@ -207,7 +207,6 @@ class Facts:
             new._measured[record.package] = known if record in known else (*known, record)
         while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
             del new._measured[next(iter(new._measured))]
-        new.recorded = self._shipped | new._measured.keys()
         return new
 
     def is_measured(self, record: Record) -> bool:
@@ -243,3 +242,7 @@ class Facts:
             known = name in self.framework_names
             self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None
         return self._frameworks[name]
+
+    def measured(self, name: str) -> tuple[Record, ...]:
+        """Return the records of a part of a stack that were measured on request."""
+        return self._measured.get(name, ())

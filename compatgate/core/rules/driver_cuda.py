@@ -17,7 +17,7 @@ from compatgate.core.rules.base import (
     not_checked,
     rule,
 )
-from compatgate.core.rules.reach import may_reach_further
+from compatgate.core.rules.reach import may_reach_further, weakest_source
 from compatgate.core.versions import Version, show
 
 
@@ -157,7 +157,7 @@ def minor_compat_limits(case: Case) -> Answer:
             f"compatibility for code with SASS for this GPU, {limit}",
             have=driver.text,
             need=f">={own}" if own else f"a driver of CUDA {show(cuda.major_minor)} or newer",
-            source=toolkit.source,
+            source=weakest_source(case, toolkit.source) if needs_jit else toolkit.source,
             candidates=lambda: _own_driver_or_sass(case, own, needs_jit=needs_jit),
         ),
     )
