@@ -60,7 +60,7 @@ DERIVED: dict[str, Parts] = {
     "ptx_cuda": CODE,
     "packages": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
-    "issues": PACKAGES,
+    "issues": PACKAGES | {"arch"},
     "entries": VERSIONS,
     "to_be_named": PACKAGES,
     "deciding": VERSIONS,
@@ -245,7 +245,7 @@ class Case:
     @derived
     def carriers(self) -> list[Carrier]:
         """What carries GPU code: the workload as stated, else the frameworks' known builds."""
-        return carriers_of(self.stack, self.frameworks, self.cuda, self.pool.cpu)
+        return carriers_of(self.stack, self.frameworks, self.cuda, self.pool.os, self.pool.cpu)
 
     @derived
     def code(self) -> tuple[Arch, ...] | None:
@@ -280,13 +280,19 @@ class Case:
 
     @derived
     def packages(self) -> tuple[GpuPackage, ...]:
-        """The stack's packages, and components without published tables, with their records."""
+        """The stack's packages, and components without tables, with what is known of each."""
         stack = self.stack
         names = [name for name in stack.versions if self.facts.is_package(name)]
         found = [self._package(name) for name in names]
-        measured = [n for n in stack.components if n in self.facts.recorded and n not in names]
-        found += [package for name in measured if (package := self._package(name)).record]
+        measured = [name for name in stack.components if name not in names and self._known(name)]
+        found += [package for name in measured if (package := self._package(name)).is_known]
         return tuple(found)
+
+    def _known(self, name: str) -> bool:
+        if not is_framework(name):
+            return name in self.facts.recorded
+        recorded = self.facts.recorded_name(name, self.stack.versions[name].cuda)
+        return recorded in self.facts.recorded
 
     def has_record(self, name: str) -> bool:
         """Tell whether a part of the stack is judged by the record of its wheel."""

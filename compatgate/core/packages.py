@@ -11,8 +11,10 @@ from msgspec import Struct
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Facts, Pair
-from compatgate.core.facts.records import Library, Record, TorchAbi
+from compatgate.core.facts.packages import gpus_of_label
+from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
+from compatgate.core.package_builds import gpus_of_record, speaks_of, torch_of_label
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version, parse_version, show
@@ -38,6 +40,9 @@ class GpuPackage(Struct, frozen=True, dict=True):
             so.
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
+        statements: what sources and documentation say of this release.
+        file: name of its wheel, where it is known.
+        gpus: whose GPUs it is for, where those are known and not NVIDIA's, ``AMD``.
         on_request: the record is none of the catalog: the wheel was measured for whoever asked.
     """
 
@@ -47,12 +52,40 @@ class GpuPackage(Struct, frozen=True, dict=True):
     assumed: str = ""
     toolkits: tuple[Pair, ...] = ()
     stated: tuple[Arch, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    file: str = ""
+    gpus: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether anything is known of this release."""
+        return bool(self.record or self.statements or self.gpus)
+
     on_request: bool = False
 
     @property
     def is_open(self) -> bool:
         """Tell whether nothing says what the package carries."""
-        return not (self.record or self.toolkits or self.stated)
+        known = self.record or self.toolkits or self.stated or self.gpus
+        return not known and self.compiled in (None, "install")
+
+    @property
+    def compiled(self) -> str | None:
+        """Return when its GPU code is compiled, as far as that is stated."""
+        return next((one.compiled for one in self.statements if one.compiled), None)
+
+    @derived
+    def requires(self) -> tuple[str, ...]:
+        """Return its requirements (PEP 508): the wheel's own, and those that are stated."""
+        measured = self.record.requires if self.record else ()
+        return (*measured, *(text for one in self.statements for text in one.requires))
+
+    @derived
+    def built_for_torch(self) -> str | None:
+        """Return the torch release that its wheel says it was built for, as ``2.8``."""
+        if self.record:
+            return self.record.built_for_torch
+        return torch_of_label(self.version.local) or torch_of_label(self.file.partition("+")[2])
 
     @property
     def title(self) -> str:
@@ -83,15 +116,22 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
         Libraries that the wheel only bundles (``NAME.libs/``) do not, where it has code of its own;
         nor do libraries with nothing but architecture-specific code (``sm_90a``): they are loaded
-        on that GPU alone.
+        on that GPU alone. Files of PTX beside libraries are linked with code that the package
+        compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they are.
         """
         record = self.record
         if record is None:
             return ()
         carrying = [one for one in record.libraries if one.carries_code and one.loaded]
         own = [library for library in carrying if ".libs/" not in library.path] or carrying
+        own = [library for library in own if not _is_to_be_linked(library)] or own
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
+
+
+def _is_to_be_linked(library: Library) -> bool:
+    """Tell whether a file is PTX for a linker, and no shared object."""
+    return not library.sass and library.path.endswith((".fatbin", ".ptx"))
 
 
 def is_specific(library: Library) -> bool:
@@ -132,10 +172,27 @@ def find_package(
         recorded = facts.recorded_name(name, version.cuda)
         own = version if recorded == name else parse_version(name, version.public)
         fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
+        if fitting is None and recorded != name:  # one that was measured has the stack's name
+            fitting = find_record(facts.measured(name), version, wheel, os, cpu, python)
         record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
-        on_request = record is not None and facts.is_measured(record)
-        found = GpuPackage(name, version, record, assumed, toolkits, stated, on_request)
+        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
+        file = (wheel.file if wheel else None) or ""
+        gpus = (
+            gpus_of_label(version.local) or facts.packages.gpus_of(name) or gpus_of_record(record)
+        )
+        found = GpuPackage(
+            name,
+            version,
+            record,
+            assumed,
+            toolkits,
+            stated,
+            statements=said,
+            file=file,
+            gpus=gpus,
+            on_request=record is not None and facts.is_measured(record),
+        )
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
@@ -293,7 +350,7 @@ def ways_here(
     """Judge every library that a package loads, alternatives together.
 
     Where the names of alternatives say a CUDA (``libbitsandbytes_cuda128.so``), the one for the
-    stack's CUDA stands alone, where there is one.
+    stack's CUDA stands alone, or the nearest of its major, where there is one.
     """
     key = (device, cuda.major_minor if cuda else None)
     if key not in package.memory:
@@ -303,6 +360,12 @@ def ways_here(
         )
     found: tuple[Ways, ...] = package.memory[key]
     return found
+
+
+def is_stray(groups: tuple[Ways, ...]) -> bool:
+    """Tell whether the libraries that run are none, or a stray part of all translation units."""
+    units = [(any(how for _, how in group), group[0][0].units) for group in groups]
+    return sum(count for runs, count in units if runs) <= _STRAY * sum(count for _, count in units)
 
 
 def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:
@@ -330,7 +393,22 @@ def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Libra
     return found + [[library] for library in by_path.values()]
 
 
+_NAMED_CUDA = re.compile(r"cuda(1\d)(\d)(?!\d)")
+
+
+def cuda_of_name(path: str) -> Pair | None:
+    """Return the CUDA that the name of a library says: 12.8 for ``libbitsandbytes_cuda128.so``."""
+    found = _NAMED_CUDA.search(path)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
-    name = re.compile(rf"cuda{cuda.major}{cuda.minor}(?!\d)") if cuda else None
-    named = [library for library in group if name and name.search(library.path)]
-    return named or group
+    """Return the libraries for a CUDA: the highest not above it, else the lowest of its major."""
+    if cuda is None:
+        return group
+    own = cuda.major_minor
+    named = {pair for library in group if (pair := cuda_of_name(library.path))}
+    same_major = [pair for pair in named if pair[0] == own[0]]
+    nearest = max((p for p in same_major if p <= own), default=min(same_major, default=None))
+    found = [one for one in group if nearest and cuda_of_name(one.path) == nearest]
+    return found or group

@@ -50,10 +50,13 @@ class Build(Struct, frozen=True, dict=True):
             ``ptx``.
         aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
             of Linux x86_64.
+        windows: the code of its wheel for Windows, likewise.
         ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
+        plugins: packages that bring the code for CUDA, beside one that computes on the CPU alone
+            (``jax-cuda12-plugin``).
         requires: requirements (PEP 508) from the metadata of its wheel for Linux, those of an extra
             left out.
         requires_source: whose metadata they are.
@@ -70,10 +73,12 @@ class Build(Struct, frozen=True, dict=True):
     ptx: tuple[Pair, ...] | None = None
     specific: tuple[Arch, ...] = ()
     aarch64: tuple[Arch, ...] | None = None
+    windows: tuple[Arch, ...] | None = None
     ptx_cuda: Pair | None = None
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
+    plugins: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
     arch_source: Source | None = None
@@ -90,11 +95,16 @@ class Build(Struct, frozen=True, dict=True):
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
         return (*sass, *self.specific, *(Arch("ptx", pair) for pair in self.ptx or ()))
 
-    def code_on(self, cpu: str) -> tuple[Arch, ...]:
-        """Its GPU code on a processor; where that is not known, that of Linux x86_64."""
-        if cpu == "aarch64" and self.aarch64 is not None:
-            return self.aarch64
-        return self.code
+    def code_for(self, os: str, cpu: str) -> tuple[Arch, ...] | None:
+        """Return the GPU code of its wheel for a system and processor, None where not known."""
+        if os == "windows":
+            return self.windows
+        return self.aarch64 if cpu == "aarch64" else self.code
+
+    def code_on(self, os: str, cpu: str) -> tuple[Arch, ...]:
+        """Return its GPU code there; where that is not known, that of Linux x86_64."""
+        found = self.code_for(os, cpu)
+        return self.code if found is None else found
 
     @property
     def title(self) -> str:
@@ -167,6 +177,8 @@ class KnownIssue(Struct, frozen=True):
         components: constraint per component; all must be in the stack (or pool) and match.
         capabilities: GPUs concerned; empty: all.
         cpus: processors of the nodes concerned (``aarch64``); empty: all.
+        wheels: it is about the wheels of the package index alone: about no build with a label of
+            its own, and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
         advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
@@ -180,6 +192,7 @@ class KnownIssue(Struct, frozen=True):
     source: Source
     capabilities: tuple[Pair, ...] = ()
     cpus: tuple[str, ...] = ()
+    wheels: bool = False
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()
 

@@ -1,4 +1,4 @@
-"""CG410 to CG414: packages with GPU code, from what their own wheels were measured to hold."""
+"""CG410, CG411, CG412, CG414: packages, from what their own wheels were measured to hold."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
+    cuda_of_name,
     is_specific,
+    is_stray,
     release_of,
     toolkit_targets,
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
-from compatgate.core.requires import Requirement, is_pinned_with, requirements_of
+from compatgate.core.requires import Requirement, requirements_of
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
+from compatgate.core.rules.statements import excluded, is_excluded, left_open
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
 
@@ -29,9 +32,10 @@ def package_open(case: Case) -> Answer:
 
     What a wheel carries is measured from the wheel itself. Without a record of this release nobody
     knows which GPUs it runs on, or which torch it was built for: the answer is unknown, never a
-    silent pass. Under a policy of ``packages: audit`` it is a warning. A package that works without
-    its GPU code, and compiles it only for features that ask for it (``transformers``, ``peft``), is
-    not open: no release of it can stop a stack.
+    silent pass. What is compiled where it is installed has no wheel to measure: its builder has to
+    say for which GPUs. Under a policy of ``packages: audit`` it is a warning. A package that works
+    without its GPU code, and compiles it only for features that ask for it (``transformers``,
+    ``peft``), is not open: no release of it can stop a stack.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
@@ -45,15 +49,17 @@ def package_open(case: Case) -> Answer:
         return NOT_APPLICABLE
     carries = case.facts.packages.carries
     still = [one for one in packages if one.is_open and carries(one.name) != "options"]
-    return [_open(case, package) for package in still] or PASS
+    return [_open(case, one) for one in still if not is_excluded(case, one)] or PASS
 
 
-def _when_open(case: Case) -> FindingOutcome:
+def when_open(case: Case) -> FindingOutcome:
     """Return what the target's policy makes of a package that is not known."""
     return "warn" if case.policy.packages == "audit" else "unknown"
 
 
 def _open(case: Case, package: GpuPackage) -> Problem:
+    if asked := left_open(case, package, when_open(case)):
+        return asked
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if why := case.stack.unmeasured.get(release_of(package)):
@@ -64,7 +70,7 @@ def _open(case: Case, package: GpuPackage) -> Problem:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
-    return Problem(_when_open(case), package.name, message, have=have, need=need)
+    return Problem(when_open(case), package.name, message, have=have, need=need)
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -72,10 +78,15 @@ def package_arch(case: Case) -> Answer:
     """A package's own libraries have no code for the pool's GPU.
 
     Each library that the package loads counts, by its translation units: a stray one is no support.
-    The package fails where none of its libraries runs; where a part of them does not, the rule
-    warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
-    understand the PTX of the toolkit that made it (as CG202). Libraries with nothing but code for
-    one architecture (``sm_90a``) are loaded there alone.
+    The package fails where none of its libraries runs, or those that do are a few units of all;
+    where a part of them does not, the rule warns, since they may be for other GPUs. Where only PTX
+    runs, the driver compiles it, and must understand the PTX of the toolkit that made it (as
+    CG202). Libraries with nothing but code for one architecture (``sm_90a``) are loaded there
+    alone.
+
+    Builds for GPUs of AMD or Intel (``+rocm6.2``, or linked against ROCm) fail. Of packages that
+    are compiled elsewhere the rule fails what their own source, build script or documentation
+    excludes.
 
     Example: ``faiss-gpu-cu12`` 1.14.1 has no code and no PTX for an H100 (9.0).
 
@@ -93,17 +104,21 @@ def package_arch(case: Case) -> Answer:
 
 
 def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
+    if package.gpus:
+        return [_of_others(case, package)]
+    if package.statements and (problems := excluded(case, package, device)):
+        return problems
     if package.stated:
         how = how_it_runs(package.stated, device, case.facts.arch)
         names = ", ".join(code.name for code in package.stated)
         return PASS if how else [_no_code(case, package, names)]
     if package.toolkits:
         return _by_toolkit(case, package, device)
-    if package.record is None or case.facts.packages.carries(package.name) == "libraries":
+    if package.record is None:
+        return PASS if package.compiled == "run" else NOT_APPLICABLE
+    if case.facts.packages.carries(package.name) == "libraries" or not package.libraries:
         return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
-    if not package.libraries:
-        return NOT_APPLICABLE
-    problems: list[Problem] = []
+    problems = []
     without: list[Library] = []
     groups = ways_here(package, device, case.cuda, case.facts.arch)
     for group in groups:
@@ -113,10 +128,22 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
         elif "sass" not in ways:
             problems += _jit(case, package, [library.ptx_cuda for library, _ in group])
     if without and not _is_optional(case, package, without):
-        none_runs = len(without) == len(groups)
+        none_runs = is_stray(groups)
         names = ", ".join([*without[0].sass, *without[0].ptx])
         problems.append(_no_code(case, package, names, without[0].path, none_runs=none_runs))
     return problems or PASS
+
+
+def _of_others(case: Case, package: GpuPackage) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} is a build for GPUs of {package.gpus}: it has no code for {case.gpu_name}"
+        + assumption(package),
+        have=package.version.text,
+        need="a build for CUDA",
+        source=source_of(package),
+    )
 
 
 def _is_optional(case: Case, package: GpuPackage, without: list[Library]) -> bool:
@@ -146,11 +173,11 @@ def _no_code(
     return Problem(
         "fail" if none_runs else "warn",
         package.name,
-        message + _assumption(package),
+        message + assumption(package),
         have=have,
         need=f"code for {show(case.capability)}",
-        source=_source(package),
-        candidates=lambda: _other_releases(case, package),
+        source=source_of(package),
+        candidates=lambda: other_releases(case, package),
     )
 
 
@@ -163,7 +190,7 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
     title = package.title
     if not known:
         message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
-        yield Problem("unknown", package.name, message, have=driver.text, source=_source(package))
+        yield Problem("unknown", package.name, message, have=driver.text, source=source_of(package))
         return
     newest = max(known)
     if newest <= reach:
@@ -172,26 +199,28 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
     yield Problem(
         "unknown" if case.forward_may_help or not case.driver_cuda_is_exact else "fail",
         package.name,
-        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{_assumption(package)}",
+        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{assumption(package)}",
         have=driver.text,
         need=f"a driver of CUDA {show(newest)} or newer",
-        source=_source(package),
+        source=source_of(package),
     )
 
 
-def _assumption(package: GpuPackage) -> str:
+def assumption(package: GpuPackage) -> str:
+    """Say which wheel a package is taken to be, where nothing names its file."""
     return f" ({package.assumed})" if package.assumed else ""
 
 
-def _source(package: GpuPackage) -> Source | None:
+def source_of(package: GpuPackage) -> Source | None:
+    """Return what is known of a package as a source: its record, else what is stated of it."""
     record = package.record
     if record is None:
-        return None
+        return package.statements[0].source if package.statements else None
     proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
     return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
 
 
-def _other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
+def other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
     """Offer other releases with a record, the nearest newer one first."""
     known = list(case.facts.recorded_versions(package.name))
     newer = [version for version in known if version > package.version]
@@ -232,67 +261,12 @@ def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
         "fail",
         name,
         f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
-        + _assumption(package),
+        + assumption(package),
         have=have.text,
         need=requirement.spec,
-        source=_source(package),
+        source=source_of(package),
         candidates=lambda: requirement.candidates(),
     )
-
-
-@rule("CG413", "package-torch", reads=RECORDS)
-def package_torch(case: Case) -> Answer:
-    """An extension was built against another torch than the stack has.
-
-    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
-    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where neither metadata nor file name say which torch it was built for, a
-    package of the stack that pins both says that they belong together, as ``sglang`` pins
-    ``sgl-kernel`` and torch; otherwise the answer is unknown. A package that works without its
-    extension (``torchao``) warns at most.
-
-    Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
-
-    Fix: the torch that it was built for, or a release for this torch.
-
-    Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
-    """
-    torch = case.stack.get("torch")
-    if torch is None or not case.packages:
-        return NOT_APPLICABLE
-    answers = [_torch_of(case, package, torch) for package in case.packages]
-    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
-    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
-
-
-def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
-    record = package.record
-    if record is None or not package.torch_abis:
-        return NOT_APPLICABLE
-    if all(abi.stable for abi in package.torch_abis):
-        return PASS
-    built_for = record.built_for_torch
-    if built_for == show(torch.major_minor):
-        return PASS
-    optional = case.facts.packages.is_optional(package.name)
-    if built_for is None:
-        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
-            return PASS
-        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
-        outcome: FindingOutcome = "warn" if optional else _when_open(case)
-        return [Problem(outcome, package.name, message, source=_source(package))]
-    message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
-    return [
-        Problem(
-            "warn" if optional else "fail",
-            package.name,
-            message + _assumption(package),
-            have=torch.text,
-            need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
-            source=_source(package),
-            candidates=lambda: _other_releases(case, package),
-        )
-    ]
 
 
 @rule("CG414", "package-libraries", reads=RECORDS)
@@ -303,7 +277,9 @@ def package_libraries(case: Case) -> Answer:
     package that works without it (``open3d``) warns.
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
-    __nvJitLinkComplete_12_4".
+    __nvJitLinkComplete_12_4". Of libraries that are named after a CUDA
+    (``libbitsandbytes_cuda128.so``) a package loads the one for the stack's CUDA; releases that do
+    not look for a near one do not work beside another CUDA.
 
     Example: ``nvidia-cusparse-cu12`` 12.3.1.170 (CUDA 12.4) beside ``nvidia-nvjitlink-cu12``
     12.1.105 fails.
@@ -315,7 +291,7 @@ def package_libraries(case: Case) -> Answer:
     """
     if not case.packages:
         return NOT_APPLICABLE
-    asked = [*_runtimes(case), *_links(case)]
+    asked = [*_runtimes(case), *_named_libraries(case), *_links(case)]
     problems = [problem for problem in asked if problem is not None]
     return problems or (PASS if asked else NOT_APPLICABLE)
 
@@ -333,6 +309,37 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
             yield _other_runtime(case, package, missing, cuda) if missing else None
 
 
+def _named_libraries(case: Case) -> Iterator[Problem | None]:
+    """Look for the library for the stack's CUDA among alternatives that are named after one."""
+    cuda = case.cuda
+    if cuda is None:
+        return
+    for package in case.packages:
+        paths = [
+            path
+            for group in (package.record.alternatives if package.record else ())
+            for path in group
+        ]
+        named = sorted({pair for path in paths if (pair := cuda_of_name(path))})
+        if not named:
+            continue
+        exact = case.facts.packages.wants_exact_cuda(package.name, package.version)
+        fits = cuda.major_minor in named or (not exact and any(p[0] == cuda.major for p in named))
+        yield None if fits else _no_library_for(case, package, named, cuda)
+
+
+def _no_library_for(case: Case, package: GpuPackage, named: list[Pair], cuda: Version) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} has no library for CUDA {show(cuda.major_minor)}" + assumption(package),
+        have=", ".join(show(pair) for pair in named),
+        need=f"a release with a library for CUDA {show(cuda.major_minor)}",
+        source=source_of(package),
+        candidates=lambda: other_releases(case, package),
+    )
+
+
 def _runtime_packages(case: Case) -> Iterator[int]:
     """Yield the majors of CUDA runtimes that are packages of their own in the stack."""
     table = case.facts.cuda_components
@@ -347,10 +354,10 @@ def _other_runtime(case: Case, package: GpuPackage, major: int, cuda: Version) -
         "warn" if case.facts.packages.is_optional(package.name) else "fail",
         package.name,
         f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
-        + _assumption(package),
+        + assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
-        source=_source(package),
+        source=source_of(package),
     )
 
 

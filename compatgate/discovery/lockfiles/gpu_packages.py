@@ -125,6 +125,7 @@ def _observe(package: Package, observations: list[Observation], left: list[str])
 
 def _origin(package: Package, asked: Sequence[str]) -> Origin:
     return Origin(
+        canonicalize_name(package.name),
         package.version or "",
         package.ecosystem,
         package.wheels,

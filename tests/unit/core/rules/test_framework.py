@@ -49,8 +49,15 @@ def test_a_build_without_cuda_fails(label, ask):
 def test_somebodys_own_build_is_not_judged_by_the_published_wheels(version, ask):
     verdict = ask(POOL, {"torch": version, "cuda": "12.8", "cudnn": "9.7.0", "python": "3.12"})
     assert said(verdict, "CG401") == ["not-checked"]
-    for rule in ("CG402", "CG403", "CG404", "CG405"):
+    for rule in ("CG402", "CG403", "CG404"):
         assert said(verdict, rule) == []
+    assert said(verdict, "CG405") == ["unknown"]
+
+
+def test_somebodys_own_build_passes_with_the_code_that_its_owner_states(ask):
+    stack = {"torch": "2.6.0a0+ecf3bae40a.nv25.01", "cuda": "12.8", "arch": ["sm_80"]}
+    verdict = ask(POOL, stack)
+    assert said(verdict, "CG405") == []
     assert verdict.verdict == "pass"
 
 
@@ -251,6 +258,17 @@ def test_the_list_of_the_linux_x86_wheel_does_not_speak_of_other_wheels(pool, ru
     verdict = ask(pool, "torch=2.9.1+cu126,arch=sm_50+sm_90")
     assert rule not in verdict.checked.passed
     assert "fail" not in said(verdict, rule)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said_of_it"),
+    [("GeForce-RTX-3090", []), ("GeForce-RTX-5090", []), ("V100-SXM2-32GB", ["fail"])],
+)
+def test_the_list_of_the_windows_wheel_decides_on_windows(gpu, said_of_it, ask):
+    """The list for Linux has 7.0; that of the fixture for Windows has not."""
+    pool = f"driver=581.29,gpu={gpu}"
+    assert said(ask(f"{pool},os=windows", "torch=2.9.1+cu128"), "CG405") == said_of_it
+    assert said(ask(pool.replace("581.29", "580.95.05"), "torch=2.9.1+cu128"), "CG405") == []
 
 
 def test_an_aarch64_pool_asks_for_an_aarch64_wheel(ask):
