@@ -108,7 +108,8 @@ def _local(path: str) -> Inspection:
     from compatgate.catalog import load_facts
     from compatgate.discovery.local import inspect_path
 
-    return inspect_path(path, load_facts().arch)
+    facts = load_facts()
+    return inspect_path(path, facts.arch, facts.packages)
 
 
 _LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")

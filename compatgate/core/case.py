@@ -54,7 +54,7 @@ DERIVED: dict[str, Parts] = {
     "usable_cuda": FORWARD,
     "frameworks": CUDA,
     "carriers": CODE,
-    "code": CODE,
+    "code": CODE | RECORDS,
     "runs": CODE,
     "ptx_cuda": CODE,
     "packages": RECORDS,
@@ -242,14 +242,21 @@ class Case:
 
     @derived
     def carriers(self) -> list[Carrier]:
-        """What carries GPU code: the workload as stated, else the frameworks' known builds."""
-        return carriers_of(self.stack, self.frameworks, self.cuda, self.pool.cpu)
+        """What carries GPU code: the workload as stated, else the frameworks' known builds.
+
+        Parts whose files were measured are judged by their records, library by library.
+        """
+        built = [found for found in self.frameworks if found.name not in self.stack.measured]
+        return carriers_of(self.stack, built, self.cuda, self.pool.cpu)
 
     @derived
     def code(self) -> tuple[Arch, ...] | None:
-        """GPU code as stated, else of the published builds; None when neither is known."""
-        carriers = self.carriers
-        return tuple(code for one in carriers for code in one.code) if carriers else None
+        """GPU code as stated and measured, else of published builds; None when none is known."""
+        codes = [one.code for one in self.carriers]
+        if self.stack.measured:
+            codes += [package.carried for package in self.packages if package.installed]
+        found = tuple(dict.fromkeys(code for one in codes for code in one))
+        return found if found or self.carriers else None
 
     @derived
     def runs(self) -> HowItRuns | None:
@@ -282,7 +289,11 @@ class Case:
         stack = self.stack
         names = [name for name in stack.versions if self.facts.is_package(name)]
         found = [self._package(name) for name in names]
-        measured = [n for n in stack.components if n in self.facts.recorded and n not in names]
+        measured = [
+            name
+            for name in stack.components
+            if (name in self.facts.recorded or name in stack.measured) and name not in names
+        ]
         found += [package for name in measured if (package := self._package(name)).record]
         return tuple(found)
 
@@ -303,6 +314,7 @@ class Case:
             os=pool.os,
             cpu=pool.cpu,
             python=stack.get("python"),
+            measured=stack.measured.get(name),
         )
 
     # --- libraries and matrix --------------------------------------------------------------

@@ -22,6 +22,13 @@ _STRAY = 0.04
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
 
 
+_FOR_OTHERS = re.compile(
+    r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
+    r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
+)
+"""Libraries of NVIDIA that another package brings, and MAGMA's and NVSHMEM's code within PyTorch:
+for GPUs of their own choice (torch 2.10 has MAGMA for 5.0 and nothing else below 7.0)."""
+
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 
 
@@ -35,6 +42,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
             so.
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
+        installed: the record is of its installed files, not of a wheel.
     """
 
     name: str
@@ -43,11 +51,19 @@ class GpuPackage(Struct, frozen=True, dict=True):
     assumed: str = ""
     toolkits: tuple[Pair, ...] = ()
     stated: tuple[Arch, ...] = ()
+    installed: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Tell whether nothing says what the package carries."""
-        return not (self.record or self.toolkits or self.stated)
+        """Tell whether nothing says what the package, or a part of it, carries."""
+        return not (self.record or self.toolkits or self.stated) or bool(self.unread)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Return its installed files that could not be read, where nothing else speaks for them."""
+        if self.stated or self.toolkits or not (self.installed and self.record):
+            return ()
+        return self.record.unread
 
     @property
     def title(self) -> str:
@@ -73,20 +89,32 @@ class GpuPackage(Struct, frozen=True, dict=True):
         return tuple(library.torch for library in libraries if library.torch)
 
     @derived
+    def carried(self) -> tuple[Arch, ...]:
+        """Return the code of the libraries that count, each architecture once."""
+        names = {name for library in self.libraries for name in (*library.sass, *library.ptx)}
+        return tuple(code for name in sorted(names) for code in parse_arch(name))
+
+    @derived
     def libraries(self) -> tuple[Library, ...]:
         """Return the libraries whose code says which GPUs the package supports.
 
-        Libraries that the wheel only bundles (``NAME.libs/``) do not, where it has code of its own;
-        nor do libraries with nothing but architecture-specific code (``sm_90a``): they are loaded
-        on that GPU alone.
+        Libraries that the wheel only bundles (``NAME.libs/``, NVIDIA's own) do not, where it has
+        code of its own; nor do libraries with nothing but architecture-specific code (``sm_90a``):
+        they are loaded on that GPU alone.
         """
         record = self.record
         if record is None:
             return ()
         carrying = [one for one in record.libraries if one.carries_code and one.loaded]
-        own = [library for library in carrying if ".libs/" not in library.path] or carrying
+        own = [library for library in carrying if not _is_bundled(library)] or carrying
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
+
+
+def _is_bundled(library: Library) -> bool:
+    """Tell whether a library is another project's, which the package only brings along."""
+    name = library.path.rpartition("/")[2]
+    return ".libs/" in library.path or _FOR_OTHERS.fullmatch(name) is not None
 
 
 def is_specific(library: Library) -> bool:
@@ -108,6 +136,7 @@ def find_package(
     os: Os,
     cpu: Cpu,
     python: Version | None,
+    measured: Record | None = None,
 ) -> GpuPackage:
     """Return a package of a stack with its record; the same one again while the facts are loaded.
 
@@ -120,7 +149,10 @@ def find_package(
         os: of the pool.
         cpu: of the pool.
         python: of the stack, where it is known.
+        measured: of its installed files; it decides.
     """
+    if measured is not None:
+        return measured_package(facts, name, version, stated, measured)
     key = (name, version.text, wheel, stated, os, cpu, python.text if python else None)
     found = facts.remembered.get(key)
     if found is None:
@@ -133,6 +165,21 @@ def find_package(
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
+    return found
+
+
+def measured_package(
+    facts: Facts, name: str, version: Version, stated: tuple[Arch, ...], measured: Record
+) -> GpuPackage:
+    """Return a package with the record of its installed files, which remembers it."""
+    key = (name, version.text, stated)
+    found: GpuPackage | None = measured.memory.get(key)
+    if found is None:
+        toolkits = facts.cuda_components.toolkits(name, version.public)
+        found = GpuPackage(
+            name, version, measured, toolkits=toolkits, stated=stated, installed=True
+        )
+        measured.memory[key] = found
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -25,6 +25,9 @@ from compatgate.core.stack_values import (
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
 
+if TYPE_CHECKING:
+    from compatgate.core.facts.records import Record
+
 _FIELDS = {
     "arch": "arch",
     "cuda-compat": "cuda_compat",
@@ -35,6 +38,7 @@ _FIELDS = {
     "conflicts": "conflicts",
     "unread": "unread",
     "wheels": "wheels",
+    "measured": "measured",
 }
 """Keys that are no components, and the fields that they are."""
 
@@ -49,7 +53,10 @@ class Stack(Struct, frozen=True):
             CUDA.
         code: GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name.
         wheels: the files that parts are installed from, by name, where they are known.
-        arch: SASS and PTX that the workload carries; None when not stated.
+        measured: what the files of parts hold where the stack was read from them (an image, a
+            folder), by name; it decides over records of published wheels.
+        arch: SASS and PTX that the workload carries, save that of parts in ``measured``; None when
+            not stated.
         cuda_compat: CUDA version of the forward-compatibility package in the image.
         compat_use: when that package is loaded.
         require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
@@ -66,6 +73,7 @@ class Stack(Struct, frozen=True):
     packages: dict[str, Version] = {}
     code: dict[str, tuple[Arch, ...]] = {}
     wheels: dict[str, Wheel] = {}
+    measured: dict[str, Record] = {}
     cuda_compat: Version | None = None
     compat_use: CompatUse = "always"
     require: tuple[str, ...] = ()
@@ -108,6 +116,8 @@ class Stack(Struct, frozen=True):
             body["unread"] = [*self.unread, *self.assumed]
         if self.wheels:
             body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
+        if self.measured:
+            body["measured"] = {name: one.to_stack() for name, one in self.measured.items()}
         return body
 
     def _with_code(self, name: str, version: Version) -> str:
@@ -186,7 +196,9 @@ def _made(parts: _Parts, image: str | None) -> Stack:
 
 
 def _states_anything(special: Mapping[str, Any]) -> bool:
-    return "arch" in special or any(value for name, value in special.items() if name != "wheels")
+    return "arch" in special or any(
+        value for name, value in special.items() if name not in ("wheels", "measured")
+    )
 
 
 def parse_stack_text(text: str) -> dict[str, Any]:
@@ -230,7 +242,9 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
             kept(stack.components) | stated.components,
             kept(stack.packages) | stated.packages,
             kept(stack.code) | stated.code,
-            special | {"wheels": kept(stack.wheels)} | stated.special,
+            special
+            | {"wheels": kept(stack.wheels), "measured": kept(stack.measured)}
+            | stated.special,
         ),
         stack.image,
     )

@@ -126,12 +126,25 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     built_for_torch: str | None = None
     source: str = ""
 
+    @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the record alone, by whoever derives it."""
+        return {}
+
     def to_json(self) -> dict[str, Any]:
         """Return the record for printing; the fields of the contract are there even when empty."""
         document: dict[str, Any] = json.decode(json.encode(self))
         libraries = [_ALWAYS_OF_LIBRARY | library for library in document.pop("libraries", ())]
         return _ALWAYS | document | {"libraries": libraries}
 
+    def to_stack(self) -> dict[str, Any]:
+        """Return the record as a stack carries it, below the name of its package."""
+        document: dict[str, Any] = json.decode(json.encode(self))
+        return {k: v for k, v in document.items() if k not in OF_THE_STACK and v != ""}
+
+
+OF_THE_STACK = ("package", "version", "source", "verified")
+"""Fields that a record within a stack leaves out: the stack says them, or they prove nothing."""
 
 _ALWAYS: dict[str, Any] = {
     "package": "",

@@ -22,6 +22,7 @@ def framework_arch(case: Case) -> Answer:
     conda has code for is unknown until ``arch`` states it, and so is the wheel for Windows or Linux
     on Arm, where its list is not known. A published minimum may deny a GPU; it is no proof for GPUs
     that came with the build's own toolkit or later, nor for Tegra parts.
+    Where the files themselves were read (an image, a folder), CG411 judges them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -35,8 +36,8 @@ def framework_arch(case: Case) -> Answer:
 
 def _arch_of(case: Case, found: Found) -> Answer:
     device, build = case.capability, found.build
-    if device is None:
-        return NOT_APPLICABLE
+    if device is None or found.name in case.stack.measured:
+        return NOT_APPLICABLE  # CG411 judges what was measured
     if found.conda:
         stated = case.stack.arch is not None  # CG201 judges it
         return NOT_APPLICABLE if stated else _not_known(case, found, "conda's build")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compatgate.core.arch import Arch
 from compatgate.core.case import Case
+from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Pair, Source
 from compatgate.core.facts.components import CudaComponents, Link
 from compatgate.core.facts.records import Library
@@ -49,6 +50,8 @@ def _when_open(case: Case) -> FindingOutcome:
 
 
 def _open(case: Case, package: GpuPackage) -> Problem:
+    if package.unread:
+        return _unread(case, package)
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if known:
@@ -56,6 +59,14 @@ def _open(case: Case, package: GpuPackage) -> Problem:
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
     return Problem(_when_open(case), package.name, message, have=have, need=need)
+
+
+def _unread(case: Case, package: GpuPackage) -> Problem:
+    first, more = package.unread[0], len(package.unread) - 1
+    others = f" and {more} more" if more else ""
+    message = f"{first}{others} of {package.title} could not be read: what it carries is open"
+    need = f"its GPU code, as {package.name}={package.version}[sm_..]"
+    return Problem(_when_open(case), package.name, message, package.version.text, need)
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -179,6 +190,9 @@ def _source(package: GpuPackage) -> Source | None:
     record = package.record
     if record is None:
         return None
+    if package.installed:
+        what = f" ({record.wheel})" if record.wheel else ""
+        return Source(f"measured: its installed files{what}", confidence="metadata")
     proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
     return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
 
@@ -209,9 +223,12 @@ def package_requires(case: Case) -> Answer:
     if not case.packages:
         return NOT_APPLICABLE
     problems: list[Problem] = []
+    built = {found.name for found in case.built}  # CG402, CG403 and CG406 judge their pins
     asked = False
     for package in case.packages:
         for requirement in requirements_of(package, case.stack, case.pool):
+            if package.name in built and requirement.name in COMPONENTS:
+                continue
             asked = True
             if not requirement.holds:
                 problems.append(_unmet(package, requirement))

@@ -14,7 +14,9 @@ from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
-_SAID = ("open", "conflicts", "unread", "cuda-compat-use", "wheels")
+_BY_NAME = ("wheels", "measured")
+"""What says more of parts that the stack has, by their name."""
+_SAID = ("open", "conflicts", "unread", "cuda-compat-use", *_BY_NAME)
 
 
 def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -31,7 +33,8 @@ def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[C
     sentences = list(left)
     for name, value in stack.items():
         try:
-            parse_stack({name: value})
+            if name not in _BY_NAME:
+                parse_stack({name: value})
         except CompatgateError as error:
             hint = f" ({error.hint})" if error.value is not None and name == "require" else ""
             sentences.append(f"{name}: {error.problem}{hint}")
@@ -92,21 +95,21 @@ def stated_wins(written: Body, stated: Mapping[str, Any], by: str) -> Body:
             for name in _contradicted(written, stated)]  # fmt: skip
     settled = {*stated, *(("cuda",) if any(map(_names_cuda, stated.items())) else ())}
     left = [text for text in written.get("open", ()) if text.partition(": ")[0] not in settled]
-    files = {name: of for name, of in written.get("wheels", {}).items() if name not in stated}
-    return beside(
-        stated, {**written, "open": left, **({"wheels": files} if files else {})}, conflicts=said
-    )
+    kept = {
+        key: {name: of for name, of in written.get(key, {}).items() if name not in stated}
+        for key in _BY_NAME
+    }
+    return beside(stated, {**written, "open": left, **kept}, conflicts=said)
 
 
 def beside(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] = ()) -> Body:
     """Two stacks with canonical names as one, with the remarks of both."""
-    remarks = {
+    remarks: Body = {
         name: [*other.get(name, ()), *decides.get(name, ()), *more]
         for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
     }
     both = {**other, **decides}
-    if wheels := {**other.get("wheels", {}), **decides.get("wheels", {})}:
-        both["wheels"] = wheels
+    remarks |= {key: {**other.get(key, {}), **decides.get(key, {})} for key in _BY_NAME}
     return {
         **{name: value for name, value in both.items() if name not in remarks},
         **{name: values for name, values in remarks.items() if values},

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -23,6 +23,9 @@ from compatgate.discovery.gpucode.sections import MAGIC, read_sections
 from compatgate.discovery.gpucode.source import CHUNK, Readable, Source, damaged
 from compatgate.discovery.wheels.families import SYSTEM
 from compatgate.discovery.wheels.kept import KeptStream, Missed
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 LARGEST_TABLES = 64 * 1024 * 1024
 """Bytes of the tables that are read of one file."""
@@ -43,6 +46,19 @@ class Opener(Protocol):
         """Read the member; ``whole``: to its end, and compare it with its digest."""
 
 
+class Reading(Struct, frozen=True):
+    """What one shared object gave.
+
+    Attributes:
+        complete: all its tables could be read.
+        code: every entry of its GPU code.
+    """
+
+    library: Library
+    complete: bool
+    code: GpuCode
+
+
 class Tables(Struct):
     """What the dynamic tables of an ELF file say.
 
@@ -58,7 +74,9 @@ class Tables(Struct):
     complete: bool = True
 
 
-def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Library, bool] | None:
+def read_library(
+    path: str, size: int, opener: Opener, label: str, *, named_only: bool = False
+) -> Reading | None:
     """Read a shared object.
 
     Args:
@@ -66,9 +84,11 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
         size: in bytes, decompressed.
         opener: opens it; more than once where its tables are not where they usually are.
         label: for messages.
+        named_only: leave the tables of a file alone that holds no GPU code and names no library of
+            GPUs, as most do not; it matters to nobody.
 
     Returns:
-        What it holds, and whether all its tables could be read; None when it is no ELF file.
+        What it holds; None when it is no ELF file.
 
     Raises:
         BadInput: it is damaged.
@@ -89,24 +109,53 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
     opener(read, whole=True)
     if not found:
         return None
-    tables = _tables(stream, label)
-    units = found[0].units
+    skipped = named_only and not stream.named and not found[0].entries
+    tables = Tables() if skipped else _tables(stream, label)
+    return _reading(path, found[0], tables, stream.named)
+
+
+def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> Reading | None:
+    """Read a shared object that can seek: its tables alone, not the code between them.
+
+    What it may open at run time (``opens``) stands anywhere in its data, and is not searched.
+
+    Args:
+        path: inside the package.
+        file: open, at its beginning.
+        size: in bytes.
+        label: for messages.
+
+    Returns:
+        What it holds; None when it is no ELF file.
+
+    Raises:
+        BadInput: it is damaged.
+    """
+    if _exactly(file, len(MAGIC)) != MAGIC:
+        return None
+    file.seek(0)
+    code = read_gpu_code(file, size=size, name=label)
+    return _reading(path, code, _tables(_OpenBytes(file, size), label), set())
+
+
+def _reading(path: str, code: GpuCode, tables: Tables, named: set[str]) -> Reading:
+    units = code.units
     needed = dict.fromkeys(name for name in tables.needed if not SYSTEM.fullmatch(name))
     library = Library(
         path,
         soname=tables.soname,
         needs=tuple(needed),
-        opens=tuple(sorted(stream.named - set(needed) - {tables.soname})),
+        opens=tuple(sorted(named - set(needed) - {tables.soname})),
         symbols=tables.symbols,
         defines=tables.defines,
         sass=units.sass,
         ptx=units.ptx,
         units=units.count,
         profiles=units.profiles if len(units.profiles) > 1 else {},
-        ptx_isa=found[0].ptx_isa,
+        ptx_isa=code.ptx_isa,
         torch=tables.torch,
     )
-    return library, tables.complete
+    return Reading(library, tables.complete, code)
 
 
 def _exactly(file: Readable, count: int) -> bytes:
@@ -116,10 +165,46 @@ def _exactly(file: Readable, count: int) -> bytes:
     return data
 
 
-class _KeptFile:
-    """A stream that passed, as a file that can seek."""
+class _Bytes(Protocol):
+    """Bytes of a file that has passed as a stream, or that is open.
 
-    def __init__(self, stream: KeptStream) -> None:
+    Attributes:
+        size: of the file.
+    """
+
+    size: int
+
+    def kept(self, offset: int, count: int, /) -> bytes:
+        """Return bytes; fewer at the end of the file or of what was kept."""
+
+    def again(self, offset: int, count: int, /) -> bytes:
+        """Return bytes, nothing where they cannot be had."""
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Have these bytes kept as well."""
+
+
+class _OpenBytes:
+    """An open file, all of which can be had."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.size = size
+        self._file = file
+
+    def kept(self, offset: int, count: int, /) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(max(min(count, self.size - offset), 0))
+
+    again = kept
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Do nothing: what cannot be read is not there."""
+
+
+class _KeptFile:
+    """Bytes that can be had, as a file that can seek."""
+
+    def __init__(self, stream: _Bytes) -> None:
         self._stream = stream
         self._at = 0
 
@@ -133,7 +218,7 @@ class _KeptFile:
         return data
 
 
-def _tables(stream: KeptStream, label: str) -> Tables:
+def _tables(stream: _Bytes, label: str) -> Tables:
     """Read the tables from what was kept; what was missed is fetched by reading once more."""
     if stream.kept(0, 6) != MAGIC + b"\2\1":
         return Tables()  # 32-bit or big-endian: no CUDA has that
@@ -152,14 +237,18 @@ def _tables(stream: KeptStream, label: str) -> Tables:
     try:
         return _read(stream, places)
     except Missed:
+        pass
+    try:
         stream.fetch_all(sorted(places.values()))
+    except Missed:
+        return Tables(complete=False)
     try:
         return _read(stream, places)
     except Missed:
         raise damaged(label, 0, "its tables are not where its headers say") from None
 
 
-def _read(stream: KeptStream, places: Mapping[str | None, tuple[int, int]]) -> Tables:
+def _read(stream: _Bytes, places: Mapping[str | None, tuple[int, int]]) -> Tables:
     """Read the tables.
 
     Raises:
@@ -178,7 +267,7 @@ def _read(stream: KeptStream, places: Mapping[str | None, tuple[int, int]]) -> T
     return Tables(soname, needed[:_MOST], symbols, defines, _torch_abi(data, names))
 
 
-def _all(stream: KeptStream, start: int, end: int) -> bytes:
+def _all(stream: _Bytes, start: int, end: int) -> bytes:
     data = stream.kept(start, end - start)
     if len(data) < end - start:
         raise Missed
