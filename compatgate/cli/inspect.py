@@ -157,13 +157,21 @@ KINDS: tuple[Kind, ...] = (
 
 
 def _text(what: str, inspection: Inspection) -> str:
+    from compatgate.discovery.stack.carried import carried_by
+
     colour = wants_colour(sys.stdout)
     lines = [paint(_shown(what), "bold", colour=colour)]
+    measured = inspection.stack.get("measured", {})
     for name, value in inspection.stack.items():
-        shown = " ".join(value) or "none" if isinstance(value, list) else value
+        if name == "measured":
+            continue
+        shown = " ".join(value) or "none" if isinstance(value, list) else str(value)
         lines.append(f"  {name:<12} {_shown(shown)}")
     if not inspection.stack:
         lines.append("  no version of a CUDA component and no GPU code found")
+    if measured:
+        lines += ["", paint("packages, by their own files", "bold", colour=colour)]
+    lines += (f"  {name:<12} {_shown(carried_by(one))}" for name, one in measured.items())
     if inspection.observations:
         lines += ["", paint("seen", "bold", colour=colour)]
     for seen in inspection.observations:

@@ -29,6 +29,7 @@ from compatgate.discovery.wheels.families import is_loaded_kernel
 from compatgate.discovery.wheels.kernels import of_code
 from compatgate.discovery.wheels.library import read_open_library
 from compatgate.discovery.wheels.measure import toolkits_of_ptx
+from compatgate.discovery.wheels.torch_symbols import NONE
 from compatgate.errors import BadInput, CompatgateError, NotFound
 
 MOST_FILES = 1_000_000
@@ -169,20 +170,21 @@ def _read_file(
         with open(file, "rb") as opened:
             if is_loaded_kernel(file):
                 code = read_gpu_code(opened, name=origin)
-                library, complete = of_code(below, code), True
+                library, complete, torch = of_code(below, code), True, NONE
             else:
                 size = os.fstat(opened.fileno()).st_size
                 reading = read_open_library(below, opened, size, origin)
                 if reading is None:
                     return
                 library, complete, code = reading.library, reading.complete, reading.code
+                torch = reading.torch
                 _add_names(found, origin, reading.library, with_needs=bool(code.entries))
     except (BadInput, NotFound, OSError) as error:
         why = error.problem if isinstance(error, CompatgateError) else error.strerror
         inventory.add_file(File(below, origin, unread=True))
         unread.append((origin, why or "it cannot be opened"))
         return
-    inventory.add_file(File(below, origin, library, unread=not complete))
+    inventory.add_file(File(below, origin, library, not complete, torch))
     found.add_code(origin, code, owner(below))
 
 

@@ -22,12 +22,14 @@ from compatgate.core.facts.records import Library, Record
 from compatgate.core.frameworks import CONDA
 from compatgate.core.versions import parse_version
 from compatgate.discovery.installed_metadata import Distribution
+from compatgate.discovery.installed_torch import Torch, torch_of, with_torch
 from compatgate.discovery.lockfiles import pypi
 from compatgate.discovery.lockfiles.conda import is_toolkit
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.wheels.kernels import kernel_files
 from compatgate.discovery.wheels.listed import is_tied, linked_outside, with_toolkits
 from compatgate.discovery.wheels.names import alternatives, torch_of_build
+from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols
 from compatgate.errors import BadInput
 
 MOST_FILES = 100_000
@@ -42,12 +44,14 @@ class File(Struct, frozen=True):
         origin: the file, as people know it.
         library: what it holds; None where it could not be read, or holds nothing.
         unread: it, or its tables, could not be read.
+        torch: what it asks torch for, and what it defines of torch.
     """
 
     path: str
     origin: str
     library: Library | None = None
     unread: bool = False
+    torch: TorchSymbols = NONE
 
 
 class Installed(Struct, frozen=True):
@@ -70,6 +74,11 @@ class _Part(Struct):
     name: str
     distribution: Distribution
     files: list[File] = []
+
+    def as_torch(self) -> Torch | None:
+        """Return the torch that it is, with its symbols; None where it is none, or not all read."""
+        one = self.distribution
+        return torch_of(self.name, one.version, one.root, self.files)
 
 
 class Inventory(Struct):
@@ -97,8 +106,12 @@ class Inventory(Struct):
         measured: dict[str, Record] = {}
         observations: list[Observation] = []
         owned: dict[str, str] = {}
-        for part in self._parts(known):
+        parts = list(self._parts(known))
+        torches = [torch for part in parts if (torch := part.as_torch())]
+        for part in parts:
             record = _record(part, toolkits)
+            if record is not None:
+                record = with_torch(record, part.files, part.distribution.root, torches)
             named = _is_named(part, record, known)
             if named and not is_framework(part.name):
                 observations.append(_observation(part))

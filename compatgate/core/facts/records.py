@@ -109,6 +109,9 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
             libraries); what they carry is open.
         built_for_torch: torch release that its metadata or file name say it was built for, as
             ``2.9``; None where nothing says it.
+        torch_beside: torch release that is installed beside it, in whose libraries the symbols were
+            looked up that it asks for; None for wheels, and where they could not be read.
+        torch_missing: some of those that this torch does not define.
         source: where it was read, for a reader; the digest proves it.
     """
 
@@ -124,6 +127,8 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     kernel_sources: int = 0
     unread: tuple[str, ...] = ()
     built_for_torch: str | None = None
+    torch_beside: str | None = None
+    torch_missing: tuple[str, ...] = ()
     source: str = ""
 
     @derived

@@ -18,6 +18,7 @@ from compatgate.core.packages import (
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
 from compatgate.core.requires import Requirement, requirements_of
+from compatgate.core.rules import package_files
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
@@ -51,7 +52,7 @@ def _when_open(case: Case) -> FindingOutcome:
 
 def _open(case: Case, package: GpuPackage) -> Problem:
     if package.unread:
-        return _unread(case, package)
+        return package_files.unread(package, _when_open(case))
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if known:
@@ -59,14 +60,6 @@ def _open(case: Case, package: GpuPackage) -> Problem:
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
     return Problem(_when_open(case), package.name, message, have=have, need=need)
-
-
-def _unread(case: Case, package: GpuPackage) -> Problem:
-    first, more = package.unread[0], len(package.unread) - 1
-    others = f" and {more} more" if more else ""
-    message = f"{first}{others} of {package.title} could not be read: what it carries is open"
-    need = f"its GPU code, as {package.name}={package.version}[sm_..]"
-    return Problem(_when_open(case), package.name, message, package.version.text, need)
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -255,8 +248,9 @@ def package_torch(case: Case) -> Answer:
 
     libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
     imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where neither metadata nor file name say which torch it was built for, the
-    answer is unknown.
+    later releases, too. Where torch is installed beside it (an image, a folder), its undefined
+    symbols are compared with those that this torch defines. Where neither symbols, metadata nor
+    file name say which torch it was built for, the answer is unknown.
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
@@ -277,6 +271,10 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     if record is None or not package.torch_abis:
         return NOT_APPLICABLE
     if all(abi.stable for abi in package.torch_abis):
+        return PASS
+    if record.torch_beside == torch.public:  # the symbols themselves were compared
+        if record.torch_missing:
+            return [package_files.undefined(package, record, torch, _source(package))]
         return PASS
     built_for = record.built_for_torch
     if built_for is None:

@@ -29,6 +29,7 @@ from compatgate.discovery.stack import CodeFile
 from compatgate.discovery.wheels.kept import Missed
 from compatgate.discovery.wheels.kernels import of_code
 from compatgate.discovery.wheels.library import Opener, read_library
+from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols
 from compatgate.errors import BadInput
 
 _ELF = b"\x7fELF"
@@ -194,7 +195,7 @@ class Scan:
         if known.why:
             self.seen.unread.append((origin, known.why))
         library = known.library and replace(known.library, path=member.path)
-        self.seen.inventory.add_file(File(member.path, origin, library, unread=known.unread))
+        self.seen.inventory.add_file(File(member.path, origin, library, known.unread, known.torch))
         if known.code.arch or known.code.linked:
             code = replace(known.code, origin=origin, owner=owner(member.path))
             self.seen.codes.append(code)
@@ -216,7 +217,7 @@ class Scan:
             return _Code(CodeFile.of(origin, "", GpuCode()), None, True, error.problem)
         assert reading is not None  # noqa: S101 - its first bytes are those of an ELF file
         code_file = CodeFile.of(origin, "", reading.code)
-        return _Code(code_file, reading.library, not reading.complete)
+        return _Code(code_file, reading.library, not reading.complete, torch=reading.torch)
 
 
 class _Code(Struct, frozen=True):
@@ -227,12 +228,14 @@ class _Code(Struct, frozen=True):
         library: what stands in a record; None for programs, and where the file could not be read.
         unread: it, or its tables, could not be read.
         why: it could not be read.
+        torch: what it asks torch for, and what it defines.
     """
 
     code: CodeFile
     library: Library | None = None
     unread: bool = False
     why: str = ""
+    torch: TorchSymbols = NONE
 
 
 def _once(begun: Readable) -> Opener:

@@ -9,7 +9,6 @@ Source: System V ABI ("Dynamic Section", "Symbol Table"), Linux Standard Base ("
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from compatgate.core.facts.records import Library, TorchAbi
+from compatgate.core.facts.records import Library
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.sections import MAGIC, read_sections
 from compatgate.discovery.gpucode.source import CHUNK, Readable, Source, damaged
 from compatgate.discovery.wheels.families import SYSTEM
 from compatgate.discovery.wheels.kept import KeptStream, Missed
+from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols, torch_symbols
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -34,9 +34,6 @@ _LONGEST_NAME = 4096
 _NEEDED, _SONAME = 1, 14
 TABLES = (".dynamic", ".dynstr", ".dynsym", ".gnu.version", ".gnu.version_r")
 _VERSIONED = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
-_TORCH = re.compile(rb"_Z(?:N[VK]{0,2}|T[VIS]N?|GV)(?:3c10|2at|5torch|6caffe2)")
-_TORCH_C = re.compile(rb"(?:aoti_torch_|torch_(?:call|library|get|list|string|from|parallel))\w")
-_OLD_STRING = re.compile(rb"[ERK]Ss(?![a-z])")
 
 
 class Opener(Protocol):
@@ -52,11 +49,13 @@ class Reading(Struct, frozen=True):
     Attributes:
         complete: all its tables could be read.
         code: every entry of its GPU code.
+        torch: what it asks torch for, and what it defines.
     """
 
     library: Library
     complete: bool
     code: GpuCode
+    torch: TorchSymbols = NONE
 
 
 class Tables(Struct):
@@ -70,7 +69,7 @@ class Tables(Struct):
     needed: tuple[str, ...] = ()
     symbols: dict[str, tuple[str, ...]] = {}
     defines: tuple[str, ...] = ()
-    torch: TorchAbi | None = None
+    torch: TorchSymbols = NONE
     complete: bool = True
 
 
@@ -153,9 +152,9 @@ def _reading(path: str, code: GpuCode, tables: Tables, named: set[str]) -> Readi
         units=units.count,
         profiles=units.profiles if len(units.profiles) > 1 else {},
         ptx_isa=code.ptx_isa,
-        torch=tables.torch,
+        torch=tables.torch.abi,
     )
-    return Reading(library, tables.complete, code)
+    return Reading(library, tables.complete, code, tables.torch)
 
 
 def _exactly(file: Readable, count: int) -> bytes:
@@ -264,7 +263,9 @@ def _read(stream: _Bytes, places: Mapping[str | None, tuple[int, int]]) -> Table
     needed = tuple(name.decode("utf-8", "replace") for tag, name in dynamic if tag == _NEEDED)
     soname = next((n.decode("utf-8", "replace") for tag, n in dynamic if tag == _SONAME), None)
     symbols, defines = _versions_in_names(data, names)
-    return Tables(soname, needed[:_MOST], symbols, defines, _torch_abi(data, names))
+    return Tables(
+        soname, needed[:_MOST], symbols, defines, torch_symbols(names, _symbols(data, names))
+    )
 
 
 def _all(stream: _Bytes, start: int, end: int) -> bytes:
@@ -284,7 +285,7 @@ def _versions_in_names(
     indexes = data.get(".gnu.version", b"")
     wanted: dict[str, set[str]] = {}
     defined: set[str] = set()
-    for number, (name, undefined) in enumerate(_symbols(data, names)):
+    for number, (name, undefined, _) in enumerate(_symbols(data, names)):
         match = _VERSIONED.fullmatch(name)
         if match is None:
             continue
@@ -321,29 +322,11 @@ def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
     return files
 
 
-def _torch_abi(data: dict[str, bytes], names: bytes) -> TorchAbi | None:
-    """What the undefined symbols say of torch; None when they do not speak of it."""
-    if not _TORCH.search(names) and not _TORCH_C.search(names):
-        return None
-    undefined = {name for name, missing in _symbols(data, names) if missing}
-    found = sorted(name for name in undefined if _TORCH.match(name))
-    if not found:
-        stable = any(_TORCH_C.match(name) for name in undefined)
-        return TorchAbi(stable=True) if stable else None
-    cxx11 = None
-    if any(b"__cxx11" in name or b"B5cxx11" in name for name in found):
-        cxx11 = True
-    elif any(_OLD_STRING.search(name) for name in found):
-        cxx11 = False
-    digest = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
-    return TorchAbi(cxx11=cxx11, symbols=len(found), digest=digest)
-
-
-def _symbols(data: dict[str, bytes], names: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Name of each dynamic symbol, and whether it is undefined."""
+def _symbols(data: dict[str, bytes], names: bytes) -> Iterator[tuple[bytes, bool, int]]:
+    """Name of each dynamic symbol, whether it is undefined, and its binding."""
     table = _whole(data.get(".dynsym", b""), 24)
-    for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
-        yield _name(names, name), section == 0
+    for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
+        yield _name(names, name), section == 0, info >> 4
 
 
 def _name(names: bytes, offset: int) -> bytes:
