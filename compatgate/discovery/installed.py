@@ -108,10 +108,13 @@ class Inventory(Struct):
         owned: dict[str, str] = {}
         parts = list(self._parts(known))
         torches = [torch for part in parts if (torch := part.as_torch())]
+        others = frozenset[int]().union(
+            *(file.torch.defines for part in parts if part.name != "torch" for file in part.files)
+        )
         for part in parts:
             record = _record(part, toolkits)
             if record is not None:
-                record = with_torch(record, part.files, part.distribution.root, torches)
+                record = with_torch(record, part.files, part.distribution.root, torches, others)
             named = _is_named(part, record, known)
             if named and not is_framework(part.name):
                 observations.append(_observation(part))

@@ -65,22 +65,26 @@ def torch_of(name: str, version: str, root: str, files: Sequence[File]) -> Torch
 
 
 def with_torch(
-    record: Record, files: Iterable[File], root: str, torches: Sequence[Torch]
+    record: Record,
+    files: Iterable[File],
+    root: str,
+    torches: Sequence[Torch],
+    others: frozenset[int],
 ) -> Record:
     """Return a record with what its libraries ask for and the torch beside it does not define.
 
     Args:
         record: of the package.
-        files: of the package, which may define for each other.
+        files: of the package.
         root: folder that the package is installed in.
         torches: installed ones; that of the same folder counts, otherwise the only one.
+        others: hashes of the symbols that extensions define, for each other.
     """
-    files = list(files)
     asked = frozenset[bytes]().union(*(file.torch.asks for file in files))
     beside = [torch for torch in torches if torch.root == root] or list(torches)
     if record.package == "torch" or not asked or len(beside) != 1:
         return record
-    own = frozenset[int]().union(*(file.torch.defines for file in files))
-    missing = sorted(n for n in asked if hash(n) not in beside[0].defines and hash(n) not in own)
+    there = beside[0].defines
+    missing = sorted(n for n in asked if hash(n) not in there and hash(n) not in others)
     named = tuple(name[:_LONGEST].decode("ascii", "replace") for name in missing[:_MOST_NAMED])
     return replace(record, torch_beside=beside[0].version, torch_missing=named)
