@@ -202,7 +202,7 @@ def _record(name: str, value: Any) -> Record:
             _code_name(code, f"{field}.libraries")
         for names, units in library.code_of_units:
             if units < 0 or not names:
-                raise BadInput("has a wrong count", field=f"{field}.libraries", value=units)
+                raise BadInput("counts units without code", field=f"{field}.libraries", value=units)
             for code in names:
                 _code_name(code, f"{field}.libraries")
         _dotted(library.ptx_cuda, f"{field}.libraries.ptx_cuda")
