@@ -242,7 +242,7 @@ def _is_unread(part: _Part, file: File) -> bool:
 def _own(name: str, library: Library, distribution: Distribution) -> Library:
     """Return a library with its path inside the package; torch asks no other torch for symbols."""
     torch = None if name == "torch" else library.torch
-    return replace(library, path=_inside(library.path, distribution), torch=torch)
+    return replace(library, path=_inside(library.path, distribution), torch=torch, opens=())
 
 
 def _inside(path: str, distribution: Distribution) -> str:

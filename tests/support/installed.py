@@ -39,9 +39,15 @@ def install(
 
 
 def install_conda(
-    name: str, version: str, files: Mapping[str, bytes], *, build: str = "h1_0", prefix: str = "opt/env"
+    name: str,
+    version: str,
+    files: Mapping[str, bytes],
+    *,
+    build: str = "h1_0",
+    prefix: str = "opt/env",
 ) -> dict[str, bytes]:
     """The files of a package that conda installed, by path from the root."""
+    build = "h1_0"
     record = {"name": name, "version": version, "build": build, "files": list(files)}
     meta = f"{prefix}/conda-meta/{name}-{version}-{build}.json"
     placed = {f"{prefix}/{path}": data for path, data in files.items()}

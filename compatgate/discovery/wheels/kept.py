@@ -46,18 +46,27 @@ class KeptStream:
     Args:
         size: in bytes.
         reopen: has a function read the same file from its beginning.
+        search: look for names of libraries in what passes.
 
     Attributes:
         named: libraries of GPUs that its data names.
     """
 
-    def __init__(self, size: int, reopen: Callable[[Callable[[Readable], None]], None]) -> None:
+    def __init__(
+        self,
+        size: int,
+        reopen: Callable[[Callable[[Readable], None]], None],
+        *,
+        search: bool = True,
+    ) -> None:
         self.size = size
+        self._searches = search
         self._reopen = reopen
         self.named: set[str] = set()
         self._file: Readable | None = None
         self._start = b""
-        self._head = bytearray()
+        self._head: list[bytes] = []  # joined when it is asked for
+        self._head_size = 0
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._seen = 0
@@ -75,12 +84,14 @@ class KeptStream:
         data, self._start = self._start, b""
         if not data and self._file is not None:
             data = self._file.read(size)
-        self._search(data)
+        if self._searches:
+            self._search(data)
         self._watch(data)
         self._seen += len(data)
-        room = HEAD - len(self._head)
-        if room > 0:
-            self._head += data[:room]
+        room = HEAD - self._head_size
+        if room > 0 and data:
+            self._head.append(data[:room])
+            self._head_size += len(self._head[-1])
         if len(data) > room:
             part = data[max(room, 0) :]
             self._tail.append(part)
@@ -145,15 +156,17 @@ class KeptStream:
     def _pieces(self) -> list[tuple[int, bytes | bytearray]]:
         if len(self._tail) > 1:
             self._tail = deque([b"".join(self._tail)])
+        if len(self._head) > 1:
+            self._head = [b"".join(self._head)]
         tail = [(self._seen - self._tail_size, data) for data in self._tail]
-        return [(0, self._head), *tail, self._dynamic, *self._extra]
+        return [(0, data) for data in self._head] + [*tail, self._dynamic, *self._extra]
 
     def _watch(self, data: bytes) -> None:
         """Keep the dynamic section, which often stands far from both ends; a header says where."""
         if self._wanted is None:
-            if len(self._head) < _HEADERS:
+            if self._head_size < _HEADERS:
                 return
-            self._wanted = _dynamic_segment(bytes(self._head[:_HEADERS]))
+            self._wanted = _dynamic_segment(b"".join(self._head)[:_HEADERS])
             self._dynamic = (self._wanted.start, bytearray())
         first = max(self._wanted.start - self._seen, 0)
         if first < len(data) and self._seen < self._wanted.stop:

@@ -27,6 +27,8 @@ from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols, torch_
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+LARGEST_SEARCHED = 2 * 1024 * 1024
+"""Bytes of a file from which on reading its tables costs less than searching it for names."""
 LARGEST_TABLES = 64 * 1024 * 1024
 """Bytes of the tables that are read of one file."""
 _MOST = 10_000
@@ -84,7 +86,8 @@ def read_library(
         opener: opens it; more than once where its tables are not where they usually are.
         label: for messages.
         named_only: leave the tables of a file alone that holds no GPU code and names no library of
-            GPUs, as most do not; it matters to nobody.
+            GPUs, as most do not; it matters to nobody. Large files are not searched for names: what
+            they may open is not told then.
 
     Returns:
         What it holds; None when it is no ELF file.
@@ -92,7 +95,8 @@ def read_library(
     Raises:
         BadInput: it is damaged.
     """
-    stream = KeptStream(size, lambda read: opener(read, whole=False))
+    searched = not named_only or size <= LARGEST_SEARCHED
+    stream = KeptStream(size, lambda read: opener(read, whole=False), search=searched)
     found: list[GpuCode] = []
 
     def read(file: Readable) -> None:
@@ -108,7 +112,7 @@ def read_library(
     opener(read, whole=True)
     if not found:
         return None
-    skipped = named_only and not stream.named and not found[0].entries
+    skipped = named_only and searched and not stream.named and not found[0].entries
     tables = Tables() if skipped else _tables(stream, label)
     return _reading(path, found[0], tables, stream.named)
 

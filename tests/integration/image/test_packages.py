@@ -76,8 +76,9 @@ def test_the_order_of_files_and_layers_does_not_matter(pull, layer):
 def test_an_image_and_its_unpacked_root_say_the_same(pull, layer, facts, tmp_path):
     pulled = pull(layer(PARTS)).stack_body
     root = unpack(tmp_path / "root", PARTS)
-    assert inspect_path(str(root), facts.arch, facts.packages).stack["measured"] == (
-        pulled["measured"]
+    assert (
+        inspect_path(str(root), facts.arch, facts.packages).stack["measured"]
+        == (pulled["measured"])
     )
 
 
