@@ -6,6 +6,8 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.wheels.families import NAMED, of_gpus
 
@@ -15,23 +17,55 @@ _WINDOW = 2 * 1024 * 1024
 _MOST_EXTRA = 12
 _LONGEST_NAME = 128
 _HEADERS = 4096
-_PT_DYNAMIC = 2
+_PT_LOAD, _PT_DYNAMIC, _PF_X = 1, 2, 1
+_LEAST_HEAD = 4 * 1024 * 1024
+_LEAST_TAIL = 2 * 1024 * 1024
 _LARGEST_DYNAMIC = 1024 * 1024
 _PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/%"
 
 
-def _dynamic_segment(head: bytes) -> range:
-    """Where the program headers of an ELF file place its dynamic section; empty without one."""
+class _Plan(Struct, frozen=True):
+    """What of a file is worth keeping.
+
+    Attributes:
+        head: bytes of its beginning.
+        tail: bytes of its end.
+        dynamic: place of its dynamic section; empty without one.
+    """
+
+    head: int = 0
+    tail: int = 0
+    dynamic: range = range(0)
+
+
+def _plan(head: bytes, size: int) -> _Plan:
+    """Read from the program headers of an ELF file where its tables may stand.
+
+    Linkers put them into the first segment, which has no code where code is kept apart; patchelf
+    puts new ones into a segment at the end.
+    """
+    loads: list[tuple[int, int, int]] = []
+    dynamic = range(0)
     table = int.from_bytes(head[32:40], "little")
     step, count = struct.unpack_from("<HH", head, 54)
     for number in range(min(count, 64)):
         place = table + number * step
         if place + 40 > len(head):
             break
-        kind, offset, size = struct.unpack_from("<I4xQ16xQ", head, place)
-        if kind == _PT_DYNAMIC and 0 < size <= _LARGEST_DYNAMIC:
-            return range(offset, offset + size)
-    return range(0)
+        kind, flags, start, length = struct.unpack_from("<IIQ16xQ", head, place)
+        if kind == _PT_LOAD:
+            loads.append((start, length, flags))
+        elif kind == _PT_DYNAMIC and 0 < length <= _LARGEST_DYNAMIC:
+            dynamic = range(start, start + length)
+    if not loads:
+        return _Plan(_LEAST_HEAD, _LEAST_TAIL, dynamic)
+    start, length, flags = min(loads)
+    apart = not flags & _PF_X
+    return _Plan(
+        min(max(start + length, _LEAST_HEAD), HEAD) if apart else HEAD,
+        min(max(size - max(loads)[0], _LEAST_TAIL), TAIL),
+        dynamic,
+    )
 
 
 class Missed(Exception):
@@ -73,7 +107,7 @@ class KeptStream:
         self._last = b""
         self._extra: list[tuple[int, bytes]] = []
         self._dynamic: tuple[int, bytearray] = (0, bytearray())
-        self._wanted: range | None = None
+        self._wanted: _Plan | None = None
 
     def begin(self, file: Readable, start: bytes) -> None:
         """Read from a file, of which some bytes were taken already."""
@@ -88,7 +122,8 @@ class KeptStream:
             self._search(data)
         self._watch(data)
         self._seen += len(data)
-        room = HEAD - self._head_size
+        plan = self._wanted
+        room = (plan.head if plan else HEAD) - self._head_size
         if room > 0 and data:
             self._head.append(data[:room])
             self._head_size += len(self._head[-1])
@@ -96,7 +131,7 @@ class KeptStream:
             part = data[max(room, 0) :]
             self._tail.append(part)
             self._tail_size += len(part)
-            while self._tail_size - len(self._tail[0]) >= TAIL:
+            while self._tail_size - len(self._tail[0]) >= (plan.tail if plan else TAIL):
                 self._tail_size -= len(self._tail.popleft())
         return data
 
@@ -166,11 +201,12 @@ class KeptStream:
         if self._wanted is None:
             if self._head_size < _HEADERS:
                 return
-            self._wanted = _dynamic_segment(b"".join(self._head)[:_HEADERS])
-            self._dynamic = (self._wanted.start, bytearray())
-        first = max(self._wanted.start - self._seen, 0)
-        if first < len(data) and self._seen < self._wanted.stop:
-            self._dynamic[1].extend(data[first : self._wanted.stop - self._seen])
+            self._wanted = _plan(b"".join(self._head)[:_HEADERS], self.size)
+            self._dynamic = (self._wanted.dynamic.start, bytearray())
+        wanted = self._wanted.dynamic
+        first = max(wanted.start - self._seen, 0)
+        if first < len(data) and self._seen < wanted.stop:
+            self._dynamic[1].extend(data[first : wanted.stop - self._seen])
 
     def _search(self, data: bytes) -> None:
         """Find the names of libraries, also where one begins in what passed before."""
