@@ -58,7 +58,7 @@ def _plan(head: bytes, size: int) -> _Plan:
         elif kind == _PT_DYNAMIC and 0 < length <= _LARGEST_DYNAMIC:
             dynamic = range(start, start + length)
     if not loads:
-        return _Plan(_LEAST_HEAD, _LEAST_TAIL, dynamic)
+        return _Plan(min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL), dynamic)
     start, length, flags = min(loads)
     apart = not flags & _PF_X
     return _Plan(
