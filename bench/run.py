@@ -18,6 +18,7 @@ import http_gate
 import judge
 import layers
 import matrix_page
+import packages
 import run_queue
 import startup
 
@@ -39,6 +40,15 @@ from 100 to 100,000 under 1.2 x.
 | verdict | 100 | 1,000 | 10,000 | 100,000 | growth |
 |---|---|---|---|---|---|
 {decide}
+
+## GPU packages
+
+`bench/packages.py`: a stack of torch with up to 60 packages that run together, against torch alone;
+and `check --lock` of 200 packages against `check --pool`, whole processes. Goals: 2.5 x and 10 x.
+
+| what | ms | baseline ms | ratio |
+|---|---|---|---|
+{packages}
 
 ## Starting
 
@@ -102,6 +112,7 @@ def main() -> None:
         python=platform.python_version(),
         cores=os.cpu_count(),
         decide="\n".join(decide.main()),
+        packages="\n".join(packages.main()),
         startup="\n".join(startup.main()),
         http=http_gate.main(),
         admission=admission.main(),

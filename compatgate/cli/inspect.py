@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatgate.cli.check.options import add_wheels
 from compatgate.cli.terminal import paint, printable, wants_colour
-from compatgate.errors import NotFound
+from compatgate.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.core.facts.records import Record
+    from compatgate.core.stack_values import Wheel
+    from compatgate.discovery.lockfiles.interface import Origin
     from compatgate.discovery.stack import Inspection
 
-HELP = "show the stack in an image, lockfile, wheel, library or folder"
+HELP = "show the stack in an image, lockfile, SBOM, wheel, library or folder"
 
 _EXAMPLES = """\
 examples:
   compatgate inspect ./build/extension.so
   compatgate inspect cupy_cuda12x-14.2.0-cp311-cp311-manylinux2014_x86_64.whl --format json
   compatgate inspect registry.example/team/app:1.2
+  compatgate inspect --lock uv.lock --read-wheels
   compatgate inspect .venv/lib/python3.11/site-packages
   compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
   compatgate inspect registry.example/team/app:1.2 --format nfd
@@ -42,7 +47,22 @@ class Kind(NamedTuple):
 
     name: str
     is_one: Callable[[str], bool]
-    inspect: Callable[[str], Inspection]
+    inspect: Callable[[str], Inspected]
+
+
+class Inspected(NamedTuple):
+    """What was found, and where the files of its packages are, of a file that names them.
+
+    Attributes:
+        wheels: the files that parts are installed from, by name.
+        origins: where those of GPU packages are; None: it is no file that names packages.
+        records: of wheels that were measured for it.
+    """
+
+    inspection: Inspection
+    wheels: Mapping[str, Wheel] = {}
+    origins: Mapping[str, Origin] | None = None
+    records: tuple[Record, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,10 +70,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "what",
+        nargs="?",
         metavar="PATH|IMAGE",
         help="image reference, lockfile, shared library, object, static library, fatbinary, cubin,"
         " PTX file, wheel or folder",
     )
+    parser.add_argument("--lock", metavar="FILE", help="a lockfile, whatever its name")
+    parser.add_argument(
+        "--sbom", metavar="FILE", help="a bill of materials (extra: compatgate[sbom])"
+    )
+    add_wheels(parser)
     parser.add_argument(
         "--format",
         choices=("text", "json", "cyclonedx", "nfd"),
@@ -71,28 +97,82 @@ def run(args: argparse.Namespace) -> int:
         Inconclusive: of what was found, no rule of an image-compatibility spec can be made.
         NotFound: there is nothing of that name.
     """
-    for kind in KINDS:
-        if kind.is_one(args.what):
-            inspection = kind.inspect(args.what)
-            break
-    else:
-        names = ", ".join(kind.name for kind in KINDS)
-        raise NotFound("there is no such thing", field=args.what, hint=f"known: {names}")
+    what, found = _inspected(args)
+    inspection = found.inspection
     if args.format == "nfd":
         print(_spec(inspection), end="")
     elif args.format == "json":
         import json
 
-        print(json.dumps(inspection.to_json()))
+        print(json.dumps(inspection.to_json() | _measured(found.records)))
     elif args.format == "cyclonedx":
         import json
 
         from compatgate.discovery.sbom.write import to_cyclonedx
 
-        print(json.dumps(to_cyclonedx(args.what, inspection), indent=2))
+        print(json.dumps(to_cyclonedx(what, inspection), indent=2))
     else:
-        print(_text(args.what, inspection))
+        print(_text(what, inspection, found.records))
     return 0
+
+
+def _inspected(args: argparse.Namespace) -> tuple[str, Inspected]:
+    """What is inspected, and what was found.
+
+    Raises:
+        BadInput: nothing or more than one thing is named, or it names no packages to measure.
+        NotFound: there is nothing of that name.
+    """
+    named = [what for what in (args.what, args.lock, args.sbom) if what]
+    if len(named) != 1:
+        hint = "a path, an image, --lock FILE or --sbom FILE"
+        raise BadInput("name one thing to inspect", field="inspect", hint=hint)
+    found = _read(args, named[0])
+    if args.read_wheels or args.cached_wheels:
+        found = _with_wheels(found, named[0], network=not args.cached_wheels)
+    return named[0], found
+
+
+def _read(args: argparse.Namespace, what: str) -> Inspected:
+    if args.lock:
+        return _lockfile(what)
+    if args.sbom:
+        return _bill(what)
+    for kind in KINDS:
+        if kind.is_one(what):
+            return kind.inspect(what)
+    names = ", ".join(kind.name for kind in KINDS)
+    raise NotFound("there is no such thing", field=what, hint=f"known: {names}")
+
+
+def _with_wheels(found: Inspected, what: str, *, network: bool) -> Inspected:
+    """Measure the wheels of packages without a record; a lock is read for Linux on x86-64."""
+    from msgspec.structs import replace
+
+    from compatgate.catalog import load_facts
+    from compatgate.cli.wheels import read_wheels
+    from compatgate.discovery.stack.stated import with_remarks, with_wheels
+
+    if found.origins is None:
+        hint = "it reads the wheels that a lockfile or a bill of materials names"
+        raise BadInput("names no wheels", field=f"--read-wheels {what}", hint=hint)
+    stack = with_remarks(found.inspection.stack, (), ())
+    read = read_wheels(
+        with_wheels(stack, found.wheels),
+        found.origins,
+        [("linux", "x86_64")],
+        load_facts(),
+        network=network,
+    )
+    for note in read.notes:
+        print(f"note: {printable(note)}", file=sys.stderr)
+    left = tuple(f"{name}: {why}" for name, why in read.stack.get("unmeasured", {}).items())
+    inspection = replace(found.inspection, open=(*found.inspection.open, *left))
+    return found._replace(inspection=inspection, records=read.records)
+
+
+def _measured(records: tuple[Record, ...]) -> dict[str, Any]:
+    return {"records": [record.to_json() for record in records]} if records else {}
 
 
 def _spec(inspection: Inspection) -> str:
@@ -104,12 +184,12 @@ def _spec(inspection: Inspection) -> str:
     return spec_text(stack, "linux/amd64", load_facts())
 
 
-def _local(path: str) -> Inspection:
+def _local(path: str) -> Inspected:
     from compatgate.catalog import load_facts
     from compatgate.discovery.local import inspect_path
 
     facts = load_facts()
-    return inspect_path(path, facts.arch, facts.packages)
+    return Inspected(inspect_path(path, facts.arch, facts.packages))
 
 
 _LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
@@ -119,19 +199,36 @@ def _is_lockfile(path: str) -> bool:
     return os.path.isfile(path) and path.endswith(_LOCKFILES)
 
 
-def _lockfile(path: str) -> Inspection:
+def _lockfile(path: str) -> Inspected:
     from pathlib import Path
 
     from compatgate.catalog import load_facts
+    from compatgate.cli.check.observed import read_bytes
     from compatgate.discovery.lockfiles import Platform, read_lockfile
     from compatgate.discovery.stack import Inspection, settle
 
     known = load_facts().packages
-    data = Path(path).read_bytes()
+    data = read_bytes(path, "--lock")
     reading = read_lockfile(Path(path), data, known=known, platform=Platform())
     stack, disagreements = settle(reading.observations, reading.arch)
     conflicts = (*reading.conflicts, *disagreements)
-    return Inspection(stack, reading.observations, conflicts, reading.open)
+    inspection = Inspection(stack, reading.observations, conflicts, reading.open)
+    return Inspected(inspection, reading.wheels, reading.origins)
+
+
+def _bill(path: str) -> Inspected:
+    from compatgate.catalog import load_facts, read_source
+    from compatgate.cli.check.observed import read_bytes
+    from compatgate.discovery.sbom import read_sbom
+    from compatgate.discovery.stack import Inspection, settle
+
+    facts, signals = load_facts(), read_source("image_signals")
+    bill = read_sbom(path, read_bytes(path, "--sbom"), known=facts.packages, signals=signals)
+    stack, disagreements = settle(bill.observations)
+    conflicts = (*bill.conflicts, *disagreements)
+    rest = {key: value for key, value in bill.rest.items() if key not in ("conflicts", "unread")}
+    inspection = Inspection({**rest, **stack}, bill.observations, conflicts, bill.open)
+    return Inspected(inspection, {}, bill.origins)
 
 
 def _is_reference(what: str) -> bool:
@@ -139,13 +236,15 @@ def _is_reference(what: str) -> bool:
     return not os.path.exists(what) and not what.startswith(("/", ".", "~"))
 
 
-def _image(reference: str) -> Inspection:
+def _image(reference: str) -> Inspected:
     from compatgate.catalog import load_facts
     from compatgate.cli.check.pulled import read_reference
     from compatgate.discovery.stack import Inspection
 
     reading = read_reference(reference, None, load_facts())
-    return Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
+    return Inspected(
+        Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
+    )
 
 
 KINDS: tuple[Kind, ...] = (
@@ -156,7 +255,7 @@ KINDS: tuple[Kind, ...] = (
 """In the order in which they are asked."""
 
 
-def _text(what: str, inspection: Inspection) -> str:
+def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -> str:
     from compatgate.discovery.stack.carried import carried_by
 
     colour = wants_colour(sys.stdout)
@@ -177,6 +276,13 @@ def _text(what: str, inspection: Inspection) -> str:
     for seen in inspection.observations:
         where = paint(f"{_shown(seen.origin)} ({seen.confidence})", "dim", colour=colour)
         lines.append(f"  {seen.component:<12} {_shown(seen.version)}  {where}")
+    if records:
+        lines += ["", paint("measured", "bold", colour=colour)]
+    for record in records:
+        digest = paint(f"sha256 {record.sha256}", "dim", colour=colour)
+        code = dict.fromkeys(name for one in record.libraries for name in (*one.sass, *one.ptx))
+        carries = " ".join(code) or "no GPU code"
+        lines.append(f"  {record.package:<12} {_shown(record.wheel)}  {carries}  {digest}")
     if inspection.doubts:
         lines += ["", paint("conflicts", "bold", "yellow", colour=colour)]
     lines += (f"  {c.component:<12} {_shown(c.message)}" for c in inspection.doubts)

@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compatgate.cli.check", "decide whether a stack may run on a target or pool"),
     "inspect": (
         "compatgate.cli.inspect",
-        "show the stack in an image, lockfile, wheel, library or folder",
+        "show the stack in an image, lockfile, SBOM, wheel, library or folder",
     ),
     "probe": (
         "compatgate.cli.probe",

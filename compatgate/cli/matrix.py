@@ -18,6 +18,7 @@ examples:
   compatgate matrix import targets.yaml entries.yaml --dry-run
   compatgate matrix list --target prod-a100 --status blessed
   compatgate matrix diff --from 2026-11-03 --to 42
+  compatgate matrix packages-report --target prod-a100
   compatgate matrix export --at 41 -o matrix.yaml
 """
 _KINDS = ("entry", "waiver", "target")
@@ -40,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("list", "list entries, targets or waivers", _list_arguments),
         ("show", "print a document", _show_arguments),
         ("log", "list revisions, or show what one changed", _log_arguments),
+        (
+            "packages-report",
+            "show what packages: enforce would stop on targets that audit packages",
+            _packages_arguments,
+        ),
     ):
         action = actions.add_parser(name, help=help_text)
         describe(action)
@@ -108,6 +114,12 @@ def _log_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
+def _packages_arguments(parser: argparse.ArgumentParser) -> None:
+    from compatgate.cli import matrix_packages
+
+    matrix_packages.add_arguments(parser)
+
+
 def run(args: argparse.Namespace) -> int:
     """Do what was asked.
 
@@ -116,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such document or revision.
         Conflict: other documents name the target that is to be deleted.
     """
-    from compatgate.cli import matrix_files, matrix_views
+    from compatgate.cli import matrix_files, matrix_packages, matrix_views
 
     if args.action == "example":
         return matrix_files.example()
@@ -130,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
             "show": matrix_views.show,
             "delete": matrix_views.delete,
             "log": matrix_views.log,
+            "packages-report": matrix_packages.run,
         },
         making=["import"],
     )

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from compatgate.cli import serve_decisions, serve_hooks, serve_signing
 from compatgate.cli.database import add_database
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.gate.images import ImageSettings
+    from compatgate.gate.wheels import WheelSettings
     from compatgate.web.start import Prepared
 
 HELP = "run the gate as a service"
@@ -33,6 +35,8 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _LONGEST_WAIT = 120.0
 _REGISTRIES = "COMPATGATE_REGISTRIES"
 _NETWORKS = "COMPATGATE_REGISTRY_NETWORKS"
+_INDEXES = "COMPATGATE_INDEXES"
+_INDEX_NETWORKS = "COMPATGATE_INDEX_NETWORKS"
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
 _EXAMPLES = """\
@@ -80,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest body of a request, like 512k or 8m (1m)",
     )
     _images(parser.add_argument_group("images that questions name"))
+    _wheels(parser.add_argument_group("packages without a record"))
     parser.add_argument_group("canary runs").add_argument(
         "--canary-image",
         action="append",
@@ -131,6 +136,27 @@ def _images(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _wheels(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--index",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a package index whose wheels are measured where a package has no record; questions"
+        " do not wait for it; may be repeated ($COMPATGATE_INDEXES, with commas, for a URL with a"
+        " password; none: such a package stays open)",
+    )
+    group.add_argument(
+        "--index-network",
+        action="append",
+        default=[],
+        metavar="CIDR",
+        help="addresses that are not public and that these indexes may lead to, like 10.20.0.0/16;"
+        " may be repeated ($COMPATGATE_INDEX_NETWORKS, with commas; an index itself may be"
+        " anywhere)",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it: 0; 2 when it cannot start.
 
@@ -162,7 +188,7 @@ def _serve(args: argparse.Namespace) -> int:
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
-    images = _image_settings(args)
+    images, wheels = _image_settings(args), _wheel_settings(args)
     under_test = _under_test(args, local=is_loopback(listener))
     settings = Settings(
         nobody or frozenset(),
@@ -189,7 +215,7 @@ def _serve(args: argparse.Namespace) -> int:
     options = ServerOptions(listener, args.workers, args.threads, args.log_level, tls)
     status = serve(
         options,
-        lambda: prepared.open_gate(images, under_test, commit),
+        lambda: prepared.open_gate(images, under_test, commit, wheels),
         lambda gate: create_app(gate, settings),
         announce,
     )
@@ -217,6 +243,25 @@ def _image_settings(args: argparse.Namespace) -> ImageSettings:
         waiting=max(1, args.threads // 2),
         options=replace(options, networks=networks),
     )
+
+
+def _wheel_settings(args: argparse.Namespace) -> WheelSettings:
+    from compatgate.discovery.image import ImageOptions
+    from compatgate.discovery.wheels import default_folder
+    from compatgate.gate.registries import parse_indexes, parse_networks
+    from compatgate.gate.wheels import WheelSettings
+
+    indexes = (
+        *parse_indexes(args.index, "--index"),
+        *parse_indexes([os.environ.get(_INDEXES, "")], _INDEXES),
+    )
+    networks = (
+        *parse_networks(args.index_network, "--index-network"),
+        *parse_networks([os.environ.get(_INDEX_NETWORKS, "")], _INDEX_NETWORKS),
+    )
+    hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
+    transport = ImageOptions(registries=hosts, internal=False, networks=networks)
+    return WheelSettings(indexes, default_folder(), transport=transport)
 
 
 def _under_test(args: argparse.Namespace, *, local: bool) -> AllowedImages:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from compatgate.gate.service import Gate
     from compatgate.store.rows import RevisionRow, Stored, TokenRow
     from compatgate.store.verify import ChainReport
+    from compatgate.wire.packages import PackagesReportBody
 
 T = TypeVar("T")
 
@@ -43,6 +44,9 @@ class Matrix(Protocol):
     def export(self, *, revision: int | None = None) -> list[dict[str, Any]]: ...  # noqa: D102
     def diff(self, older: int, newer: int | None = None) -> list[Change]: ...  # noqa: D102
     def diff_files(self, sources: Sequence[Source]) -> list[Change]: ...  # noqa: D102
+    def packages_report(  # noqa: D102
+        self, *, target: str | None, since: datetime | None, decisions: int
+    ) -> PackagesReportBody: ...
     def import_documents(  # noqa: D102
         self, sources: Sequence[Source], by: By, *, dry_run: bool = False
     ) -> ImportResult: ...

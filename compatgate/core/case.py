@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.core.arch import Arch
 from compatgate.core.carriers import Carrier, carriers_of
+from compatgate.core.components import is_framework
 from compatgate.core.derived import derived
 from compatgate.core.drivers import branch_of, is_published, reported_cuda
 from compatgate.core.facts import (
@@ -61,6 +62,7 @@ DERIVED: dict[str, Parts] = {
     "cudnn_release": frozenset(("cudnn",)),
     "issues": PACKAGES,
     "entries": VERSIONS,
+    "to_be_named": PACKAGES,
     "deciding": VERSIONS,
     "nearest": VERSIONS,
 }
@@ -339,10 +341,35 @@ class Case:
 
     @derived
     def deciding(self) -> Entry | None:
-        """The most specific match; a candidate neither blesses nor hides what was decided."""
-        return next((entry for entry in self.entries if entry.status != "candidate"), None)
+        """The most specific match; a candidate neither blesses nor hides what was decided.
+
+        Under ``entries: strict`` one that names every GPU package, or that was revoked, goes before
+        others.
+        """
+        speaking = [entry for entry in self.entries if entry.status != "candidate"]
+        first = speaking[0] if speaking else None
+        whole = (e for e in speaking if e.status == "revoked" or not self.unnamed(e))
+        return next(whole, first)
+
+    @derived
+    def to_be_named(self) -> tuple[str, ...]:
+        """GPU packages of the stack, frameworks too, that an entry has to name to bless it."""
+        if self.policy.entries != "strict":
+            return ()
+        packages = self.facts.packages
+        return tuple(
+            name
+            for name in self.stack.versions
+            if is_framework(name)
+            or (self.facts.is_package(name) and packages.carries(name) != "nothing")
+        )
+
+    def unnamed(self, entry: Entry) -> list[str]:
+        """Return the GPU packages that an entry has to name and does not."""
+        return [name for name in self.to_be_named if name not in entry.components]
 
     @derived
     def nearest(self) -> Entry | None:
         """The blessed entry of the target that differs least."""
-        return self.matrix.entries.nearest(self.target.name, self.stack, self.pool)
+        index, named = self.matrix.entries, self.to_be_named
+        return index.nearest(self.target.name, self.stack, self.pool, named)

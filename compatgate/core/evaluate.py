@@ -72,7 +72,7 @@ def assess(
     matches the same ones, and `seal` makes the verdict of each.
     """
     moment = now.astimezone(UTC)
-    stack = assume_default_wheels(complete(stack), facts)
+    stack = assume_default_wheels(complete(stack), facts, target.pools)
     today, seconds = moment.date().isoformat(), moment.timestamp()
     judged = [
         judge(

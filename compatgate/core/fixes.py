@@ -169,7 +169,7 @@ def apply_changes(case: Case, changes: Mapping[str, Any], changed: Parts | None 
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
     if ours:
-        stack = assume_default_wheels(complete(with_changes(stack, ours)), case.facts)
+        stack = assume_default_wheels(complete(with_changes(stack, ours)), case.facts, (pool,))
     return case.on(stack, pool, changed or parts_of(changes))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from msgspec import Struct, structs
 
 from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Facts, Framework, Pair, Release
 from compatgate.core.stack import Stack
+from compatgate.core.target import Pool
 from compatgate.core.versions import Version, parse_version, show
 
 CONDA = "conda"
@@ -65,25 +68,29 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     return Found(name, version, table, release, build)
 
 
-def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
+def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
     """Take frameworks without a build label for the package index's own wheels, and say so.
 
     A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
-    Nothing is assumed where the stack states its CUDA, or a framework's label does.
+    Nothing is assumed where the stack states its CUDA or leaves it open, where a framework's label
+    says it, or of a wheel that has no CUDA on any of the pools. A stack without a framework has the
+    CUDA of the toolkit libraries in it.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
         same stack where nothing is assumed.
     """
-    if "cuda" in stack.components:
+    if "cuda" in stack.components or any(text.startswith("cuda: ") for text in stack.open):
         return stack
     found: list[tuple[Pair, str]] = []
     for name, version in stack.versions.items():
         if not is_framework(name) or version.local:
             continue
-        if cuda := _default_cuda(name, version, facts):
+        if cuda := _default_cuda(name, version, facts, pools):
             what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {show(cuda)}"))
+    if not found and not any(map(is_framework, stack.versions)):
+        found = list(_toolkits_of(stack, facts))[:1]
     if not found:
         return stack
     newest = parse_version("cuda", show(max(pair for pair, _ in found)))
@@ -91,15 +98,42 @@ def assume_default_wheels(stack: Stack, facts: Facts) -> Stack:
     return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
 
 
-def _default_cuda(name: str, version: Version, facts: Facts) -> Pair | None:
+def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
+    """Yield the CUDA of each toolkit library, with the sentence that says so, newest first."""
+    of = {
+        (toolkits[-1], name, version)
+        for name, version in stack.versions.items()
+        if (toolkits := facts.cuda_components.toolkits(name, version.public))
+    }
+    for pair, name, version in sorted(of, key=lambda one: (one[0], one[1]), reverse=True):
+        yield pair, f"CUDA is taken to be {show(pair)}, the toolkit of {name} {version}"
+
+
+def _default_cuda(name: str, version: Version, facts: Facts, pools: Sequence[Pool]) -> Pair | None:
     """Return the CUDA of the index's wheel of a release; vLLM's is that of the torch it pins."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
-    build = next((build for build in release.builds if build.default), None) if release else None
-    if build is None or build.cuda or release is None:
+    if table is None or release is None:
+        return None
+    if pools and all(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
+        return None
+    build = default_build(release)
+    if build is None or build.cuda:
         return build.cuda if build else None
     pin = release.pins.get("torch")
-    return _default_cuda("torch", pin.floor, facts) if pin and pin.floor else None
+    return _default_cuda("torch", pin.floor, facts, pools) if pin and pin.floor else None
+
+
+def default_build(release: Release) -> Build | None:
+    """Return the build that a plain install gives on Linux x86_64."""
+    return next((build for build in release.builds if build.default), None)
+
+
+def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> bool:
+    """Tell whether the package index's wheel of a release has no CUDA on a pool's platform."""
+    if pool.os == "windows":
+        return "windows" in table.cpu_only_os
+    return pool.cpu in release.cpu_only
 
 
 def is_conda(version: Version) -> bool:

@@ -6,7 +6,7 @@ then by the CUDA series that they pin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -175,15 +175,19 @@ class EntryIndex:
             reverse=True,
         )
 
-    def nearest(self, target: str, stack: Stack, pool: Pool) -> Entry | None:
+    def nearest(
+        self, target: str, stack: Stack, pool: Pool, named: Sequence[str] = ()
+    ) -> Entry | None:
         """The blessed entry of a target that differs least; of several the first.
 
-        An entry for another GPU counts as one more difference.
+        An entry for another GPU counts as one more difference, and so does each part of the stack
+        that it has to name (``named``) and does not.
         """
         blessed = [entry for entry in self.of(target) if entry.status == "blessed"]
 
         def distance(entry: Entry) -> int:
-            return len(entry.differences(stack, pool)) + (not entry.is_for(pool))
+            unnamed = sum(name not in entry.components for name in named)
+            return len(entry.differences(stack, pool)) + (not entry.is_for(pool)) + unnamed
 
         return min(blessed, key=distance, default=None)
 

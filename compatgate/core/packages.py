@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -15,7 +15,10 @@ from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
-from compatgate.core.versions import Version
+from compatgate.core.versions import Version, parse_version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.stack import Stack
 
 _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
@@ -43,6 +46,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
         installed: the record is of its installed files, not of a wheel.
+        on_request: the record is none of the catalog: the wheel was measured for whoever asked.
     """
 
     name: str
@@ -52,6 +56,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     toolkits: tuple[Pair, ...] = ()
     stated: tuple[Arch, ...] = ()
     installed: bool = False
+    on_request: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -156,12 +161,13 @@ def find_package(
     key = (name, version.text, wheel, stated, os, cpu, python.text if python else None)
     found = facts.remembered.get(key)
     if found is None:
-        record, assumed = find_record(facts.records(name), version, wheel, os, cpu, python) or (
-            None,
-            "",
-        )
+        recorded = facts.recorded_name(name, version.cuda)
+        own = version if recorded == name else parse_version(name, version.public)
+        fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
+        record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
-        found = GpuPackage(name, version, record, assumed, toolkits, stated)
+        on_request = record is not None and facts.is_measured(record)
+        found = GpuPackage(name, version, record, assumed, toolkits, stated, on_request)
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
@@ -183,6 +189,64 @@ def measured_package(
     return found
 
 
+class OpenPackage(Struct, frozen=True):
+    """A package of which nothing says what it carries on a platform.
+
+    Attributes:
+        name: normalised.
+        version: with its local label.
+        wheel: what is known of the file.
+        os: of the pools, ``linux`` for WSL.
+        python: of the stack, where it is known.
+    """
+
+    name: str
+    version: Version
+    wheel: Wheel | None
+    os: Os
+    cpu: Cpu
+    python: Version | None
+
+
+def release_of(package: GpuPackage | OpenPackage) -> str:
+    """Return name and version as an installer writes them, ``xformers==0.0.35``."""
+    return f"{package.name}=={package.version.text}"
+
+
+def open_packages(
+    stack: Stack, platforms: Iterable[tuple[Os, Cpu]], facts: Facts
+) -> tuple[OpenPackage, ...]:
+    """List the packages of a stack that no record describes, once for each platform.
+
+    Args:
+        stack: components without published tables count, too.
+        platforms: of the pools.
+        facts: with the records.
+    """
+    python = stack.get("python")
+    found: list[OpenPackage] = []
+    for system, cpu in dict.fromkeys(platforms):
+        os: Os = "linux" if system == "wsl" else system
+        for name, version in stack.versions.items():
+            if not facts.is_package(name):
+                continue
+            wheel, stated = stack.wheels.get(name), stack.code.get(name, ())
+            package = find_package(
+                facts,
+                name,
+                version,
+                wheel=wheel,
+                stated=stated,
+                os=os,
+                cpu=cpu,
+                python=python,
+                measured=stack.measured.get(name),
+            )
+            if package.is_open and not package.installed:
+                found.append(OpenPackage(name, version, wheel, os, cpu, python))
+    return tuple(dict.fromkeys(found))
+
+
 def find_record(
     records: Iterable[Record],
     version: Version,
@@ -194,7 +258,8 @@ def find_record(
     """Find the record of the wheel that a package is installed from.
 
     The digest decides, then the file's name; without them it is the wheel of this version and build
-    for the platform, measured for this Python or another one, which is said as an assumption.
+    for the platform, measured for this Python or another one, which is said as an assumption. A
+    file of a record's name with another digest is somebody's own build: no record fits.
 
     Args:
         records: of the package.
@@ -208,12 +273,13 @@ def find_record(
         The record and what is assumed (empty where nothing is); None where no record fits.
     """
     known = [record for record in records if record.version.partition("+")[0] == version.public]
-    for record in known if wheel else ():
-        if wheel and record.sha256 and record.sha256 == wheel.sha256:
-            return record, ""
-    for record in known if wheel else ():
-        if wheel and record.wheel == wheel.file:
-            return record, ""
+    if wheel:
+        for record in known:
+            if record.sha256 and record.sha256 == wheel.sha256:
+                return record, ""
+        for record in known:
+            if record.wheel == wheel.file:
+                return None if _is_rebuilt(record, wheel) else (record, "")
     fitting = [
         record
         for record in known
@@ -224,6 +290,11 @@ def find_record(
     tag = f"cp{python.parts[0]}{python.minor}" if python else ""
     best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
     return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
+    """Tell whether a wheel of a record's file name is known to have another digest."""
+    return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
 
 
 def _is_version(record: Record, version: Version) -> bool:
@@ -286,6 +357,21 @@ def ways_here(
             for group in _loaded_groups(package, cuda)
         )
     found: tuple[Ways, ...] = package.memory[key]
+    return found
+
+
+def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:
+    """Tell whether the newest toolkit that a library belongs to can make code for a GPU.
+
+    Returns:
+        None where the facts do not have the toolkit.
+    """
+    key = ("toolkit", device)
+    if key not in package.memory:
+        toolkit = facts.toolkits.get(show(package.toolkits[-1]))
+        code = [Arch("sass", capability) for capability in toolkit.sass] if toolkit else ()
+        package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
+    found: bool | None = package.memory[key]
     return found
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.components import find_component
+from compatgate.core.facts import Build, Release
 from compatgate.core.packages import GpuPackage
 from compatgate.core.rules.base import Candidate
 from compatgate.core.stack import Stack, canonical_key
@@ -44,12 +46,19 @@ class Requirement(Struct, frozen=True):
         yield Candidate({self.name: version}, f"use {self.name} {version}")
 
 
-class _Asked(Struct, frozen=True):
-    """A requirement that applies on a pool, whatever the stack has."""
+class Asked(Struct, frozen=True):
+    """A requirement that applies on a pool, whatever the stack has.
+
+    Attributes:
+        package: as the metadata names it.
+        name: of the part of a stack that it means.
+        extras: of the package, ``cudart`` of ``cuda-toolkit[cudart]``.
+    """
 
     package: str
     name: str
     spec: str
+    extras: frozenset[str] = frozenset()
 
 
 def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[Requirement]:
@@ -58,22 +67,59 @@ def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[R
     What the stack does not state is the installer's affair; requirements of an extra are left out,
     and so are those whose marker does not hold on the pool.
     """
-    for asked in _applicable(package, pool, stack.get("python")):
-        have = stack.get(asked.name)
-        if have is None or _is_another_build(asked.package, have):
+    requires = package.record.requires if package.record else ()
+    yield from _compare(_applicable(requires, package.memory, stack, pool), stack)
+
+
+def is_pinned_with(
+    package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack, pool: Pool
+) -> bool:
+    """Tell whether one of a stack's packages pins another one and a further part, and both hold.
+
+    Args:
+        package: that is pinned.
+        other: name of the further part.
+        packages: of the stack.
+        stack: with the versions of both.
+        pool: where it runs.
+    """
+    for by in packages:
+        asked = requirements_of(by, stack, pool) if by.name != package.name else ()
+        if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
+            return True
+    return False
+
+
+def requirements_by(by: Build | Release, stack: Stack, pool: Pool) -> Iterator[Requirement]:
+    """Yield what a framework's release or build requires of parts that the stack states."""
+    yield from _compare(asked_by(by, stack, pool), stack)
+
+
+def asked_by(by: Build | Release, stack: Stack, pool: Pool) -> tuple[Asked, ...]:
+    """Return the requirements of a framework's release or build whose markers hold on a pool."""
+    return _applicable(by.requires, by.memory, stack, pool)
+
+
+def _compare(asked: Iterable[Asked], stack: Stack) -> Iterator[Requirement]:
+    for one in asked:
+        have = stack.get(one.name)
+        if have is None or _is_another_build(one.package, have):
             continue
-        holds = _is_pinned(asked.name, asked.spec, have.text) or _fits(asked.spec, have.text)
-        yield Requirement(asked.name, asked.spec, have, holds, _pin(asked.spec))
+        holds = _is_pinned(one.name, one.spec, have.text) or _fits(one.spec, have.text)
+        yield Requirement(one.name, one.spec, have, holds, _pin(one.spec))
 
 
-def _applicable(package: GpuPackage, pool: Pool, python: Version | None) -> tuple[_Asked, ...]:
-    """Return the requirements whose markers hold; a package is remembered with pool and Python."""
-    found: tuple[_Asked, ...] | None = package.memory.get("requires")
+def _applicable(
+    requires: tuple[str, ...], memory: dict[Any, Any], stack: Stack, pool: Pool
+) -> tuple[Asked, ...]:
+    """Return the requirements whose markers hold, remembered for the pool's kind and the Python."""
+    python = stack.get("python")
+    key = ("requires", pool.os, pool.cpu, python.text if python else None)
+    found: tuple[Asked, ...] | None = memory.get(key)
     if found is None:
-        requires = package.record.requires if package.record else ()
         environment = _environment(pool, python)
         asked = (_ask(text, environment, python) for text in requires)
-        found = package.memory["requires"] = tuple(one for one in asked if one)
+        found = memory[key] = tuple(one for one in asked if one)
     return found
 
 
@@ -96,7 +142,7 @@ def _environment(pool: Pool, python: Version | None) -> dict[str, str]:
     return environment
 
 
-def _ask(text: str, environment: dict[str, str], python: Version | None) -> _Asked | None:
+def _ask(text: str, environment: dict[str, str], python: Version | None) -> Asked | None:
     # Imported here: most questions are about no package, and reading them is most of the start.
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Pep508
@@ -111,7 +157,8 @@ def _ask(text: str, environment: dict[str, str], python: Version | None) -> _Ask
         return None  # without a Python nobody can say whether it is asked for
     if asked.marker and not asked.marker.evaluate(environment):
         return None
-    return _Asked(asked.name, canonical_key(asked.name), str(asked.specifier))
+    key = canonical_key(asked.name)
+    return Asked(asked.name, key, str(asked.specifier), frozenset(asked.extras))
 
 
 def _is_another_build(asked: str, have: Version) -> bool:

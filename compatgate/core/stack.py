@@ -15,6 +15,7 @@ from compatgate.core.components import (
     is_framework,
     resolve_component,
 )
+from compatgate.core.derived import derived
 from compatgate.core.stack_values import (
     SPECIAL,
     CompatUse,
@@ -39,11 +40,12 @@ _FIELDS = {
     "unread": "unread",
     "wheels": "wheels",
     "measured": "measured",
+    "unmeasured": "unmeasured",
 }
 """Keys that are no components, and the fields that they are."""
 
 
-class Stack(Struct, frozen=True):
+class Stack(Struct, frozen=True, dict=True):
     """What is to run.
 
     Attributes:
@@ -65,6 +67,8 @@ class Stack(Struct, frozen=True):
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
         conflicts: where its witnesses disagree, in words.
         unread: what was not looked at, in words; said in the answer, without weight.
+        unmeasured: why a package has no record although its wheel was asked for, by release
+            (``xformers==0.0.35``).
         assumed: why a CUDA stands in ``components`` that nothing states, in words.
     """
 
@@ -82,13 +86,14 @@ class Stack(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    unmeasured: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
 
     def get(self, name: str) -> Version | None:
         """Return the version of a component or package, None when the stack does not state it."""
-        return self.components.get(name) or self.packages.get(name)
+        return self.versions.get(name)
 
-    @property
+    @derived
     def versions(self) -> dict[str, Version]:
         """Return components and packages, in canonical order."""
         return {**self.components, **self.packages} if self.packages else self.components
@@ -118,6 +123,8 @@ class Stack(Struct, frozen=True):
             body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
         if self.measured:
             body["measured"] = {name: one.to_stack() for name, one in self.measured.items()}
+        if self.unmeasured:
+            body["unmeasured"] = self.unmeasured
         return body
 
     def _with_code(self, name: str, version: Version) -> str:
@@ -197,7 +204,7 @@ def _made(parts: _Parts, image: str | None) -> Stack:
 
 def _states_anything(special: Mapping[str, Any]) -> bool:
     return "arch" in special or any(
-        value for name, value in special.items() if name not in ("wheels", "measured")
+        value for name, value in special.items() if name not in ("wheels", "measured", "unmeasured")
     )
 
 

@@ -227,6 +227,18 @@ def _dotted(text: str | None, field: str) -> None:
         raise BadInput("is not a release", field=field, value=text[:40], hint="like 12.8")
 
 
+def _unmeasured(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
+        problem = f"must be an object with at most {_MOST_WHEELS} names"
+        hint = 'like {"xformers==0.0.35": "the index has no wheel of that version"}'
+        raise BadInput(problem, field="unmeasured", hint=hint)
+    for release, why in value.items():
+        if not isinstance(why, str) or max(len(why), len(str(release))) > _LONGEST_TEXT:
+            problem = f"must be text of at most {_LONGEST_TEXT} characters"
+            raise BadInput(problem, field="unmeasured", value=why)
+    return {str(release): why for release, why in value.items()}
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, str) and value.lower() in ("1", "t", "true", "0", "f", "false"):
         return value.lower() in ("1", "t", "true")
@@ -246,5 +258,6 @@ SPECIAL: dict[str, Callable[[Any], Any]] = {
     "unread": _remarks,
     "wheels": _wheels,
     "measured": _measured,
+    "unmeasured": _unmeasured,
 }
 """Keys that are no components, and how each is read; each raises BadInput."""

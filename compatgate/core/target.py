@@ -17,6 +17,7 @@ Mode = Literal["enforce", "warn", "audit"]
 OnUnknown = Literal["fail", "warn", "allow"]
 Promote = Literal["approval", "automatic"]
 PackagesMode = Literal["enforce", "audit"]
+EntriesMode = Literal["lenient", "strict"]
 OnFailure = Literal["warn", "revoke"]
 
 
@@ -72,6 +73,8 @@ class Policy(Struct, frozen=True):
         require_entry: a matrix entry must match.
         on_unknown: what an unknown verdict means; ``fail`` stops (exit status 3).
         packages: what a package without a record means: unknown, or under ``audit`` a warning.
+        entries: whether an entry blesses a stack with GPU packages that it does not name; where it
+            is ``strict`` it does not.
     """
 
     mode: Mode = "enforce"
@@ -79,6 +82,7 @@ class Policy(Struct, frozen=True):
     canary: CanaryPolicy = field(default_factory=CanaryPolicy)
     on_unknown: OnUnknown = "fail"
     packages: PackagesMode = "enforce"
+    entries: EntriesMode = "lenient"
 
 
 class Target(Struct, frozen=True):

@@ -32,6 +32,8 @@ from compatgate.discovery.wheels.names import alternatives, torch_of_build
 from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols
 from compatgate.errors import BadInput
 
+_SILENT = ("nothing", "options")
+"""What carries no GPU code that a stack needs, whatever its name: its files decide."""
 MOST_FILES = 100_000
 """Files that are gathered, libraries and kernels; of more none is known to belong to a package."""
 
@@ -254,7 +256,7 @@ def _is_named(part: _Part, record: Record | None, known: Packages) -> bool:
     if record is not None and (record.libraries or record.unread):
         return True
     carries = known.carries(part.name)
-    if carries == "nothing":
+    if carries in _SILENT:
         return False
     if carries is not None:
         return True
@@ -265,7 +267,7 @@ def _is_silent(record: Record, known: Packages) -> bool:
     """Tell whether nothing is to be said of what files hold: none of it has to do with GPUs."""
     if record.libraries or record.unread:
         return False
-    return is_framework(record.package) or known.carries(record.package) in (None, "nothing")
+    return is_framework(record.package) or known.carries(record.package) in (None, *_SILENT)
 
 
 def _joined(one: Record, other: Record) -> Record:

@@ -75,12 +75,26 @@ def _target(raw: RawDocument, gpus: Gpus) -> Found:
             what = f"the pool {name!r} is stated twice"
             yield raw.problem((*path, "name"), what, value=name, hint="name each pool once")
     yield from _namespaces(raw)
+    yield from _strictness(raw)
     age = ("spec", "policy", "canary", "maxAge")
     yield from _try(raw, age, _get(raw.value, *age), parse_duration)
     longest = ("spec", "policy", "waivers", "maxDuration")
     yield from _try(raw, longest, _get(raw.value, *longest), parse_duration)
     yield from _twice(raw, ("spec", "policy", "canary", "suites"))
     yield from _twice(raw, ("spec", "policy", "canary", "soak"))
+
+
+def _strictness(raw: RawDocument) -> Found:
+    """Strictness about entries where none is asked for: it would have no effect, unnoticed."""
+    policy = _get(raw.value, "spec", "policy")
+    strict = isinstance(policy, dict) and policy.get("entries") == "strict"
+    if strict and policy.get("requireEntry", False) is False:
+        yield raw.problem(
+            ("spec", "policy", "entries"),
+            "says how entries bless, and the policy asks for no entry",
+            value="strict",
+            hint="write requireEntry: true as well, or leave entries out",
+        )
 
 
 def _namespaces(raw: RawDocument) -> Found:

@@ -121,7 +121,9 @@ def _policy(spec: PolicySpec) -> Policy:
         promote=spec.canary.promote,
         on_failure=spec.canary.on_failure,
     )
-    return Policy(spec.mode, spec.require_entry, canary, spec.on_unknown, spec.packages)
+    return Policy(
+        spec.mode, spec.require_entry, canary, spec.on_unknown, spec.packages, spec.entries
+    )
 
 
 def _constraints(components: dict[str, str]) -> dict[str, Constraint]:

@@ -13,7 +13,16 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from compatgate.core.matrix import Status
-from compatgate.core.target import Cpu, Mode, OnFailure, OnUnknown, Os, PackagesMode, Promote
+from compatgate.core.target import (
+    Cpu,
+    EntriesMode,
+    Mode,
+    OnFailure,
+    OnUnknown,
+    Os,
+    PackagesMode,
+    Promote,
+)
 from compatgate.documents.durations import PATTERN as DURATION
 
 API_VERSION = "compatgate.dev/v1"
@@ -108,6 +117,7 @@ class PolicySpec(_Spec, frozen=True):
     canary: CanarySpec = CanarySpec()
     on_unknown: OnUnknown = "fail"
     packages: PackagesMode = "enforce"
+    entries: EntriesMode = "lenient"
     waivers: WaiverPolicySpec | UnsetType = UNSET
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -13,15 +14,17 @@ from compatgate.documents.read import read_body
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.errors import BadInput, Conflict
-from compatgate.gate import imports, waiver_limits
+from compatgate.gate import imports, packages_report, waiver_limits
 from compatgate.gate.imports import ImportResult
 from compatgate.gate.matrix_reader import MatrixReader, found
 from compatgate.gate.restating import restated
 from compatgate.gate.snapshots import Snapshots
 from compatgate.store import clock, documents, revisions
+from compatgate.store.asked_stacks import asked_stacks
 from compatgate.store.database import Database
 from compatgate.store.revisions import Edit
 from compatgate.store.rows import Stored
+from compatgate.wire.packages import DAYS, DECISIONS, PackagesReportBody
 
 T = TypeVar("T")
 _LONGEST_REASON = 8192
@@ -190,6 +193,29 @@ class MatrixService(MatrixReader):
         return self._write(
             lambda session: imports.apply(session, read, by.author, by.reason, clock.now())
         )
+
+    def packages_report(
+        self,
+        *,
+        target: str | None = None,
+        since: datetime | None = None,
+        decisions: int = DECISIONS,
+    ) -> PackagesReportBody:
+        """Say what ``packages: enforce`` would stop on the targets that audit packages.
+
+        Args:
+            target: only this one; none that enforces already has anything to report.
+            since: look at decisions from then on; None: of the last 30 days.
+            decisions: look at so many, the newest.
+
+        Raises:
+            NotFound: there is no such target.
+        """
+        snapshot, now = self._snapshots.current(), clock.now()
+        since = since or now - timedelta(days=DAYS)
+        names = packages_report.audited_targets(snapshot, target)
+        asked = self._read(lambda session: asked_stacks(session, names, since, most=decisions))
+        return packages_report.packages_report(snapshot, names, asked, since, now)
 
     def _parse(
         self, session: Session, kind: Kind, body: Mapping[str, Any], name: str | None = None

@@ -26,6 +26,8 @@ def policy_in_words(policy: PolicySpec) -> list[str]:
         if policy.require_entry
         else "A stack need not be on the matrix; the vendors' facts decide."
     )
+    if policy.entries == "strict":
+        words.append("An entry blesses a stack only if it names every GPU package of it.")
     words += _canaries(policy.canary)
     if policy.packages == "audit":
         words.append("A package without a record is let through with a warning.")

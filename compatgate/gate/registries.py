@@ -1,10 +1,11 @@
-"""The registries that the gate may ask, and the private networks that they may lead to."""
+"""The registries and indexes that the gate may ask, and the private networks they may lead to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -49,6 +50,31 @@ def parse_places(texts: Sequence[str], field: str) -> tuple[Place, ...]:
         BadInput: one is not ``HOST[:PORT][/PREFIX]``.
     """
     return tuple(dict.fromkeys(_parse(item, field) for item in _items(texts)))
+
+
+def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
+    """Read ``https://pypi.org/simple``; several with commas or spaces.
+
+    Args:
+        texts: values of the option or variable.
+        field: its name, for errors.
+
+    Raises:
+        BadInput: one is no URL of an index; a password in it is not repeated.
+    """
+    found = []
+    for item in _items(texts):
+        try:
+            parts = urlsplit(item)
+            fits = parts.scheme in ("https", "http") and parts.hostname and parts.port != 0
+        except ValueError:
+            fits = False
+        if not fits or parts.query or parts.fragment:
+            shown = item.rpartition("@")[2][:200]
+            hint = "like https://pypi.org/simple"
+            raise BadInput("is not a URL of an index", field=field, value=shown, hint=hint)
+        found.append(item.rstrip("/"))
+    return tuple(dict.fromkeys(found))
 
 
 def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6Network, ...]:

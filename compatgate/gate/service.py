@@ -37,6 +37,7 @@ from compatgate.store.decision_writer import Commit
 
 if TYPE_CHECKING:
     from compatgate.gate.images import Images, ImageSettings
+    from compatgate.gate.wheels import Wheels, WheelSettings
 
 
 class Gate:
@@ -50,6 +51,7 @@ class Gate:
         overlays: the operator's fact files.
         images: what is read of images that questions name; None: an image is a label only.
         commit: ``async``: a decision may be answered before PostgreSQL's disk has it.
+        wheels: indexes whose wheels are measured; None: packages without a record stay open.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class Gate:
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
         commit: Commit = "sync",
+        wheels: WheelSettings | None = None,
     ) -> None:
         self.database = database
         self.facts = facts
         self._overlays = overlays
         self._images = _reader(images, overlays) if images else None
         self.snapshots = Snapshots(database, facts)
+        self._wheels = _measurer(wheels, self.snapshots) if wheels and wheels.indexes else None
         self.matrix = MatrixService(database, facts, self.snapshots)
         self.tokens = Tokens(database)
         self.sessions = BrowserSessions(database, self.tokens)
@@ -141,8 +145,9 @@ class Gate:
             body, read, alone = self._shown(questions.decode(question), snapshot, image_s)
             if read:  # that may have taken seconds
                 now, snapshot = clock.now(), self.snapshots.current()
-            answer = Answer.of(self._decider.decide(body, snapshot, now, by_image=alone))
-            if not read:  # a tag may be another image by the next time
+            verdict, lasts = self._decided(body, snapshot, now, by_image=alone)
+            answer = Answer.of(verdict)
+            if lasts and not read:  # a tag may be another image by the next time
                 until = answer.verdict.valid_until
                 self._answers.put(question, snapshot, answer, until, now)
         else:
@@ -160,7 +165,26 @@ class Gate:
         """The verdict that `answer` would give, without logging it."""
         snapshot = self.snapshots.current()
         shown = self._shown(body, snapshot, image_s)
-        return decide(shown.body, snapshot, clock.now(), by_image=shown.alone)
+        return self._decided(shown.body, snapshot, clock.now(), by_image=shown.alone)[0]
+
+    def _decided(
+        self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool
+    ) -> tuple[Verdict, bool]:
+        """The verdict, and whether it holds while the snapshot does.
+
+        A package without a record is measured beside the question, which does not wait for it.
+        """
+        verdict = self._decider.decide(body, snapshot, now, by_image=by_image)
+        if self._wheels is None:
+            return verdict, True
+        missing = self._wheels.missing(verdict, snapshot.facts)
+        if not missing:
+            return verdict, True
+        found = self._wheels.ask(missing, snapshot.facts)
+        if found.records:
+            snapshot = self.snapshots.know(found.records) or snapshot
+        noted = self._wheels.noted(body, found)
+        return self._decider.decide(noted, snapshot, now, by_image=by_image), not found.why
 
     def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
         """What the gate would have said of the matrix as it was, with today's facts.
@@ -244,6 +268,12 @@ class Gate:
         """Let go of the database."""
         self._log.close()
         self.database.close()
+
+
+def _measurer(wheels: WheelSettings, snapshots: Snapshots) -> Wheels:
+    from compatgate.gate.wheels import Wheels  # a client for indexes: not for every command
+
+    return Wheels(wheels, snapshots.know)
 
 
 def _reader(images: ImageSettings, overlays: Sequence[str] | None) -> Images:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Record
 from compatgate.gate.snapshot import Snapshot, advance, build, with_evidence
 from compatgate.store import documents, evidence, revisions
 from compatgate.store.database import Database
@@ -62,6 +64,20 @@ class Snapshots:
         """The latest snapshot, checked now: after a change that this process made."""
         with self._refreshing:
             return self._refresh()
+
+    def know(self, records: Iterable[Record]) -> Snapshot | None:
+        """Answer from now on with records of wheels that were measured on request, too.
+
+        Returns:
+            The latest snapshot with them; None: there is none yet.
+        """
+        with self._refreshing:
+            self._facts = self._facts.with_measured(records)
+            self._past.clear()
+            if self._current is not None:
+                self._current = replace(self._current, facts=self._facts)
+                self.on_new(self._current)
+            return self._current
 
     def expire(self) -> None:
         """Make the next look at the snapshot check first; costs nothing now."""

@@ -20,6 +20,7 @@ from compatgate.gate.imports import ImportResult
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.gate.snapshot import Snapshot
+from compatgate.gate.wheels import WheelSettings
 from compatgate.store import schema
 from compatgate.store.database import Database
 from compatgate.store.decision_writer import Commit
@@ -63,6 +64,7 @@ class Prepared(Struct, frozen=True):
         images: ImageSettings,
         under_test: AllowedImages = EVERY_IMAGE,
         commit: Commit = "sync",
+        wheels: WheelSettings | None = None,
     ) -> Gate:
         """Open a gate on the same facts, for one process.
 
@@ -70,9 +72,17 @@ class Prepared(Struct, frozen=True):
             images: what is read of images that questions name.
             under_test: images that submitted canary runs may name.
             commit: whether an answer waits until PostgreSQL's disk has its decision.
+            wheels: indexes whose wheels are measured.
         """
         database = Database.open(self.database)
-        gate = Gate(database, self.facts, overlays=self.overlays, images=images, commit=commit)
+        gate = Gate(
+            database,
+            self.facts,
+            overlays=self.overlays,
+            images=images,
+            commit=commit,
+            wheels=wheels,
+        )
         gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
         return gate

@@ -56,13 +56,22 @@ def test_what_a_lock_leaves_open_is_no_decision():
     lock = str(LOCKS / "onnxruntime" / "uv.lock")
     answer = compatgate("check", *POOL, "--lock", lock)
     assert answer.returncode == 3
-    assert "left open" in answer.stdout
+    assert "the stack's CUDA is not known" in answer.stdout
+
+
+def test_a_lock_of_the_package_index_is_judged_as_its_wheel_and_says_so(tmp_path):
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("torch==2.11.0\n")
+    answer = compatgate("check", *POOL, "--lock", str(lock))
+    assert answer.returncode == 0, answer.stdout
+    said = " ".join(answer.stdout.split())
+    assert "torch 2.11.0 is taken to be the package index's wheel, built for CUDA 13.0" in said
 
 
 @pytest.mark.parametrize("stated", ["cuda=12.1", "torch=2.4.1+cu121"])
 def test_what_a_lock_leaves_open_can_be_stated(tmp_path, stated):
     lock = tmp_path / "requirements.txt"
-    lock.write_text("torch==2.4.1\n")
+    lock.write_text("--index-url https://wheels.example/simple\ntorch==2.4.1\n")
     answer = compatgate("check", *POOL, "--lock", str(lock))
     assert answer.returncode == 3
     assert "does not say which CUDA" in answer.stdout

@@ -54,6 +54,10 @@ SHARED = {
 }
 """Fixtures that start something which only one process at a time should have."""
 
+RERUN_ONCE = frozenset({"engines", "served", "slurm", "pages"})
+"""Groups that drive real servers, browsers and engines beside other load: a test that fails is run
+once more. The summary lists it as RERUN, and what it shows is a race to mend."""
+
 _BY_PATH = {path: group for group, paths in GROUPS.items() for path in paths}
 _TESTS = Path(__file__).parents[1]
 
@@ -74,7 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, those of groups come first."""
+    """Where several processes share the tests, those of groups come first; mark what is rerun."""
+    for item in items:
+        if group_of(_below_tests(item)) in RERUN_ONCE:
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if hasattr(config, "workerinput"):
         order = {group: number for number, group in enumerate(GROUPS)}
         items.sort(key=lambda item: order.get(group_of(_below_tests(item)), len(order)))

@@ -25,7 +25,10 @@ class WheelServer:
         lie: ``start``, ``total``, ``endless``, ``etag``, ``encoded``, ``status``, ``drip``.
         html: the index answers in HTML.
         password: that requests have to bring.
+        files_at: where the pages of the index say that the files are.
+        delay: seconds before any answer.
         asked: ranges that were asked for.
+        paths: everything that was asked for.
         sent: bytes of bodies of files.
     """
 
@@ -39,7 +42,10 @@ class WheelServer:
         self.lie = ""
         self.html = False
         self.password = ""
+        self.files_at = "../../files"
+        self.delay = 0.0
         self.asked: list[str] = []
+        self.paths: list[str] = []
         self.sent = 0
         self.url = ""
 
@@ -60,7 +66,7 @@ class WheelServer:
             if name.split("-")[0].replace("_", "-").lower() != package:
                 continue
             digest = self.digests.get(name, hashlib.sha256(content).hexdigest())
-            item: dict[str, object] = {"filename": name, "url": f"../../files/{name}"}
+            item: dict[str, object] = {"filename": name, "url": f"{self.files_at}/{name}"}
             item |= {"hashes": {"sha256": digest} if digest else {}, "size": len(content)}
             if name in self.metadata:
                 beside = hashlib.sha256(self.metadata[name]).hexdigest()
@@ -104,6 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         site = self.site
+        site.paths.append(self.path)
+        time.sleep(site.delay)
         if site.password and self.headers.get("Authorization") != site.password:
             return self._small(401, b"", "text/plain")
         if match := re.fullmatch(r"/simple/([a-z0-9-]+)/", self.path):

@@ -30,7 +30,12 @@ def framework(document: Record) -> Framework:
     """Read every release of a framework, with its builds."""
     name = document["component"]
     releases = ascending(_release(name, record) for record in document["releases"])
-    return Framework(name, releases, os=tuple(document.get("os", _SYSTEMS)))
+    return Framework(
+        name,
+        releases,
+        os=tuple(document.get("os", _SYSTEMS)),
+        cpu_only_os=tuple(document.get("cpu_only_os", ())),
+    )
 
 
 def _release(name: str, record: Record) -> Release:
@@ -48,6 +53,8 @@ def _release(name: str, record: Record) -> Release:
         pins=_pins(record, told),
         note=record.get("note") or "",
         os=tuple(record.get("os", ())),
+        requires=tuple(t for group in record.get("requirements", ()) for t in group["packages"]),
+        requires_source=next((_own(group, told) for group in record.get("requirements", ())), None),
     )
 
 
@@ -76,9 +83,16 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),
         driver=drivers(**_per_system(build.get("driver"))),
+        requires=tuple(text for group in _required(build) for text in group["packages"]),
+        requires_source=next((_own(group, told) for group in _required(build)), None),
         arch_source=_stated(code) or _stated(minimum),
         note=build.get("note") or "",
     )
+
+
+def _required(build: Record) -> list[Record]:
+    """Return what the wheel always requires; an extra is the installer's choice."""
+    return [group for group in build.get("requirements", ()) if "extra" not in group]
 
 
 def _own(record: Record, above: Source) -> Source:

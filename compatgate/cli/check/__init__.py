@@ -95,7 +95,7 @@ def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
         fallback = stated_place(args.show_at)
     answers = []
     for question in asked.questions:
-        verdict = decider.decide(question.bodies)
+        verdict = decider.decide(question.bodies, question.records)
         first = question.file or next(iter(read), "")
         at = fallback or (Place(first) if first else None)
         file = question.file.encode("utf-8", "replace").decode()  # a name need not be text
@@ -122,6 +122,11 @@ def _complete(args: argparse.Namespace) -> None:
     if args.bundle and args.facts:
         raise BadInput("a bundle brings its own facts", field="--facts", hint="leave out --bundle")
     args.target_server = None if args.facts else server
+    if (args.read_wheels or args.cached_wheels) and (
+        args.server or (args.target and args.target_server and not args.bundle)
+    ):
+        hint = "serve --index lets a server measure; or leave out the server"
+        raise BadInput("a server judges by its own records", field="--read-wheels", hint=hint)
     args.moment = _moment(args)
 
 

@@ -97,6 +97,7 @@ def _refuse(args: argparse.Namespace) -> None:
     names = (
         *("target", "pool", "nvidia_smi", "node_labels", "probe"),
         *("stack", "set", "image", "lock", "sbom", "show_at"),
+        *("read_wheels", "cached_wheels"),
     )
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
     if given:

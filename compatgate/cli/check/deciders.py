@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
+    from compatgate.core.facts.records import Record
 
 Body = dict[str, Any]
 
@@ -19,8 +20,12 @@ Body = dict[str, Any]
 class Decider:
     """Answers questions."""
 
-    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """The verdict in JSON form on bodies that differ in their pool only.
+
+        Args:
+            bodies: the question, once for each pool.
+            records: of wheels that were measured for it; a server judges by its own.
 
         Raises:
             BadInput: a body is malformed.
@@ -75,10 +80,10 @@ class FactsDecider(Decider):
         """Close what knows the targets."""
         self._targets.close()
 
-    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """One verdict over all pools; see `Decider.decide`."""
         if bodies[0].get("pool") is None and bodies[0].get("target") is not None:
-            return self._targets.decide(bodies)
+            return self._targets.decide(bodies, records)
         from compatgate.core.evaluate import evaluate
         from compatgate.core.request import parse_request
         from compatgate.core.target import Target
@@ -88,7 +93,7 @@ class FactsDecider(Decider):
         return evaluate(
             requests[0].stack,
             Target("", pools),
-            facts=self._facts,
+            facts=self._facts.with_measured(records) if records else self._facts,
             now=datetime.now(UTC),
             basis="what-if" if requests[0].changes else "stated",
         ).to_json()
@@ -125,8 +130,10 @@ class DatabaseDecider(Decider):
     def _asker(self) -> str:
         return f"cli:{_user()}"
 
-    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """See `Decider.decide`."""
+        if records:
+            self._gate.snapshots.know(records)
         if self._at is None:
             verdict = self._gate.decide(bodies[0], asked_by=self._asker, source="cli")
         else:
@@ -175,7 +182,7 @@ class ServerDecider(Decider):
         self._hint = hint
         self._at = at.isoformat() if isinstance(at, datetime) else at
 
-    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """See `Decider.decide`."""
         from compatgate.cli.check.joined import joined
         from compatgate.errors import Damaged, Unavailable
@@ -236,11 +243,16 @@ class BundleDecider(Decider):
         facts: Facts = self._snapshot.facts
         return facts
 
-    def decide(self, bodies: Sequence[Body]) -> dict[str, Any]:
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """See `Decider.decide`."""
+        from msgspec.structs import replace
+
         from compatgate.gate.deciding import decide
 
-        verdict: dict[str, Any] = decide(bodies[0], self._snapshot, datetime.now(UTC)).to_json()
+        snapshot = self._snapshot
+        if records:
+            snapshot = replace(snapshot, facts=snapshot.facts.with_measured(records))
+        verdict: dict[str, Any] = decide(bodies[0], snapshot, datetime.now(UTC)).to_json()
         return verdict
 
 

@@ -31,6 +31,8 @@ examples:
   a lockfile, with reports for a code host and for people
     compatgate check --target prod-a100 --lock uv.lock --format github \\
                      --format sarif=compatgate.sarif --format markdown=comment.md
+  a lockfile whose newest packages have no record yet
+    compatgate check --pool driver=580.95.05,gpu=L4 --lock uv.lock --read-wheels
   many questions, one JSON line each
     compatgate check --batch questions.jsonl > verdicts.jsonl
 """
@@ -169,6 +171,22 @@ def _files(group: argparse._ArgumentGroup) -> None:
         "--sbom",
         metavar="FILE",
         help="the stack in a bill of materials: CycloneDX or SPDX (extra: compatgate[sbom])",
+    )
+    add_wheels(group)
+
+
+def add_wheels(group: argparse._ActionsContainer) -> None:
+    """Add the options that say whether wheels without a record are measured."""
+    group.add_argument(
+        "--read-wheels",
+        action="store_true",
+        help="measure the wheels of GPU packages without a record, from the index that the lockfile"
+        " names or the one that pip and uv are set up with; what is measured is kept for ever",
+    )
+    group.add_argument(
+        "--cached-wheels",
+        action="store_true",
+        help="as --read-wheels, from earlier measurements alone: no index is asked",
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
+    from compatgate.core.facts.records import Record
 
 
 class Question(Struct, frozen=True):
@@ -25,11 +26,13 @@ class Question(Struct, frozen=True):
         bodies: requests to the gate; they differ in their pool only.
         file: the lockfile, where several are asked about.
         places: component to where it is locked.
+        records: of wheels that were measured for it.
     """
 
     bodies: tuple[dict[str, Any], ...]
     file: str = ""
     places: Mapping[str, Place] = {}
+    records: tuple[Record, ...] = ()
 
 
 class Asked(Struct, frozen=True):
@@ -73,7 +76,8 @@ def read_questions(
     if not (args.lock or args.sbom or args.image):
         if not where.stack and not args.stack:
             raise BadInput("say what is to run", hint="--stack cuda=12.4,cudnn=9.1.0,arch=sm_80")
-        return Asked((Question(_bodies(args, where, where.stack, {})),), where.notes)
+        if not (args.read_wheels or args.cached_wheels):
+            return Asked((Question(_bodies(args, where, where.stack, {})),), where.notes)
     from compatgate.cli.check.platforms import read_platforms
 
     asked = target_pools if args.target else None
@@ -87,7 +91,7 @@ def read_questions(
     questions: list[Question] = []
     notes = list(where.notes)
     for lock in args.lock or [None]:
-        stack, places = where.stack, {}
+        stack, places, origins = where.stack, {}, {}
         if lock or args.sbom:
             from compatgate.cli.check.written import read_written
 
@@ -95,13 +99,22 @@ def read_questions(
             if written.unrelated and args.skip_unrelated and not (args.sbom or args.image):
                 notes.append(f"{lock} holds no component of a GPU stack: it is passed over")
                 continue
-            stack, places = written.stack, written.places
+            stack, places, origins = written.stack, written.places, written.origins
         if args.image:
             from compatgate.discovery.stack.stated import shown_wins
 
             stack = shown_wins(shown, stack, "the image")
         file = lock if lock and len(args.lock) > 1 else ""
-        questions.append(Question(_bodies(args, where, stack, image), file, places))
+        records: tuple[Record, ...] = ()
+        if args.read_wheels or args.cached_wheels:
+            from compatgate.cli.wheels import read_wheels
+
+            read = read_wheels(
+                stack, origins, platforms.all, facts(), network=not args.cached_wheels
+            )
+            stack, records = read.stack, read.records
+            notes += read.notes
+        questions.append(Question(_bodies(args, where, stack, image), file, places, records))
     return Asked(tuple(questions), tuple(notes))
 
 

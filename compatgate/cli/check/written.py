@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compatgate.cli.check.platforms import Platforms
     from compatgate.core.facts.packages import Packages
     from compatgate.discovery.lockfiles import Platform
+    from compatgate.discovery.lockfiles.interface import Origin
     from compatgate.discovery.observed import Conflict, Observation
 
 Body = dict[str, Any]
@@ -40,11 +41,13 @@ class Written(Struct, frozen=True):
         stack: in the form of requests.
         places: component to where it is locked.
         unrelated: the lockfile holds no component of a GPU stack.
+        origins: where the files of its GPU packages are, by name.
     """
 
     stack: Body
     places: dict[str, Place] = {}
     unrelated: bool = False
+    origins: dict[str, Origin] = {}
 
 
 def read_written(
@@ -75,6 +78,7 @@ def read_written(
     body: Body = {}
     names = []
     written = Written({})
+    origins: dict[str, Origin] = {}
     if sbom:
         from compatgate.catalog import read_source
         from compatgate.discovery.sbom import read_sbom
@@ -85,11 +89,13 @@ def read_written(
         bill = read_sbom(names[-1], data, known=known, signals=signals, platform=platform)
         body = beside(_body(bill), bill.rest)
         body |= _compat_use(body)
+        origins = bill.origins
     if lock:
         names.append(_name(lock))
         written = _read_lock(lock, platform, known)
         body = beside(beside(written.stack, platforms.remarks(names[-1])), body)
-    return replace(written, stack=stated_wins(body, stated, " and ".join(names)))
+    stack = stated_wins(body, stated, " and ".join(names))
+    return replace(written, stack=stack, origins={**origins, **written.origins})
 
 
 def _read_lock(lock: str, platform: Platform, known: Packages) -> Written:
@@ -110,6 +116,7 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> Written:
         with_wheels(_body(reading, reading.arch), reading.wheels),
         places_of(lock, os.path.basename(path), data, reading.observations),
         reading.unrelated,
+        reading.origins,
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compatgate.gate.matrix import By
     from compatgate.store.rows import RevisionRow, Stored
     from compatgate.wire.matrix import Page
+    from compatgate.wire.packages import PackagesReportBody
 
 
 class RemoteMatrix:
@@ -70,6 +71,12 @@ class RemoteMatrix:
     def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
         """Every document now, or as it was."""
         return self._client.export_matrix(revision=revision)
+
+    def packages_report(
+        self, *, target: str | None, since: datetime | None, decisions: int
+    ) -> PackagesReportBody:
+        """What ``packages: enforce`` would stop."""
+        return self._client.packages_report(target=target, since=since, decisions=decisions)
 
     def diff(self, older: int, newer: int | None = None) -> list[Change]:
         """What changed between two revisions; None: up to now."""

@@ -54,6 +54,7 @@ class Operations:
 
     import_matrix = matrix.import_matrix
     export_matrix = matrix.export_matrix
+    packages_report = matrix.packages_report
     list_revisions = matrix.list_revisions
     show_revision = matrix.show_revision
     diff_revisions = matrix.diff_revisions

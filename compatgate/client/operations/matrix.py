@@ -11,6 +11,7 @@ from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import JSON, LONG_S, YAML, Moment, Request, get, pages, post
 from compatgate.documents.specs import Kind
 from compatgate.wire.matrix import Changes, ImportBody, Page, RevisionBody, RevisionDetail
+from compatgate.wire.packages import PackagesReportBody
 
 _DOCUMENTS = Annotated[list[dict[str, Any]], Meta(min_length=1)]
 
@@ -53,6 +54,27 @@ def export_matrix(*, revision: int | None = None) -> Request[list[dict[str, Any]
     `compatgate.documents.write.to_yaml` makes a file of it.
     """
     return get("/matrix/export", list[dict[str, Any]], revision=revision, format="json")
+
+
+@Operation
+def packages_report(
+    *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
+) -> Request[PackagesReportBody]:
+    """Say what `packages: enforce` would stop on the targets that audit packages.
+
+    Args:
+        target: only this one.
+        since: look at decisions made at or after; of the last 30 days, where it is left out.
+        decisions: look at so many at most, the newest.
+    """
+    request = get(
+        "/matrix/packages-report",
+        PackagesReportBody,
+        target=target,
+        since=since,
+        decisions=decisions,
+    )
+    return structs.replace(request, patience=LONG_S)
 
 
 @Listing

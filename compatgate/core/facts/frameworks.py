@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from compatgate.core.arch import Arch
@@ -52,6 +54,9 @@ class Build(Struct, frozen=True, dict=True):
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
+        requires: requirements (PEP 508) from the metadata of its wheel for Linux, those of an extra
+            left out.
+        requires_source: whose metadata they are.
     """
 
     cuda: Pair | None
@@ -69,8 +74,15 @@ class Build(Struct, frozen=True, dict=True):
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
+    requires: tuple[str, ...] = ()
+    requires_source: Source | None = None
     arch_source: Source | None = None
     note: str = ""
+
+    @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the build alone, by whoever derives it."""
+        return {}
 
     @derived
     def code(self) -> tuple[Arch, ...]:
@@ -102,6 +114,9 @@ class Release(Struct, frozen=True, dict=True):
         cpu_only: processors for which the package index has wheels without CUDA (``aarch64``).
         pins: what the release expects whatever the build (vLLM: torch).
         os: operating systems with GPU builds of this release; empty: those of the framework.
+        requires: requirements (PEP 508) of the release whatever the build, those of its extras for
+            GPUs included (JAX: its plugins).
+        requires_source: whose metadata they are.
     """
 
     version: Version
@@ -115,6 +130,13 @@ class Release(Struct, frozen=True, dict=True):
     pins: dict[str, Pin] = {}
     note: str = ""
     os: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    requires_source: Source | None = None
+
+    @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the release alone, by whoever derives it."""
+        return {}
 
     @derived
     def preferred(self) -> tuple[Build, ...]:
@@ -129,6 +151,8 @@ class Framework(Struct, frozen=True, dict=True):
     releases: tuple[Release, ...]
     os: tuple[str, ...] = ("linux", "windows")
     """Operating systems with GPU builds."""
+    cpu_only_os: tuple[str, ...] = ()
+    """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
 
     @derived
     def by_version(self) -> dict[Version, Release]:

@@ -14,10 +14,12 @@ from compatgate.core.facts.common import Source
 
 _BUILD = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
 """The CUDA of a build, at the end of a name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
-Carries = Literal["code", "runtime", "libraries", "dependencies", "nothing"]
+Carries = Literal["code", "runtime", "options", "libraries", "dependencies", "nothing"]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
-Triton, nvcc or NVRTC; ``libraries``: CUDA libraries for others to load; ``dependencies``: exact
-ties to such packages, and nothing of its own; ``nothing``: no GPU code and no tie."""
+Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile when they are asked
+for, and without which it works; ``libraries``: CUDA libraries for others to load;
+``dependencies``: exact ties to such packages, and nothing of its own; ``nothing``: no GPU code and
+no tie."""
 
 
 class KnownPackage(Struct, frozen=True):
@@ -75,7 +77,7 @@ class Packages(Struct, frozen=True, dict=True):
         if is_framework(name):
             return True
         carries = self.carries(name)
-        return carries is not None and carries != "nothing"
+        return carries not in (None, "nothing", "options")
 
 
 FILES_ARE_READ = Packages((), ())
@@ -103,10 +105,11 @@ def why_gpu(package: Locked, known: Packages) -> str | None:
 
     The first of these that holds: what the facts say of it, a build for CUDA or ROCm, its name, a
     platform wheel that is built against a package with GPU code. (A wheel's tag alone proves
-    little: ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.)
+    little: ``bitsandbytes`` 0.41.0 is ``py3-none-any`` and carries libraries.) A package that
+    compiles GPU code only for features that ask for it makes no GPU stack by itself.
     """
     match known.carries(package.name):
-        case "nothing":
+        case "nothing" | "options":
             return None
         case "code":
             return "carries GPU code"

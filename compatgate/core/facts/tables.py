@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from compatgate.core.packages import GpuPackage
 
 T = TypeVar("T")
+_MOST_MEASURED = 1024
+"""Records that were measured on request and stay in memory; the package that was measured longest
+ago goes first."""
 
 
 class Facts:
@@ -50,6 +54,8 @@ class Facts:
         self.overlays = overlays
         self.framework_names = frameworks
         self.recorded = recorded
+        self._shipped = recorded
+        self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._records: dict[str, tuple[Record, ...]] = {}
         self.remembered: dict[Any, GpuPackage] = {}
@@ -176,9 +182,45 @@ class Facts:
             return False
         return name not in COMPONENTS or is_framework(name)
 
+    def recorded_name(self, name: str, cuda: tuple[int, ...] | None) -> str:
+        """Return the package that has the records of a part of a stack.
+
+        Components whose wheels are packages of one CUDA major (``cupy-cuda13x``,
+        ``transformer-engine-cu12``) have one name in a stack, whatever the build.
+        """
+        if cuda and name not in self.recorded:
+            names = (f"{name}-cu{cuda[0]}", f"{name}-cuda{cuda[0]}x")
+            return next((one for one in names if one in self.recorded), name)
+        return name
+
+    def with_measured(self, records: Iterable[Record]) -> Facts:
+        """Return these facts with records of wheels that were measured on request.
+
+        They stand behind the records of the catalog, whose digest stays as it is: what rests on a
+        measured record names the wheel's own digest.
+        """
+        new = copy(self)
+        new.remembered = {}
+        new._measured = dict(self._measured)
+        for record in records:
+            known = new._measured.pop(record.package, ())
+            new._measured[record.package] = known if record in known else (*known, record)
+        while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
+            del new._measured[next(iter(new._measured))]
+        new.recorded = self._shipped | new._measured.keys()
+        return new
+
+    def is_measured(self, record: Record) -> bool:
+        """Tell whether a record was measured on request, and is none of the catalog."""
+        return any(record is one for one in self._measured.get(record.package, ()))
+
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
-        if name not in self.recorded:
+        return self._records_of(name) + self._measured.get(name, ())
+
+    def _records_of(self, name: str) -> tuple[Record, ...]:
+        """Return the records of the catalog."""
+        if name not in self._shipped:
             return ()
         if name not in self._records:
             from compatgate.core.facts.records import PackageRecords

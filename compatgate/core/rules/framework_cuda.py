@@ -7,7 +7,7 @@ from typing import Any
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import Release
-from compatgate.core.frameworks import Found
+from compatgate.core.frameworks import Found, default_build, is_index_wheel_cpu_only
 from compatgate.core.parts import CUDA
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
@@ -29,9 +29,10 @@ def framework_cuda(case: Case) -> Answer:
 
     The build is the one that the version names (``torch=2.4.1+cu121``), else the one for the
     stack's CUDA. Wheels that exist on the index and not on the install page (cu129 for torch 2.9 to
-    2.13) are a warning. A version without a label is unknown on a processor for which the package
-    index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm). A build by a channel of
-    conda (``torch=2.5.1+conda.cu126``) is none of the wheels: it is not checked here.
+    2.13) are a warning. A version without a label is unknown on a platform for which the package
+    index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm; torch on Windows). A build
+    by a channel of conda (``torch=2.5.1+conda.cu126``) is none of the wheels: it is not checked
+    here.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 
@@ -60,8 +61,7 @@ def _cuda_of(case: Case, found: Found) -> Answer:
     if case.pool.os == "windows" and "windows" not in (release.os or found.table.os):
         message = f"{found.name} has no GPU build for Windows"
         return _problem(found, "fail", message, need="os=linux or wsl", source=release.source)
-    on_linux = case.pool.os != "windows"
-    if on_linux and not found.version.local and case.pool.cpu in release.cpu_only:
+    if not found.version.local and is_index_wheel_cpu_only(found.table, release, case.pool):
         return _cpu_only(case, found, release)
     if build is None:
         return _no_build(case, found, release)
@@ -87,14 +87,16 @@ def _problem(found: Found, outcome: FindingOutcome, message: str, **more: Any) -
 
 def _cpu_only(case: Case, found: Found, release: Release) -> Answer:
     """A version without a label is the package index's wheel, unless it was meant loosely."""
-    label = found.build.label if found.build else None
+    build = found.build or default_build(release)
+    label = build.label if build else None
     labelled = f"{found.version.public}+{label}" if label else ""
+    where = "Windows" if case.pool.os == "windows" else case.pool.cpu
     change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
     return _problem(
         found,
         "unknown",
-        f"the wheel of {found.title} on the package index has no CUDA on {case.pool.cpu}: whether "
-        "another build is meant is not known",
+        f"the wheel of {found.title} on the package index has no CUDA on {where}: whether another "
+        "build is meant is not known",
         need="a build with CUDA, stated with its label",
         source=release.python_source or release.source,
         candidates=lambda: (change,) if labelled else (),

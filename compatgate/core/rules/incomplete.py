@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from compatgate.core.case import Case
 from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
@@ -14,7 +16,8 @@ def incomplete(case: Case) -> Answer:
     The driver, the GPU and the CUDA are always needed; so is what a lockfile, a bill of materials
     or an image leaves open. CUDA is taken from a framework's version label (``torch=2.4.1+cu121``)
     when it is not stated; without a label, the package index's own wheel is assumed, and said. An
-    image that is named but was not read is said, without weight.
+    image that is named but was not read is said, without weight; so is a package that is judged by
+    a wheel that was measured on request, with the wheel's digest.
 
     Fix: state what is missing.
 
@@ -34,7 +37,18 @@ def incomplete(case: Case) -> Answer:
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in case.stack.open]
     said = (*case.stack.unread, *case.stack.assumed)
     problems += [Problem("not-checked", "stack", what) for what in said]
-    return problems or PASS
+    return [*problems, *_measured(case)] or PASS
+
+
+def _measured(case: Case) -> Iterator[Problem]:
+    """Say which packages rest on a wheel that no record of the catalog describes."""
+    for package in case.packages:
+        record = package.record
+        if package.on_request and record:
+            proof = f", sha256 {record.sha256}" if record.sha256 else ""
+            what = f"its wheel was measured on request: {record.wheel}{proof}"
+            message = f"{package.title} has no record in the facts; {what}"
+            yield Problem("not-checked", package.name, message, have=package.version.text)
 
 
 def _no_cuda(case: Case) -> Problem:

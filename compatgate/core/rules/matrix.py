@@ -24,14 +24,20 @@ def not_blessed(case: Case) -> Answer:
     MIG slice is another product than the whole GPU. The most specific match speaks; a candidate is
     not yet blessed.
 
-    Fix: the nearest blessed entry, or propose one.
+    Under ``entries: strict`` an entry blesses a stack only if it names every GPU package of it,
+    frameworks included; the message says which it leaves out. A revoked entry counts in any case.
+
+    Fix: the nearest blessed entry, or propose one; name the packages in the entry, or waive the
+    rule for them.
 
     Source: the matrix, at the revision that the verdict names.
     """
     if not case.policy.require_entry:
         return NOT_APPLICABLE
-    if case.deciding:
-        return PASS  # revoked and deprecated speak for themselves
+    best = case.deciding
+    if best:  # revoked and deprecated speak for themselves
+        unnamed = [] if best.status == "revoked" else case.unnamed(best)
+        return (_unnamed(case, best, unnamed),) if unnamed else PASS
     where = f"{case.target.name or 'this target'}"
     if case.entries:
         best = case.entries[0]
@@ -61,6 +67,22 @@ def not_blessed(case: Case) -> Answer:
             need=_described(nearest) if nearest else "a blessed entry",
             candidates=lambda: changes.nearest_entry(case),
         ),
+    )
+
+
+def _unnamed(case: Case, entry: Entry, names: Sequence[str]) -> Problem:
+    """Report an entry that matches and does not name every GPU package of the stack."""
+    missing = in_order(names)
+    listed = ", ".join(missing)
+    stated = ", ".join(f'{name}: "=={case.stack.versions[name].text}"' for name in missing)
+    return Problem(
+        "fail",
+        "entry",
+        f"entry {entry.name} matches, but does not name {listed}; the policy says entries: strict:"
+        f" add {stated} to the components of the entry, or waive CG801 for them",
+        have=entry.name,
+        need=f"an entry that names {listed}",
+        candidates=lambda: changes.nearest_entry(case),
     )
 
 
@@ -119,6 +141,8 @@ def _difference(case: Case, entry: Entry, names: Sequence[str]) -> str:
         parts.append(f"is for {gpus}, not for {case.pool.gpu.sku if case.pool.gpu else 'this GPU'}")
     if other:
         parts.append(f"differs in {', '.join(other)}")
+    if left_out := case.unnamed(entry):
+        parts.append(f"does not name {', '.join(in_order(left_out))}")
     if unsaid:
         parts.append(f"asks for {', '.join(unsaid)}, of which the stack says nothing")
     return " and ".join(parts)

@@ -1,13 +1,43 @@
-"""Problems that only installed files show: one that could not be read, a symbol that is missing."""
+"""What installed files alone show: requirements, what cannot be read, a symbol that is missing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from compatgate.core.case import Case
+from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Source
 from compatgate.core.facts.records import Record
 from compatgate.core.packages import GpuPackage
+from compatgate.core.requires import Requirement, requirements_of
 from compatgate.core.rules.base import Problem
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version
+
+
+def requirements(case: Case, package: GpuPackage) -> Iterator[Requirement]:
+    """Yield the requirements of a package that no rule about frameworks judges.
+
+    Installed frameworks have metadata, too; CG402, CG403 and CG406 judge what their tables know.
+    """
+    found = next((one for one in case.built if one.name == package.name), None)
+    if not package.installed or found is None:
+        yield from requirements_of(package, case.stack, case.pool)
+    elif not any(by and by.requires for by in (found.release, found.build)):
+        asked = requirements_of(package, case.stack, case.pool)
+        yield from (one for one in asked if one.name not in COMPONENTS)
+
+
+def source(package: GpuPackage) -> Source | None:
+    """Return what proves the record of a package; None without a record."""
+    record = package.record
+    if record is None:
+        return None
+    if package.installed:
+        what = f" ({record.wheel})" if record.wheel else ""
+        return Source(f"measured: its installed files{what}", confidence="metadata")
+    proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
+    return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
 
 
 def unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
@@ -19,10 +49,8 @@ def unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
     return Problem(outcome, package.name, message, package.version.text, need)
 
 
-def undefined(
-    package: GpuPackage, record: Record, torch: Version, source: Source | None
-) -> Problem:
+def undefined(package: GpuPackage, record: Record, torch: Version) -> Problem:
     """Report a symbol that an extension asks for and the torch beside it does not define."""
     message = f"{package.title} asks torch for {record.torch_missing[0]}, torch {torch} has no such"
     need = f"{package.name} built for torch {torch.public}"
-    return Problem("fail", package.name, message, torch.text, need, source)
+    return Problem("fail", package.name, message, torch.text, need, source(package))

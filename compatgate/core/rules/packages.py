@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatgate.core.arch import Arch
 from compatgate.core.case import Case
-from compatgate.core.components import COMPONENTS
-from compatgate.core.facts import Pair, Source
+from compatgate.core.facts import Pair
 from compatgate.core.facts.components import CudaComponents, Link
 from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
     is_specific,
+    release_of,
+    toolkit_targets,
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
-from compatgate.core.requires import Requirement, requirements_of
+from compatgate.core.requires import Requirement, is_pinned_with
 from compatgate.core.rules import package_files
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.verdict import FindingOutcome
@@ -30,7 +30,9 @@ def package_open(case: Case) -> Answer:
 
     What a wheel carries is measured from the wheel itself. Without a record of this release nobody
     knows which GPUs it runs on, or which torch it was built for: the answer is unknown, never a
-    silent pass. Under a policy of ``packages: audit`` it is a warning.
+    silent pass. Under a policy of ``packages: audit`` it is a warning. A package that works without
+    its GPU code, and compiles it only for features that ask for it (``transformers``, ``peft``), is
+    not open: no release of it can stop a stack.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
@@ -42,7 +44,9 @@ def package_open(case: Case) -> Answer:
     packages = case.packages
     if not packages:
         return NOT_APPLICABLE
-    return [_open(case, package) for package in packages if package.is_open] or PASS
+    carries = case.facts.packages.carries
+    still = [one for one in packages if one.is_open and carries(one.name) != "options"]
+    return [_open(case, package) for package in still] or PASS
 
 
 def _when_open(case: Case) -> FindingOutcome:
@@ -55,7 +59,11 @@ def _open(case: Case, package: GpuPackage) -> Problem:
         return package_files.unread(package, _when_open(case))
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
-    if known:
+    if why := case.stack.unmeasured.get(release_of(package)):
+        message += f": {why}"
+    elif package.version.text in known:
+        message += " here: its records are of other wheels (platform, build or digest)"
+    elif known:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
@@ -121,14 +129,13 @@ def _is_optional(case: Case, package: GpuPackage, without: list[Library]) -> boo
 
 def _by_toolkit(case: Case, package: GpuPackage, device: Pair) -> Answer:
     """Judge a library of the CUDA toolkit by what its toolkit can target."""
-    newest = package.toolkits[-1]
-    toolkit = case.facts.arch.toolkits.get(show(newest))
-    if toolkit is None:
+    targets = toolkit_targets(package, device, case.facts.arch)
+    if targets is None:
         return NOT_APPLICABLE
-    code = [Arch("sass", capability) for capability in toolkit.sass]
-    if how_it_runs(code, device, case.facts.arch):
+    if targets:
         return PASS
-    message = f"{package.title} is of CUDA {show(newest)}, which does not target {case.gpu_name}"
+    newest = show(package.toolkits[-1])
+    message = f"{package.title} is of CUDA {newest}, which does not target {case.gpu_name}"
     return [Problem("unknown", package.name, message, have=package.version.text)]
 
 
@@ -145,7 +152,7 @@ def _no_code(
         message + _assumption(package),
         have=have,
         need=f"code for {show(case.capability)}",
-        source=_source(package),
+        source=package_files.source(package),
         candidates=lambda: _other_releases(case, package),
     )
 
@@ -159,7 +166,9 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
     title = package.title
     if not known:
         message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
-        yield Problem("unknown", package.name, message, have=driver.text, source=_source(package))
+        yield Problem(
+            "unknown", package.name, message, have=driver.text, source=package_files.source(package)
+        )
         return
     newest = max(known)
     if newest <= reach:
@@ -171,23 +180,12 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
         f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{_assumption(package)}",
         have=driver.text,
         need=f"a driver of CUDA {show(newest)} or newer",
-        source=_source(package),
+        source=package_files.source(package),
     )
 
 
 def _assumption(package: GpuPackage) -> str:
     return f" ({package.assumed})" if package.assumed else ""
-
-
-def _source(package: GpuPackage) -> Source | None:
-    record = package.record
-    if record is None:
-        return None
-    if package.installed:
-        what = f" ({record.wheel})" if record.wheel else ""
-        return Source(f"measured: its installed files{what}", confidence="metadata")
-    proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
-    return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
 
 
 def _other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
@@ -216,12 +214,9 @@ def package_requires(case: Case) -> Answer:
     if not case.packages:
         return NOT_APPLICABLE
     problems: list[Problem] = []
-    built = {found.name for found in case.built}  # CG402, CG403 and CG406 judge their pins
     asked = False
     for package in case.packages:
-        for requirement in requirements_of(package, case.stack, case.pool):
-            if package.name in built and requirement.name in COMPONENTS:
-                continue
+        for requirement in package_files.requirements(case, package):
             asked = True
             if not requirement.holds:
                 problems.append(_unmet(package, requirement))
@@ -237,7 +232,7 @@ def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
         + _assumption(package),
         have=have.text,
         need=requirement.spec,
-        source=_source(package),
+        source=package_files.source(package),
         candidates=lambda: requirement.candidates(),
     )
 
@@ -250,7 +245,9 @@ def package_torch(case: Case) -> Answer:
     imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
     later releases, too. Where torch is installed beside it (an image, a folder), its undefined
     symbols are compared with those that this torch defines. Where neither symbols, metadata nor
-    file name say which torch it was built for, the answer is unknown.
+    file name say which torch it was built for, a package of the stack that pins both says that they
+    belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the answer is unknown. A
+    package that works without its extension (``torchao``) warns at most.
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
@@ -274,23 +271,27 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
         return PASS
     if record.torch_beside == torch.public:  # the symbols themselves were compared
         if record.torch_missing:
-            return [package_files.undefined(package, record, torch, _source(package))]
+            return [package_files.undefined(package, record, torch)]
         return PASS
     built_for = record.built_for_torch
-    if built_for is None:
-        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
-        return [Problem(_when_open(case), package.name, message, source=_source(package))]
     if built_for == show(torch.major_minor):
         return PASS
+    optional = case.facts.packages.is_optional(package.name)
+    if built_for is None:
+        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
+            return PASS
+        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
+        outcome: FindingOutcome = "warn" if optional else _when_open(case)
+        return [Problem(outcome, package.name, message, source=package_files.source(package))]
     message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
     return [
         Problem(
-            "fail",
+            "warn" if optional else "fail",
             package.name,
             message + _assumption(package),
             have=torch.text,
             need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
-            source=_source(package),
+            source=package_files.source(package),
             candidates=lambda: _other_releases(case, package),
         )
     ]
@@ -300,7 +301,8 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
 def package_libraries(case: Case) -> Answer:
     """A library needs another one that the stack brings in another major, or too old.
 
-    A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime.
+    A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime; a
+    package that works without it (``open3d``) warns.
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
     __nvJitLinkComplete_12_4".
@@ -330,7 +332,7 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         needed = package.runtimes
         if needed:
             missing = None if needed & brought else max(needed)
-            yield _other_runtime(package, missing, cuda) if missing else None
+            yield _other_runtime(case, package, missing, cuda) if missing else None
 
 
 def _runtime_packages(case: Case) -> Iterator[int]:
@@ -342,15 +344,15 @@ def _runtime_packages(case: Case) -> Iterator[int]:
             yield part.cuda_major
 
 
-def _other_runtime(package: GpuPackage, major: int, cuda: Version) -> Problem:
+def _other_runtime(case: Case, package: GpuPackage, major: int, cuda: Version) -> Problem:
     return Problem(
-        "fail",
+        "warn" if case.facts.packages.is_optional(package.name) else "fail",
         package.name,
         f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
         + _assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
-        source=_source(package),
+        source=package_files.source(package),
     )
 
 
@@ -371,11 +373,10 @@ def _linked(
 ) -> Iterator[tuple[GpuPackage, GpuPackage]]:
     """Yield the library that a link names with each of its users of the same CUDA major."""
     parts = [(package, table.by_package[package.name]) for package in packages]
-    for library, of_library in parts:
-        for user, of_user in parts:
-            names = of_library.component == link.component and of_user.component in link.users
-            if names and of_library.cuda_major == of_user.cuda_major:
-                yield library, user
+    users = [(package, part.cuda_major) for package, part in parts if part.component in link.users]
+    for library, part in parts:
+        if part.component == link.component:
+            yield from ((library, user) for user, major in users if major == part.cuda_major)
 
 
 def _older(library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents) -> Problem:

@@ -95,9 +95,9 @@ def _is_public(address: _Address) -> bool:
 
 
 def _refused(host: str) -> Unavailable:
-    what = f"the registry leads to {host}, which is not a public address"
+    what = f"the server leads to {host}, which is not a public address"
     hint = (
-        "its token service or blob store is misconfigured, or is in a private network: "
-        "allow that one with serve --registry-network"
+        "its token service or store of files is misconfigured, or is in a private network: "
+        "allow that one with serve --registry-network (images) or --index-network (wheels)"
     )
     return Unavailable(what, field="image", hint=hint)

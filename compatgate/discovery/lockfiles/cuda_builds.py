@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from compatgate.core.components import is_framework
 from compatgate.core.versions import parse_version, show
 from compatgate.discovery.observed import Conflict, Observation
 
 
-def without_cuda(observations: Sequence[Observation], file: str) -> list[str]:
-    """Frameworks of which nothing says for which CUDA they were built."""
+def without_cuda(
+    observations: Sequence[Observation], of_index: Collection[str], file: str
+) -> list[str]:
+    """Frameworks of which nothing says for which CUDA they were built.
+
+    The package index has one wheel of a version for a platform: what is from there is judged as
+    that wheel, which the answer says as an assumption.
+
+    Args:
+        observations: of the file.
+        of_index: components that are from the package index.
+        file: its name.
+    """
     if any(observation.component == "cuda" for observation in observations):
         return []
     frameworks = []
@@ -22,6 +33,8 @@ def without_cuda(observations: Sequence[Observation], file: str) -> list[str]:
             continue
         if version.cuda and len(version.cuda) > 1:
             return []
+        if observation.component in of_index and not version.local:
+            continue
         frameworks.append(f"{observation.component} {observation.version}")
     if not frameworks:
         return []

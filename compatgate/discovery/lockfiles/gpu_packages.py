@@ -12,7 +12,7 @@ from compatgate.core.frameworks import CONDA
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import parse_version
 from compatgate.discovery.lockfiles import build_label, conda, pypi
-from compatgate.discovery.lockfiles.interface import Package
+from compatgate.discovery.lockfiles.interface import Origin, Package
 from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput
 
@@ -24,25 +24,37 @@ class GpuPackages(Struct, frozen=True):
         observations: one for each with a version.
         wheels: the file that each is installed from, where one is known; components included.
         open: those without a version, in sentences.
+        origins: where the files of each are, by name; components included.
     """
 
     observations: tuple[Observation, ...] = ()
     wheels: dict[str, Wheel] = {}
     open: tuple[str, ...] = ()
+    origins: dict[str, Origin] = {}
 
 
-def gpu_packages(packages: Sequence[Package], known: Packages) -> GpuPackages:
+def gpu_packages(
+    packages: Sequence[Package], known: Packages, asked: Sequence[str] = ("",)
+) -> GpuPackages:
     """Find the packages that carry GPU code or are tied to CUDA, beside the components.
+
+    Packages that compile GPU code only for features that ask for it count beside others alone.
 
     Args:
         packages: decided ones.
         known: what the facts say of packages and names.
+        asked: package indexes for packages without one of their own; ``""`` is the default one.
     """
     observations: list[Observation] = []
     wheels: dict[str, Wheel] = {}
     left: list[str] = []
+    options: list[Package] = []
+    origins: dict[str, Origin] = {}
     for package in packages:
         name: str = canonicalize_name(package.name)
+        if known.carries(name) == "options" and package.version:
+            options.append(package)
+            continue
         if is_gpu_package(package, known):
             _observe(package, observations, left)
         elif found := package.ecosystem == "pypi" and pypi.component_of(package.name):
@@ -51,7 +63,13 @@ def gpu_packages(packages: Sequence[Package], known: Packages) -> GpuPackages:
             continue
         if wheel := _wheel(package):
             wheels.setdefault(name, wheel)
-    return GpuPackages(tuple(observations), wheels, tuple(left))
+        if package.version:
+            origins.setdefault(name, _origin(package, asked))
+    if observations or wheels or any(pypi.component_of(package.name) for package in packages):
+        for package in options:
+            _observe(package, observations, left)
+            origins.setdefault(canonicalize_name(package.name), _origin(package, asked))
+    return GpuPackages(tuple(observations), wheels, tuple(left), origins)
 
 
 def is_gpu_package(package: Package, known: Packages) -> bool:
@@ -101,6 +119,16 @@ def _observe(package: Package, observations: list[Observation], left: list[str])
         left.append(f"{package.origin}: {error.problem}")
         return
     observations.append(Observation(name, version, package.origin, "metadata"))
+
+
+def _origin(package: Package, asked: Sequence[str]) -> Origin:
+    return Origin(
+        package.version or "",
+        package.ecosystem,
+        package.wheels,
+        (package.index,) if package.index else tuple(asked),
+        package.digests,
+    )
 
 
 def _wheel(package: Package) -> Wheel | None:

@@ -31,6 +31,8 @@ class Package(Struct, frozen=True):
         variants: properties of those: label -> ``nvidia :: sm_arch :: 90_real`` lines.
         wheels: those that fit the platform, where the lock lists them.
         depends: names of its direct dependencies, where the lock lists them.
+        index: URL of the package index that the lock names for it.
+        digests: SHA-256 that its files may have, where the lock states them without their names.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Package(Struct, frozen=True):
     variants: dict[str, tuple[str, ...]] = {}
     wheels: tuple[Wheel, ...] = ()
     depends: tuple[str, ...] = ()
+    index: str = ""
+    digests: tuple[str, ...] = ()
 
 
 class Contents(Struct, frozen=True):
@@ -54,6 +58,8 @@ class Contents(Struct, frozen=True):
     Attributes:
         packages: those that the target's platform gets, undecided ones included.
         indexes: index URLs that hold for all packages.
+        asked: package indexes that an installer asks for packages without one of their own, in
+            order; ``""`` is its default one.
         open: what the file leaves open beyond its packages.
         conflicts: contradictions between the file and the target.
     """
@@ -62,6 +68,25 @@ class Contents(Struct, frozen=True):
     indexes: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    asked: tuple[str, ...] = ("",)
+
+
+class Origin(Struct, frozen=True):
+    """Where the files of a package are, as a lock or bill of materials says it.
+
+    Attributes:
+        version: as it is written there, without a label that only an index names.
+        ecosystem: conda's packages are no wheels.
+        wheels: those that fit the platform, where they are listed; URLs, paths or names.
+        indexes: package indexes to ask, in order; ``""`` is the installer's default one.
+        digests: SHA-256 that a wheel may have; empty where none are stated without their files.
+    """
+
+    version: str
+    ecosystem: Ecosystem = "pypi"
+    wheels: tuple[Wheel, ...] = ()
+    indexes: tuple[str, ...] = ("",)
+    digests: tuple[str, ...] = ()
 
 
 class Selection(Struct, frozen=True):
@@ -121,6 +146,7 @@ class LockReading(Struct, frozen=True):
         open: what the lock does not decide, one sentence each; none may be taken for a pass.
         arch: GPU code, where the chosen wheel variant states it (``sm_90``, ``compute_120``).
         wheels: the file that a part is installed from, by name, where one is known.
+        origins: where the files of each GPU package and component are, by name.
         unrelated: nothing in it, installed by default or not, is part of a GPU stack; that is
             open as well.
     """
@@ -131,4 +157,5 @@ class LockReading(Struct, frozen=True):
     open: tuple[str, ...] = ()
     arch: tuple[str, ...] = ()
     wheels: dict[str, StackWheel] = {}
+    origins: dict[str, Origin] = {}
     unrelated: bool = False

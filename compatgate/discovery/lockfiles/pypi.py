@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import Component, find_component
+from compatgate.core.components import Component, find_component, is_framework
 from compatgate.core.versions import parse_version
 from compatgate.discovery.lockfiles import build_label
 from compatgate.discovery.lockfiles.interface import Package
@@ -29,15 +30,44 @@ _UNLABELLED = ("cuda", "cublas")
 _META = frozenset({"tensorrt", "transformer-engine"})
 """Packages that bring no library but the one of their name and version for a CUDA, ``...-cu13``."""
 _PARTS = re.compile(r"tensorrt(?:-(?:cu\d{2}|lean|dispatch))*-(?:libs|bindings)")
+_BY_PLUGIN = ("jax",)
+"""Frameworks whose own wheel has no CUDA: without a plugin beside it the package is for CPUs."""
 _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
 
 
 class Found(Struct, frozen=True):
-    """What packages come to."""
+    """What packages come to.
+
+    Attributes:
+        of_index: components whose packages are all from the package index.
+    """
 
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
+    of_index: frozenset[str] = frozenset()
+
+
+_INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org", "pypi.python.org")
+"""Where the package index and its files are; a mirror may serve other wheels."""
+
+
+def is_of_index(package: Package, indexes: Sequence[str]) -> bool:
+    """Tell whether a package is from the package index, as far as the file says where it is from.
+
+    Args:
+        package: of the Python ecosystem.
+        indexes: index URLs that hold for all packages of the file.
+    """
+    named = [url for url in package.sources if "/" in url or "\\" in url] or indexes
+    return all(map(_is_at_index, named))
+
+
+def _is_at_index(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname in _INDEX_HOSTS
+    except ValueError:
+        return False
 
 
 def component_of(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
@@ -58,11 +88,7 @@ def belongs_to_component(name: str) -> bool:
         name: normalised.
     """
     return bool(
-        component_of(name)
-        or name in _NOT_ON_PYPI
-        or _JAX_PARTS.match(name)
-        or _PARTS.fullmatch(name)
-        or find_component(name)
+        component_of(name) or name in _NOT_ON_PYPI or _PARTS.fullmatch(name) or find_component(name)
     )
 
 
@@ -77,11 +103,15 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
     conflicts: list[Conflict] = []
     left: list[str] = []
     companion = _jax_label(packages)
+    index: set[str] = set()
+    elsewhere: set[str] = set()
     for package in packages:
         found = component_of(package.name)
         if not found:
             continue
         component, cuda = found
+        decided = is_of_index(package, indexes) and component.name not in _BY_PLUGIN
+        (index if decided else elsewhere).add(component.name)
         if package.version is None:
             left.append(unpinned(component.name, package))
             continue
@@ -98,7 +128,17 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
             continue
         observations.append(observation)
         conflicts += disagreement
-    return Found(tuple(_without_meta(observations)), tuple(conflicts), tuple(left))
+    seen = list(_without_meta(observations))
+    if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
+        seen = _without_cpu_jax(seen)
+    of_index = frozenset(index - elsewhere)
+    return Found(tuple(seen), tuple(conflicts), tuple(left), of_index)
+
+
+def _without_cpu_jax(observations: list[Observation]) -> list[Observation]:
+    """Leave out JAX beside another framework: without a CUDA plugin it is a package for CPUs."""
+    others = any(is_framework(o.component) and o.component != "jax" for o in observations)
+    return [o for o in observations if o.component != "jax"] if others else observations
 
 
 def _without_meta(observations: Sequence[Observation]) -> list[Observation]:

@@ -102,7 +102,7 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
     )
     conda_found = conda.observe([p for p in decided if p.ecosystem == "conda"])
     built, arch, left = _variants(variants)
-    gpu = gpu_packages(decided, known)
+    gpu = gpu_packages(decided, known, contents.asked)
     components = (*conda_found.observations, *python.observations, *built)
     observations = (*components, *gpu.observations)
     left = [*contents.open, *left, *conda_found.open, *python.open, *gpu.open]
@@ -110,7 +110,8 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
     if not observations and not left:
         left += _only_selected(contents.packages, file, known)
     unrelated = not observations and left == [_unrelated(file)]
-    left += [*without_cuda(observations, file), *several_versions(observations, file)]
+    of_index = python.of_index - {seen.component for seen in (*conda_found.observations, *built)}
+    left += [*without_cuda(observations, of_index, file), *several_versions(observations, file)]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
         format_name,
@@ -119,6 +120,7 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
         tuple(dict.fromkeys(left))[:_MOST_OPEN],
         arch,
         gpu.wheels,
+        gpu.origins,
         unrelated,
     )
 

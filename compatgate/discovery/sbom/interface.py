@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from compatgate.discovery.lockfiles.interface import Origin
 from compatgate.discovery.observed import Conflict, Observation
 
 NOT_BY_NAME = ("driver", "tritonserver")
@@ -70,6 +71,7 @@ class SbomReading(Struct, frozen=True):
         conflicts: contradictions beyond those that `settle` finds.
         open: what the document does not decide; none may be taken for a pass.
         rest: the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
+        origins: where the files of each GPU package are, by name.
     """
 
     format: str
@@ -77,3 +79,4 @@ class SbomReading(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
     rest: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
 from compatgate.core.versions import parse_version
 from compatgate.discovery import packages
 from compatgate.discovery.lockfiles import conda, pypi
 from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
-from compatgate.discovery.lockfiles.interface import Package
-from compatgate.discovery.observed import Observation
+from compatgate.discovery.lockfiles.interface import Origin, Package
+from compatgate.discovery.observed import Conflict, Observation
 from compatgate.discovery.sbom.bounds import library
 from compatgate.discovery.sbom.interface import NOT_BY_NAME, Part
 from compatgate.discovery.sbom.relevant import may_be_component
@@ -27,7 +29,22 @@ _SYSTEM = ("deb", "rpm", "apk")
 _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
-def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages) -> pypi.Found:
+class Found(Struct, frozen=True):
+    """What the parts come to.
+
+    Attributes:
+        origins: where the files of GPU packages are, by name.
+        of_index: components whose packages are all from the package index.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+    origins: dict[str, Origin] = {}
+    of_index: frozenset[str] = frozenset()
+
+
+def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages) -> Found:
     """Components among the parts of a bill of materials.
 
     Args:
@@ -66,10 +83,13 @@ def observe(parts: Sequence[Part], file: str, signals: Signals, known: Packages)
         *gpu.observations,
         *observations,
     )
-    return pypi.Found(
+    return Found(
         _without_guesses(certain),
         from_python.conflicts,
         (*left, *from_python.open, *from_conda.open, *gpu.open),
+        gpu.origins,
+        from_python.of_index
+        - {seen.component for seen in (*from_conda.observations, *observations)},
     )
 
 

@@ -73,10 +73,12 @@ def read_sbom(
     left = [*bill.rest.get("open", ()), *found.open]
     if not found.observations and not left and not rest:
         left.append(f"{name} holds no component of a GPU stack")
-    left += without_cuda(found.observations, name)
+    left += without_cuda(found.observations, found.of_index, name)
     left += several_versions(found.observations, name)
     conflicts = (*found.conflicts, *two_cudas(found.observations))
-    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]), rest)
+    return SbomReading(
+        bill.format, found.observations, conflicts, tuple(left[:50]), rest, found.origins
+    )
 
 
 def _measured(

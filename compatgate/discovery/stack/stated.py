@@ -14,7 +14,7 @@ from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
-_BY_NAME = ("wheels", "measured")
+_BY_NAME = ("wheels", "measured", "unmeasured")
 """What says more of parts that the stack has, by their name."""
 _SAID = ("open", "conflicts", "unread", "cuda-compat-use", *_BY_NAME)
 

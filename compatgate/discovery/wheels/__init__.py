@@ -11,18 +11,34 @@ from compatgate.discovery.wheels.measure import (
     wheel_at,
 )
 from compatgate.discovery.wheels.memory import default_folder
+from compatgate.discovery.wheels.on_demand import (
+    Measured,
+    Sources,
+    Wanted,
+    attempt,
+    find_known,
+    measure_all,
+    stated,
+)
 from compatgate.discovery.wheels.progress import Progress
 
 __all__ = [
     "IndexFile",
+    "Measured",
     "Options",
     "PackageIndex",
     "Progress",
+    "Sources",
+    "Wanted",
+    "attempt",
     "choose",
     "configured",
     "default_folder",
+    "find_known",
+    "measure_all",
     "measure_file",
     "measure_path",
+    "stated",
     "toolkits_of_ptx",
     "wheel_at",
 ]

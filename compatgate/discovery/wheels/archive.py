@@ -85,7 +85,8 @@ def identity_of(metadata: bytes, label: str) -> Identity:
     name, version = headers.get("Name"), headers.get("Version")
     if not name or not version:
         raise BadInput("its METADATA lacks name or version", field=label)
-    requires = tuple(" ".join(str(r).split()) for r in headers.get_all("Requires-Dist", []))
+    stated = (" ".join(str(r).split()) for r in headers.get_all("Requires-Dist", []))
+    requires = tuple(dict.fromkeys(stated))
     python = headers.get("Requires-Python")
     return Identity(
         str(canonicalize_name(str(name).strip())),

@@ -32,6 +32,8 @@ LARGEST_PAGE = 64 * 1024 * 1024
 LARGEST_METADATA = 4 * 1024 * 1024
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 _NO_HASH = ("", "true")
+_MAY_LINK_TO = {"https": ("https",), "http": ("https", "http"), "file": ("https", "http", "file")}
+"""Schemes of files by that of the page: none leads out of TLS, or into this machine's files."""
 
 
 class IndexFile(Struct, frozen=True):
@@ -158,8 +160,8 @@ class PackageIndex:
             if builds:
                 what = f"{url} has several builds of it: {', '.join(map(str, sorted(builds)))}"
                 raise BadInput(what, field=f"{package}=={version}", hint="name one of them")
-        what = "has no wheel of that version" if known else "has no such package"
-        places = ", ".join(map(_without_credentials, self.urls))
+        what = "has no wheel of that version" if known else "has no wheel of that package"
+        places = ", ".join(map(without_credentials, self.urls))
         hint = f"asked: {places}; name another index with --index"
         raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)
 
@@ -214,7 +216,7 @@ class PackageIndex:
                 kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 return response.read_all(largest), kind, response.url
         except CompatgateError as error:
-            error.field = _without_credentials(url)
+            error.field = without_credentials(url)
             error.hint = "check the index's URL, the network and the proxy"
             raise
 
@@ -262,11 +264,12 @@ def _version_of(wheel: str) -> Version | None:
 
 
 def _listed(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[IndexFile]:
+    schemes = _MAY_LINK_TO.get(urlsplit(page).scheme, ())
     for item in raw:
         url, fragment = urldefrag(urljoin(page, str(item.get("url", ""))))
         url, own = _split_credentials(url)
         name = str(item.get("filename") or unquote(urlsplit(url).path.rpartition("/")[2]))
-        if not name.endswith(".whl") or urlsplit(url).scheme not in ("http", "https", "file"):
+        if not name.endswith(".whl") or urlsplit(url).scheme not in schemes:
             continue
         hashes = item.get("hashes")
         digest = hashes.get("sha256") if isinstance(hashes, dict) else None
@@ -345,5 +348,6 @@ def _split_credentials(url: str) -> tuple[str, str]:
     return urlunsplit(parts._replace(netloc=host)), user if at else ""
 
 
-def _without_credentials(url: str) -> str:
+def without_credentials(url: str) -> str:
+    """Return a URL without user and password."""
     return _split_credentials(url)[0]

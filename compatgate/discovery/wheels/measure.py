@@ -128,6 +128,12 @@ def measure_file(
         return work.of_file(HashedFile(file))
 
 
+def record_of(digest: str, options: Options) -> Record | None:
+    """Return the record of a wheel that was measured before, by its SHA-256."""
+    known = Memory(options.cache, digest).record()
+    return _finished(known, options) if known is not None else None
+
+
 def wheel_at(url: str) -> IndexFile:
     """Describe a wheel by its URL, which may end in ``#sha256=...``.
 
@@ -219,7 +225,8 @@ class _Measurement:
                 result = _read_windows(archive, member)
             else:
                 result = self._read_library(archive, member)
-            if member.compress_size >= WORTH_KEEPING:
+            # Until all bytes were compared, a digest that somebody claims is nobody's.
+            if member.compress_size >= WORTH_KEEPING and not self._options.whole:
                 self._memory.keep_member(member.filename, member.CRC, member.file_size, result)
             self._take(member.filename, result)
 

@@ -56,8 +56,9 @@ class Memory:
         self._names: set[str] = set()
 
     def record(self) -> Record | None:
-        """Find the record of the whole wheel."""
-        return self._find(["record"], Record)
+        """Find the record of the whole wheel; a file of another wheel's record is none."""
+        found = self._find(["record"], Record)
+        return found if found is not None and found.sha256 == self._digest else None
 
     def keep_record(self, record: Record) -> None:
         """Keep the record of the whole wheel."""

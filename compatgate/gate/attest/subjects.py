@@ -12,7 +12,7 @@ from compatgate.core.stack import Stack, complete, parse_stack
 from compatgate.discovery.image import parse_reference
 from compatgate.errors import BadInput
 
-_REMARKS = ("open", "conflicts", "unread")
+_REMARKS = ("open", "conflicts", "unread", "unmeasured")
 _UNORDERED = ("arch", "require")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -35,8 +35,8 @@ def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
     """The digest of a stack in its canonical form.
 
     Args:
-        stack: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``) do not count, and
-            neither does the order of ``arch`` and ``require``.
+        stack: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``, ``unmeasured``) do
+            not count, and neither does the order of ``arch`` and ``require``.
     """
     form = {name: value for name, value in stack.items() if name not in _REMARKS}
     for name in _UNORDERED:

@@ -49,6 +49,7 @@ ROUTES: tuple[Route, ...] = (
     revisions.diff_revisions,
     matrix.import_matrix,
     matrix.export_matrix,
+    matrix.packages_report,
     facts.list_tables,
     facts.list_facts,
     facts.show_fact,

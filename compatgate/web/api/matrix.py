@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.documents.sources import Source
 from compatgate.documents.write import to_yaml
+from compatgate.store.decision_days import MOST
 from compatgate.web.call import Call, Reply
+from compatgate.web.paging import Filter
+from compatgate.web.query import Since
 from compatgate.web.route import JSON, LARGEST, Body, Returns, route
 from compatgate.wire.examples import ENTRY, TARGET
 from compatgate.wire.matrix import ImportBody
+from compatgate.wire.packages import DECISIONS, PackagesReportBody
 
 YAML = "application/yaml"
 _YAML_TYPES = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
@@ -81,3 +86,38 @@ def export_matrix(call: Call[ExportOptions]) -> Reply:
     if call.query.format == "json":
         return Reply(documents)
     return Reply(to_yaml(documents).encode(), media=YAML)
+
+
+class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the report looks at."""
+
+    target: Annotated[Filter, Meta(description="only this one")] | None = None
+    since: Since | None = None
+    decisions: Annotated[int, Meta(ge=1, le=MOST, description="at most so many, the newest")] = (
+        DECISIONS
+    )
+
+
+@route(
+    "GET",
+    "/matrix/packages-report",
+    scope="read",
+    tag="matrix",
+    query=PackagesReportOptions,
+    returns=Returns(PackagesReportBody, "What `packages: enforce` would stop"),
+    errors=(404,),
+)
+def packages_report(call: Call[PackagesReportOptions]) -> Reply:
+    """Say what `packages: enforce` would stop on the targets that audit packages.
+
+    Stacks of the decisions of the last 30 days, or since another moment, and stacks that stand for
+    blessed and deprecated entries are evaluated again, as `enforce` would. Nothing is logged.
+    """
+    asked = call.query
+    return Reply(
+        msgspec.to_builtins(
+            call.gate.matrix.packages_report(
+                target=asked.target, since=asked.since, decisions=asked.decisions
+            )
+        )
+    )

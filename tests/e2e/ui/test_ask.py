@@ -58,7 +58,9 @@ def test_nvidia_smi_output_fills_the_question(open_page):
 
 def test_a_lockfile_fills_the_question_and_keeps_what_it_leaves_open(open_page):
     page = open_page("ask?target=prod-a100")
-    page.get_by_label("What nvidia-smi prints").fill("torch==2.4.1\nnumpy==1.26.0\n")
+    page.get_by_label("What nvidia-smi prints").fill(
+        "--index-url https://wheels.example/simple\ntorch==2.4.1\nnumpy==1.26.0\n"
+    )
     page.get_by_role("button", name="Read it").click()
     expect(page.locator(".answer")).to_contain_text("does not say which CUDA torch 2.4.1")
 

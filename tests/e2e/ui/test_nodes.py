@@ -53,7 +53,6 @@ def test_nodes_are_found_as_one_types_and_kept_as_a_file(open_page):
 def test_the_order_outlives_a_filter_and_a_filter_the_order(open_page):
     page = open_page("nodes")
     page.locator("#nodes th").get_by_role("link", name="Driver", exact=True).click()
-    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Driver")
     page.locator("main").get_by_label("Name").press_sequentially("gpu-01")
     expect(page.locator("#nodes tbody tr")).to_have_count(10)
     expect(page.locator("th[aria-sort=ascending]")).to_have_text("Driver")

@@ -15,7 +15,14 @@ from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.client.operations import Operations
-from compatgate.documents.specs import EntrySpec, Metadata, PoolSpec, TargetMetadata, TargetSpec
+from compatgate.documents.specs import (
+    EntrySpec,
+    Metadata,
+    PolicySpec,
+    PoolSpec,
+    TargetMetadata,
+    TargetSpec,
+)
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
 from compatgate.gate.service import Gate
 from compatgate.wire.admission import EXAMPLES
@@ -162,6 +169,17 @@ def test_the_matrix_and_its_history(call: Call, form: str) -> None:
     assert call("diff_revisions", revision.number).older == revision.number - 1
     assert call("diff_revisions", revision.number, older=0).changes[0].kind == "Target"
     assert len(call("export_matrix", revision=revision.number)) == len(documents) + 1
+
+
+def test_what_enforcing_packages_would_stop(call: Call, form: str) -> None:
+    pool = PoolSpec("l4", "L4", "550.54.15")
+    spec = TargetSpec((pool,), policy=PolicySpec(packages="audit"))
+    name = f"old-{form}"
+    call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
+    call("ask", target=name, stack={**STACK, "xformers": "0.0.99"})
+    (found,) = call("packages_report", target=name, since=date(2026, 1, 1), decisions=5).targets
+    assert [(p.package, p.stopped) for p in found.packages] == [("xformers", 1)]
+    call("delete_target", name, reason="gone")
 
 
 def test_facts_and_rules(call: Call) -> None:

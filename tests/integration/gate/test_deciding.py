@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from compatgate.errors import BadInput, NotFound
+from compatgate.gate.bundle import open_bundle
+from compatgate.gate.deciding import decide
 from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.store import clock, schema
@@ -248,3 +250,20 @@ def test_readiness_says_what_deciding_rests_on(stocked: Gate) -> None:
     assert (ready["revision"], ready["targets"], ready["unusable_targets"]) == (1, 4, {})
     assert ready["facts"].startswith("sha256:")
     assert ready["schema"] == schema.expected()
+
+
+def test_strictness_about_entries_is_stored_exported_and_bundled(
+    gate: Gate, by: By, target_body: Body, entry_body: Body
+) -> None:
+    policy = {"requireEntry": True, "entries": "strict"}
+    gate.matrix.create("Target", target_body("prod", policy=policy), by)
+    gate.matrix.create("Entry", entry_body("e", components={"torch": "2.4.*"}), by)
+    stack = {"cuda": "12.4", "torch": "2.4.1+cu124"}
+    asked = {"target": "prod", "stack": {**stack, "xformers": "0.0.35"}}
+    exported = gate.matrix.export()[0]["spec"]["policy"]
+    bundle = open_bundle(gate.export_bundle(), "b.json")
+    for verdict in (gate.preview(asked), decide(asked, bundle.snapshot(), clock.now())):
+        (finding,) = [f for f in verdict.findings if f.rule == "CG801"]
+        assert "e matches, but does not name xformers" in finding.message
+    assert exported["entries"] == "strict"
+    assert "CG801" in gate.preview({"target": "prod", "stack": stack}).checked.passed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from compatgate.gate.matrix import By
 from compatgate.gate.service import Gate
 from compatgate.web.body import to_struct
 from compatgate.wire.node_reports import EXAMPLE, Report
@@ -147,3 +148,23 @@ def test_hostile_text_is_text(pages, stocked, by, target_body):
         assert "<script>alert" not in shown, path
         assert "<img src=x" not in shown, path
     assert "&lt;script&gt;" in client.get("/ui/decisions").text
+
+
+def test_what_enforcing_packages_would_stop_has_a_page(pages, stocked):
+    body = stocked.matrix.get("Target", "inference-l4").document
+    body["spec"]["policy"]["packages"] = "audit"
+    stocked.matrix.change("Target", "inference-l4", body, By("ada", "to audit"))
+    stack = {"cuda": "12.4", "torch": "2.4.1+cu124", "xformers": "0.0.99"}
+    stocked.decide({"target": "inference-l4", "stack": stack}, asked_by="ci", source="rest")
+    client = pages()
+    assert "/ui/targets/inference-l4/packages" in client.get("/ui/targets/inference-l4").text
+    shown = client.get("/ui/targets/inference-l4/packages").text
+    for said in ("xformers", "CG410", "packages: audit", "xformers=0.0.99[sm_89]"):
+        assert said in shown, said
+    lines = client.get("/ui/targets/inference-l4/packages?format=csv").text.splitlines()
+    assert lines[1].startswith("xformers,0.0.99,CG410,1,")
+
+
+def test_a_target_that_enforces_packages_says_so(pages):
+    shown = pages().get("/ui/targets/prod-a100/packages").text
+    assert "The target enforces packages already" in shown

@@ -131,6 +131,14 @@ def test_metadata_comes_from_beside_the_wheel_where_the_index_has_it(server, mea
     assert "its metadata is of gpu-pkg 1.1" in found.errors
 
 
+def test_a_requirement_that_metadata_repeats_is_kept_once(server, measure):
+    server.add(NAME, wheel())
+    text = b"Metadata-Version: 2.1\nName: gpu-pkg\nVersion: 1.0\n"
+    server.metadata[NAME] = text + b"Requires-Dist: torch>=2.8\n" * 2
+    (record,) = measure("gpu-pkg==1.0", "--python", "3.12").records
+    assert record["requires"] == ["torch>=2.8"]
+
+
 def test_several_are_measured_although_one_cannot_be(server, measure):
     url = server.add(NAME, wheel())
     found = measure("gpu-pkg==9.9", url, "nonsense", "--no-cache")

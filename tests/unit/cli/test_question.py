@@ -33,6 +33,8 @@ def ask_all(**options: Any) -> Asked:
         "image": None,
         "lock": [],
         "skip_unrelated": False,
+        "read_wheels": False,
+        "cached_wheels": False,
         "sbom": None,
         "stack": ["cuda=12.4"],
         "set": [],

@@ -147,7 +147,7 @@ def test_a_release_that_another_one_hides_keeps_todays_judgement(stack):
 
 
 def test_parts_of_a_framework_keep_todays_judgement(stack):
-    found = stack(install("jax-cuda12-plugin", "0.4.30", {"jax_cuda12_plugin/x.so": code(80)}))
+    found = stack(install("jaxlib", "0.4.30", {"jaxlib/x.so": code(80)}))
     assert found == {"arch": ["sm_80"]}
 
 

@@ -58,6 +58,7 @@ def test_an_answer_becomes_a_stack_that_the_gate_reads() -> None:
         "nccl": "2.20.5",
         "python": "3.11.7",
         "jax": "0.4.30+cuda12",
+        "jax-cuda12-plugin": "0.4.30",
         "arch": ["sm_80", "sm_90"],
     }
     assert conflicts == ()

@@ -223,6 +223,16 @@ def test_a_mistake_is_named_by_its_path(
     assert found[0].line == changed or field == "spec"
 
 
+def test_strictness_where_no_entry_is_asked_for_is_refused(read: Read, problems: Problems) -> None:
+    strict = DESIGN.replace("onUnknown: fail", "entries: strict")
+    (target, *_) = read(strict)
+    assert isinstance(target, TargetDoc)
+    assert target.spec.policy.entries == "strict"
+    (found,) = problems(strict.replace("requireEntry: true", "requireEntry: false"))
+    assert (found.field, found.value) == ("spec.policy.entries", "strict")
+    assert "requireEntry: true" in found.hint
+
+
 def test_one_component_under_two_names_is_refused(problems: Problems, entry: Entry) -> None:
     (found,) = problems(entry(components='{torch: "2.4.*", pytorch: "2.5.*"}'))
     assert found.problem == "pytorch and torch are both torch"

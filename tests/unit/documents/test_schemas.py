@@ -28,6 +28,8 @@ GOOD: dict[str, dict[str, Any]] = {
                 "requireEntry": True,
                 "canary": {"require": True, "maxAge": "30d", "suites": ["smoke"]},
                 "onUnknown": "allow",
+                "packages": "audit",
+                "entries": "strict",
             },
         },
     },
@@ -62,7 +64,7 @@ GOOD: dict[str, dict[str, Any]] = {
 _junk = st.sampled_from(
     [None, True, 0, -1, 1.5, 2**40, "", " ", "x", "a\n", "a\0b", "*", "é", "30d", "0d", "CG101",
      "2027-01-31", "x" * 600, [], ["x"], ["*", "*"], [1], {}, {"x": "y"}, {"name": "x"}]
-)  # fmt: skip
+).map(copy.deepcopy)  # fmt: skip
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -134,5 +136,7 @@ def test_the_defaults_in_the_schema_are_those_of_the_structs() -> None:
     assert policy["mode"]["default"] == spec.mode
     assert policy["requireEntry"]["default"] == spec.require_entry
     assert policy["onUnknown"]["default"] == spec.on_unknown
+    assert policy["packages"]["default"] == spec.packages
+    assert policy["entries"]["default"] == spec.entries
     assert policy["canary"]["properties"]["maxAge"]["default"] == spec.canary.max_age
     assert tuple(policy["canary"]["properties"]["suites"]["default"]) == spec.canary.suites

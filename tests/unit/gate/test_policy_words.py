@@ -38,3 +38,8 @@ def test_match_rules_are_told_together_because_all_must_hold():
     assert both[1] == (
         "Else an object in a namespace like ml-* or train and that asks for nodes with gpu=A100."
     )
+
+
+def test_strictness_about_entries_is_told():
+    said = " ".join(policy_in_words(PolicySpec(require_entry=True, entries="strict")))
+    assert "only if it names every GPU package" in said

@@ -6,7 +6,7 @@ import pytest
 
 from compatgate.discovery.image import parse_reference
 from compatgate.errors import BadInput
-from compatgate.gate.registries import allowed, parse_networks, parse_places
+from compatgate.gate.registries import allowed, parse_indexes, parse_networks, parse_places
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,29 @@ def test_what_is_no_network_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="not a network") as caught:
         parse_networks([text], "--registry-network")
     assert (caught.value.field, caught.value.value) == ("--registry-network", text)
+
+
+def test_indexes_are_urls_with_commas_or_spaces():
+    texts = ["https://pypi.org/simple/, https://user:secret@index.example:8443/x", ""]
+    assert parse_indexes(texts, "--index") == (
+        "https://pypi.org/simple",
+        "https://user:secret@index.example:8443/x",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pypi.org",
+        "file:///srv/wheels",
+        "ftp://user:secret@index.example/simple",
+        "https://user:secret@/simple",
+        "https://user:secret@index.example:99999/",
+        "https://user:secret@index.example/simple?x=1",
+    ],
+)
+def test_what_is_no_index_is_refused_without_its_password(text):
+    with pytest.raises(BadInput) as caught:
+        parse_indexes([text], "COMPATGATE_INDEXES")
+    assert caught.value.field == "COMPATGATE_INDEXES"
+    assert "secret" not in f"{caught.value.detail} {caught.value.value}"

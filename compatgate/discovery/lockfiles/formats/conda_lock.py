@@ -14,6 +14,7 @@ from compatgate.discovery.lockfiles import conda
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import read_yaml, tables, text_of
+from compatgate.discovery.lockfiles.wheels import fitting_wheels
 from compatgate.errors import BadInput, Inconclusive
 
 _SHAPE = (re.compile(r"^metadata:", re.MULTILINE), re.compile(r"^package:", re.MULTILINE))
@@ -45,15 +46,16 @@ class CondaLock:
             have = ", ".join(sorted({str(e.get("platform")) for e in entries}))
             problem = f"has no packages for {platform.conda}, only for {have}"
             raise Inconclusive(problem, field=file.name, hint=f"lock for {platform.conda} as well")
-        return Contents(tuple(_package(entry, file.name, selection) for entry in own))
+        return Contents(tuple(_package(entry, file.name, platform, selection) for entry in own))
 
 
-def _package(entry: dict[str, Any], file: str, selection: Selection) -> Package:
+def _package(entry: dict[str, Any], file: str, platform: Platform, selection: Selection) -> Package:
     name = text_of(entry, "name", file)
     url = text_of(entry, "url", file)
     category = text_of(entry, "category", file, "main")
     wanted = {"main", *selection.extras, *selection.groups}
     is_pip = entry.get("manager") == "pip"
+    files = [{"url": url, "hashes": entry.get("hash")}] if is_pip else []
     stated = None if is_pip else conda.from_url(url, file)
     package = stated or Package(name, "", ecosystem="pypi" if is_pip else "conda")
     return replace(
@@ -62,6 +64,7 @@ def _package(entry: dict[str, Any], file: str, selection: Selection) -> Package:
         origin=f"{file}: {name}",
         version=text_of(entry, "version", file) or None,
         sources=(url,) if url else (),
+        wheels=tuple(fitting_wheels(files, platform)),
         build=text_of(entry, "build", file, package.build),
         selection="" if category in wanted else f"category {category}",
     )

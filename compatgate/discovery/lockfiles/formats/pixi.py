@@ -12,6 +12,7 @@ from compatgate.discovery.lockfiles import build_label, conda
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import read_yaml, refuse_variable, tables
+from compatgate.discovery.lockfiles.wheels import fitting_wheels
 from compatgate.errors import BadInput, Inconclusive
 
 _VERSIONS = ("4", "5", "6")
@@ -49,7 +50,7 @@ class PixiLock:
             platforms |= {str(p) for p in listed if listed[p]}
             chosen = "" if name in wanted else f"environment {name}"
             for item in tables(listed.get(platform.conda), str(name), file.name):
-                package = _package(item, file.name, known, chosen)
+                package = _package(item, file.name, known, platform, chosen)
                 if package:
                     found.append(package)
         if platforms and not found:
@@ -68,7 +69,11 @@ def _known(packages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _package(
-    item: dict[str, Any], file: str, known: dict[str, dict[str, Any]], selection: str
+    item: dict[str, Any],
+    file: str,
+    known: dict[str, dict[str, Any]],
+    platform: Platform,
+    selection: str,
 ) -> Package | None:
     for ecosystem in ("conda", "pypi"):
         url = item.get(ecosystem)
@@ -80,12 +85,14 @@ def _package(
             if package is None:
                 return None
             name, version, build = package.name, package.version, package.build
+            files = []
         else:
             described = known.get(url, {})
             named = build_label.file_version(url) or ("", None)
             name = str(described.get("name") or named[0])
             version, build = described.get("version") or named[1], ""
             version = None if version is None else str(version)
+            files = [{"url": url, "hash": described.get("sha256")}]
         return Package(
             name,
             f"{file}: {name}",
@@ -94,5 +101,6 @@ def _package(
             build=build,
             ecosystem="conda" if ecosystem == "conda" else "pypi",
             selection=selection,
+            wheels=tuple(fitting_wheels(files, platform)),
         )
     return None

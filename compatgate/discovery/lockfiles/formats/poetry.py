@@ -90,9 +90,23 @@ def _package(
         sources=tuple(urls),
         when=when,
         selection=by_extra or _selection(entry, names, wanted, marker, selection),
-        wheels=tuple(fitting_wheels(named_files(files), markers.platform)),
+        wheels=tuple(fitting_wheels(_files(files, source), markers.platform)),
         depends=tuple(depends) if isinstance(depends := entry.get("dependencies"), dict) else (),
+        index=_index(source) if isinstance(source, dict) else "",
     )
+
+
+def _files(files: Any, source: Any) -> list[dict[str, Any]]:
+    """Return the files in the form of other locks' wheels; one from a URL of its own has that."""
+    named = named_files(files)
+    if len(named) == 1 and isinstance(source, dict) and source.get("type") == "url":
+        return [{**named[0], "url": str(source.get("url", ""))}]
+    return named
+
+
+def _index(source: dict[str, Any]) -> str:
+    """Return the URL of a source that is a package index."""
+    return str(source.get("url", "")) if source.get("type") == "legacy" else ""
 
 
 def _decided(entry: dict[str, Any], groups: set[str], markers: Markers) -> tuple[str, bool | None]:

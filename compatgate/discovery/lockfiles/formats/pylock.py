@@ -127,6 +127,7 @@ def _package(
         variants=variants,
         wheels=tuple(wheels),
         depends=tuple(text_of(one, "name", file) for one in _dependencies(entry, file)),
+        index=index,
     )
 
 

@@ -21,7 +21,9 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(
     r"(?P<name>--?[A-Za-z][A-Za-z\-]*)(?:\s*=\s*|\s+|(?<=^-[rcife])|$)(?P<value>.*)"
 )
-INDEX = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
+FIRST_INDEX = ("-i", "--index-url")
+MORE_INDEXES = ("--extra-index-url",)
+INDEX = (*FIRST_INDEX, *MORE_INDEXES, "-f", "--find-links")
 _REQUIREMENTS = ("-r", "--requirement")
 _CONSTRAINTS = ("-c", "--constraint")
 _IGNORED = frozenset(

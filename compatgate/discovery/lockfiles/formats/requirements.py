@@ -10,15 +10,23 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from compatgate.discovery.lockfiles import build_label
-from compatgate.discovery.lockfiles.formats.requirement_lines import INDEX, Line, Lines
+from compatgate.discovery.lockfiles.formats.requirement_lines import (
+    FIRST_INDEX,
+    INDEX,
+    MORE_INDEXES,
+    Line,
+    Lines,
+)
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import MOST_PACKAGES, refuse_variable
+from compatgate.discovery.lockfiles.wheels import Wheel, fitting_wheels
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r".*(requirements|constraints|reqs).*\.(txt|in|pip|lock)", re.IGNORECASE)
 _LONGEST = 20_000
 """Characters of a requirement without its hashes."""
+_HASH = re.compile(r"--hash(?:\s*=\s*|\s+)sha256:([0-9a-fA-F]{64})\b")
 _PER_REQUIREMENT = re.compile(r"\s--(?:hash|config-settings?|global-option)(?:\s*=\s*|\s+)\S+")
 _LIKE = re.compile(r"\s*(?:[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~@;\\#(]|$)|#|--?\w|$)")
 _PIN = re.compile(r"^\s*[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~]=|@)", re.MULTILINE)
@@ -58,10 +66,15 @@ class RequirementsTxt:
         lines = Lines(file)
         packages: list[Package] = []
         indexes: list[str] = []
+        default, more = "", list[str]()
         constraints: dict[str, list[Package]] = {}
         for line in lines:
             if line.option in INDEX:
                 indexes.append(refuse_variable(line.text, line.origin))
+                if line.option in FIRST_INDEX:
+                    default = indexes[-1]
+                elif line.option in MORE_INDEXES:
+                    more.append(indexes[-1])
                 continue
             package = _package(line, markers)
             if package is None:
@@ -76,7 +89,8 @@ class RequirementsTxt:
             packages = [package for bound in constraints.values() for package in bound]
         else:
             packages = [_constrained(package, constraints) for package in packages]
-        return Contents(tuple(packages), tuple(indexes), tuple(lines.unread))
+        asked = tuple(dict.fromkeys((default, *more)))
+        return Contents(tuple(packages), tuple(indexes), tuple(lines.unread), asked=asked)
 
 
 def _package(line: Line, markers: Markers) -> Package | None:
@@ -90,6 +104,7 @@ def _package(line: Line, markers: Markers) -> Package | None:
     holds = markers.decide(asked.marker)
     if holds is False:
         return None
+    digests = tuple(dict.fromkeys(found.lower() for found in _HASH.findall(line.text)))
     return Package(
         asked.name,
         line.origin,
@@ -97,7 +112,17 @@ def _package(line: Line, markers: Markers) -> Package | None:
         specifier=asked.specifier,
         sources=(asked.url,) if asked.url else (),
         when="" if holds else asked.marker,
+        wheels=_wheels(asked.url, digests, markers.platform),
+        digests=digests,
     )
+
+
+def _wheels(url: str, digests: tuple[str, ...], platform: Platform) -> tuple[Wheel, ...]:
+    """Return the wheel of a requirement that names its URL, with a digest where one is stated."""
+    address, _, fragment = url.partition("#")
+    stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
+    digest = stated or (digests[0] if len(digests) == 1 else "")
+    return tuple(fitting_wheels([{"url": address, "hash": digest}], platform))
 
 
 def _asked(text: str, line: Line) -> _Asked | None:
@@ -150,5 +175,7 @@ def _constrained(package: Package, constraints: dict[str, list[Package]]) -> Pac
                 version=bound.version,
                 sources=bound.sources,
                 when=package.when,
+                wheels=bound.wheels,
+                digests=bound.digests,
             )
     return package

@@ -114,6 +114,7 @@ class _Graph:
             variants=variants,
             wheels=tuple(wheels),
             depends=tuple(text_of(edge, "name", file) for edge in self._edges(node, "")),
+            index=str(source.get("registry", "")) if isinstance(source, dict) else "",
         )
 
     def _walk(

@@ -24,6 +24,7 @@ function regionOf(asker) {
   return [...document.querySelectorAll(where.slice(5))].find(follows);
 }
 const formOf = (region) => [...document.querySelectorAll(ASKERS)].find((one) => regionOf(one) === region)?.closest("form");
+const isOrder = (elt) => elt.matches("th[aria-sort] a");
 const refreshesItself = (request) => request.elt === request.target;
 
 function setAside(region, text) {
@@ -86,12 +87,33 @@ addEventListener("pageshow", () => { // a browser may have filled fields in, as 
     if (region) compareWithAnswer(asker.closest("form"), region);
   }
 });
+/* An order counts as soon as it is asked for: what is typed while it loads asks for it as well, and it asks for
+   what the filters say now. Filters that are not those of the list begin at its first page. */
+document.addEventListener("htmx:configRequest", ({ detail }) => {
+  const form = document.getElementById("filters");
+  if (!form || !isOrder(detail.elt)) return;
+  const url = new URL(detail.path, location.href);
+  const given = url.searchParams;
+  let order = form.elements.namedItem("sort");
+  if (!order) {
+    order = Object.assign(document.createElement("input"), { type: "hidden", name: "sort" });
+    order.setAttribute("form", form.id);
+    detail.target.append(order); // gone with the list that it belongs to
+  }
+  order.value = given.get("sort");
+  for (const [name, value] of new FormData(form)) {
+    if ((given.get(name) ?? "") === value) continue;
+    value ? given.set(name, value) : given.delete(name);
+    given.delete("cursor");
+  }
+  detail.path = `${url.pathname}${url.search}`;
+});
 document.addEventListener("htmx:beforeRequest", (event) => {
   const { xhr, requestConfig: request } = event.detail;
   const region = request.target;
   if (refreshesItself(request)) return;
   const asks = request.elt.matches(ASKERS);
-  if (!asks && request.elt.closest("[aria-busy]")) return event.preventDefault(); // a link of an earlier answer
+  if (!asks && !isOrder(request.elt) && request.elt.closest("[aria-busy]")) return event.preventDefault(); // a link of an earlier answer
   const form = formOf(region);
   if (form) asked.set(xhr, fieldsOf(form));
   latest.set(region, xhr);

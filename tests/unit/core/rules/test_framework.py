@@ -201,6 +201,46 @@ def test_vllm_is_compiled_against_exactly_one_torch(ask):
 
 
 @pytest.mark.parametrize(
+    ("stack", "outcome"),
+    [
+        ("nvidia-cusparse-cu12=12.1.0.106", []),
+        ("nvidia-cusparse-cu12=12.0.2.55", ["fail"]),
+        ("nvidia-cusparse-cu12=12.3.1.170", ["warn"]),
+        ("triton=3.0.0,python=3.11", []),
+        ("triton=2.3.1,python=3.11", ["fail"]),
+        ("triton=3.1.0,python=3.11", ["fail"]),
+        ("triton=3.0.1,python=3.11", ["warn"]),
+        ("triton=2.3.1,python=3.13", []),
+        ("triton=2.3.1", []),
+    ],
+)
+@pytest.mark.parametrize("torch", ["torch=2.4.1", "torch=2.4.1+cu121"])
+def test_torch_pins_the_packages_that_its_metadata_names(torch, stack, outcome, ask):
+    verdict = ask(POOL, f"{torch},{stack}")
+    assert said(verdict, "CG406") == outcome
+
+
+@pytest.mark.parametrize(
+    ("pool", "stack"),
+    [
+        ("driver=580.65.06,gpu=GH200,cpu=aarch64", "torch=2.4.1"),
+        ("driver=581.29,gpu=GeForce-RTX-4090,os=windows", "torch=2.4.1+cu121"),
+        (POOL, "torch=2.4.1+cu118"),
+    ],
+)
+def test_the_metadata_of_one_wheel_says_nothing_of_another(pool, stack, ask):
+    verdict = ask(pool, f"{stack},nvidia-cusparse-cu12=12.0.2.55")
+    assert said(verdict, "CG406") == []
+
+
+def test_the_pinned_version_is_offered_and_holds(ask):
+    verdict = ask(POOL, "torch=2.4.1+cu121,nvidia-cusparse-cu12=12.0.2.55")
+    [finding] = [f for f in verdict.findings if f.rule == "CG406"]
+    assert [fix.set for fix in finding.fixes] == [{"nvidia-cusparse-cu12": "12.1.0.106"}]
+    assert "package metadata of torch==2.4.1" in finding.source.title
+
+
+@pytest.mark.parametrize(
     ("pool", "rule"),
     [
         ("driver=580.65.06,gpu=GH200,cpu=aarch64", "CG405"),
@@ -225,3 +265,25 @@ def test_stated_gpu_code_does_not_excuse_a_wheel_without_code(ask):
     """The program's own kernels may run; those of the framework do not."""
     verdict = ask("driver=580.65.06,gpu=GeForce-RTX-5090", "torch=2.5.1+cu121,arch=sm_120")
     assert said(verdict, "CG405") == ["fail"]
+
+
+def test_a_version_alone_is_the_package_indexs_wheel_and_the_answer_says_so(ask):
+    verdict = ask(POOL, "torch=2.4.1")
+    assert verdict.stack["cuda"] == "12.1"
+    assert "torch 2.4.1 is taken to be the package index's wheel" in message(verdict, "CG901")
+
+
+@pytest.mark.parametrize(
+    ("platform", "says"), [("os=windows", "Windows"), ("cpu=aarch64", "aarch64")]
+)
+def test_nothing_is_assumed_where_the_indexs_wheel_has_no_cuda(platform, says, ask):
+    verdict = ask(f"{POOL},{platform}", "torch=2.4.1")
+    assert "cuda" not in verdict.stack
+    assert said(verdict, "CG401") == ["unknown"]
+    assert f"has no CUDA on {says}" in message(verdict, "CG401")
+
+
+def test_nothing_is_assumed_of_a_cuda_that_is_left_open(ask):
+    verdict = ask(POOL, {"torch": "2.4.1", "open": ["cuda: the lock does not say which"]})
+    assert "cuda" not in verdict.stack
+    assert verdict.verdict == "unknown"

@@ -46,6 +46,15 @@ def test_a_version_without_a_label_is_the_indexs_own_wheel_and_is_said(ask):
     assert verdict.stack["cuda"] == "12.1"
 
 
+def test_toolkit_libraries_say_the_cuda_of_a_stack_without_a_framework(ask):
+    verdict = ask(
+        "driver=580.65.06,gpu=L4", "nvidia-nvjitlink-cu12=12.1.105,nvidia-cufft-cu12=11.2.1.3"
+    )
+    assert verdict.stack["cuda"] == "12.4"
+    (finding,) = [f for f in verdict.findings if f.rule == "CG901"]
+    assert "CUDA is taken to be 12.4, the toolkit of nvidia-cufft-cu12 11.2.1.3" in finding.message
+
+
 def test_a_fix_of_an_assumed_build_is_verified_without_the_assumption(ask):
     verdict = ask("driver=535.104.05,gpu=L4", "torch=2.11.0")
     fixes = [fix.set for f in verdict.findings if f.rule == "CG101" for fix in f.fixes]

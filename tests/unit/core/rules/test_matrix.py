@@ -216,3 +216,64 @@ def test_the_replacement_of_an_entry_goes_before_one_that_is_nearer(judge):
     nearer = entry("nearer", cuda="12.4.*", cudnn="9.1.*", torch="2.5.0")
     wanted = entry("wanted", cuda="12.4.*", cudnn="9.1.*", torch="2.5.1", python="3.11.*")
     assert fixes(judge(old, nearer, wanted), "CG803")[0]["torch"] == "2.5.1"
+
+
+# --- entries: strict --------------------------------------------------------------------------
+
+STRICT = Policy(require_entry=True, entries="strict")
+WITH_PACKAGES = f"{STACK},xformers=0.0.35,faiss-gpu-cu12=1.14.1,numpy=2.0.0"
+PLAIN = {"cuda": "12.4.*", "torch": "~=2.4.0"}
+
+
+def test_an_entry_says_nothing_of_packages_that_it_does_not_name(judge):
+    assert said(judge(entry("plain", **PLAIN), stack=WITH_PACKAGES)) == []
+
+
+def test_strictly_an_entry_blesses_only_packages_that_it_names(judge):
+    verdict = judge(entry("plain", **PLAIN), stack=WITH_PACKAGES, policy=STRICT)
+    assert said(verdict) == [("CG801", "fail")]
+    (finding,) = [f for f in verdict.findings if f.rule == "CG801"]
+    assert (finding.have, finding.need) == (
+        "plain",
+        "an entry that names faiss-gpu-cu12, xformers",
+    )
+    assert 'add faiss-gpu-cu12: "==1.14.1", xformers: "==0.0.35"' in finding.message
+    assert "waive CG801" in finding.message
+
+
+def test_strictly_frameworks_have_to_be_named_as_well(judge):
+    verdict = judge(entry("cuda-alone", cuda="12.4.*"), policy=STRICT)
+    assert [f.need for f in verdict.findings if f.rule == "CG801"] == ["an entry that names torch"]
+
+
+def test_strictly_an_entry_that_names_all_blesses(judge):
+    named = {**PLAIN, "xformers": "0.0.35", "faiss-gpu-cu12": ">=1.14"}
+    verdict = judge(entry("whole", **named), stack=WITH_PACKAGES, policy=STRICT)
+    assert said(verdict) == []
+    assert verdict.entries == {"pool": "whole"}
+
+
+def test_strictly_an_entry_that_names_all_goes_before_a_more_specific_one(judge):
+    narrow = entry("narrow", **PLAIN, cudnn="==9.1.0", driver="==580.65.06")
+    whole = entry("whole", torch="~=2.4.0", xformers="0.0.35")
+    stack = f"{STACK},xformers=0.0.35"
+    assert judge(narrow, whole, stack=stack).entries == {"pool": "narrow"}
+    strictly = judge(narrow, whole, stack=stack, policy=STRICT)
+    assert (said(strictly), strictly.entries) == ([], {"pool": "whole"})
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [("revoked", [("CG802", "fail")]), ("deprecated", [("CG801", "fail"), ("CG803", "warn")])],
+)
+def test_strictness_hides_no_status(status, expected, judge):
+    verdict = judge(entry("plain", status, **PLAIN), stack=WITH_PACKAGES, policy=STRICT)
+    assert said(verdict) == expected
+
+
+def test_strictly_the_nearest_entry_is_one_that_names_the_packages(judge):
+    other = entry("other", **PLAIN, cudnn="9.5.*")
+    named = entry("named", **PLAIN, xformers="0.0.34", cudnn="9.1.*")
+    verdict = judge(other, named, stack=f"{STACK},xformers=0.0.35", policy=STRICT)
+    (finding,) = [f for f in verdict.findings if f.rule == "CG801"]
+    assert "the nearest is named, which differs in xformers" in finding.message

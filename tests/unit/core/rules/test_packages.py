@@ -87,6 +87,22 @@ def test_a_library_of_no_known_toolkit_is_open(ask):
     assert [f.component for f in found(verdict, "CG410")] == ["nvidia-cufft-cu12"]
 
 
+def test_a_package_that_compiles_options_alone_is_named_and_never_open(ask):
+    verdict = ask(H100, f"{BASE},transformers=9.9.9")
+    assert verdict.stack["transformers"] == "9.9.9"
+    assert "CG410" in verdict.checked.passed
+
+
+def test_a_component_has_the_records_of_its_package_for_a_cuda(facts, ask, monkeypatch):
+    one = record("2.7.0", library(sass={"sm_80": 1}), name="transformer-engine-cu12")
+    monkeypatch.setattr(facts, "recorded", {*facts.recorded, one.package})
+    monkeypatch.setattr(facts, "records", lambda name: (one,) if name == one.package else ())
+    monkeypatch.setattr(facts, "remembered", {})
+    assert found(ask(A100, f"{BASE},transformer-engine-cu12=2.7.0"), "CG411") == []
+    (finding,) = found(ask(H100, f"{BASE},transformer-engine-cu12=2.7.0"), "CG411")
+    assert (finding.component, finding.outcome) == ("transformer-engine", "fail")
+
+
 # --- CG411 ------------------------------------------------------------------------------------
 
 
@@ -187,6 +203,19 @@ def test_the_digest_says_which_wheel_it_is(ask_with):
     assert found(ask_with(H100, stack, plain, rebuilt), "CG411")[0].outcome == "fail"
 
 
+@pytest.mark.parametrize(("digest", "is_open"), [("", False), ("a" * 64, False), ("b" * 64, True)])
+def test_a_wheel_of_the_same_name_with_another_digest_is_another_build(ask_with, digest, is_open):
+    records = [
+        record("1.0", library(sass={"sm_90": 9}), sha256="a" * 64),
+        record("1.0", library(sass={"sm_90": 9}), sha256="c" * 64, tag="cp311-cp311-linux_x86_64"),
+    ]
+    wheel = {"file": records[0].wheel, **({"sha256": digest} if digest else {})}
+    stack = {"torch": "2.9.1+cu128", "fast": "1.0", "wheels": {"fast": wheel}}
+    messages = [f.message for f in found(ask_with(H100, stack, *records), "CG410")]
+    assert bool(messages) is is_open
+    assert all("its records are of other wheels" in message for message in messages)
+
+
 def test_code_that_is_stated_for_a_package_is_judged_in_the_place_of_a_record(ask_with):
     assert found(ask_with(H100, f"{BASE},fast=1.0[sm_90]"), "CG410") == []
     assert found(ask_with(H100, f"{BASE},fast=1.0[sm_80+sm_90]"), "CG411") == []
@@ -262,6 +291,31 @@ def test_an_extension_runs_with_the_torch_that_it_was_built_for(ask_with, abi, b
     assert [f.outcome for f in found(verdict, "CG413")] == ([outcome] if outcome else [])
 
 
+@pytest.mark.parametrize(
+    ("pins", "outcome"),
+    [
+        (("fast==1.0", "torch==2.9.1"), []),
+        (("fast==1.0",), ["unknown"]),
+        (("fast>=1.0", "torch==2.9.1"), ["unknown"]),
+        (("fast==1.0", "torch==2.8.0"), ["unknown"]),
+    ],
+)
+def test_who_pins_an_extension_and_torch_says_that_they_belong_together(ask_with, pins, outcome):
+    one = record("1.0", library(sass={"sm_90": 1}, torch=CXX))
+    engine = record("5.0", name="engine", requires=pins)
+    verdict = ask_with(H100, f"{BASE},fast=1.0,engine=5.0", one, engine)
+    assert [f.outcome for f in found(verdict, "CG413")] == outcome
+
+
+@pytest.mark.parametrize("built_for", ["2.8", None])
+def test_a_package_that_works_without_its_extension_warns(ask_with, built_for):
+    one = record(
+        "1.0", library(sass={"sm_90": 1}, torch=CXX), name="torchao", built_for_torch=built_for
+    )
+    (finding,) = found(ask_with(H100, f"{BASE},torchao=1.0", one), "CG413")
+    assert finding.outcome == "warn"
+
+
 def test_without_torch_in_the_stack_nothing_is_said_of_it(ask_with):
     one = record("1.0", library(sass={"sm_90": 1}, torch=CXX), built_for_torch="2.8")
     assert "CG413" in ask_with(H100, "cuda=12.8,fast=1.0", one).checked.not_applicable
@@ -274,6 +328,12 @@ def test_a_library_linked_against_another_cuda_runtime_fails(ask_with):
     one = record("1.0", library(sass={"sm_90": 1}, needs=("libcudart.so.13",)))
     (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", one), "CG414")
     assert "linked against libcudart.so.13, the stack brings CUDA 12.8" in finding.message
+
+
+def test_another_runtime_is_a_warning_for_a_package_that_works_without(ask_with):
+    one = record("1.0", library(needs=("libcudart.so.13",)), name="torchao")
+    (finding,) = found(ask_with(H100, f"{BASE},torchao=1.0", one), "CG414")
+    assert finding.outcome == "warn"
 
 
 @pytest.mark.parametrize("needs", ["libcudart.so.12", "libcublas.so.13"])

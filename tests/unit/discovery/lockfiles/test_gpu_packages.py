@@ -5,6 +5,7 @@ from known_packages import PACKAGES
 
 from compatgate.core.facts.packages import Locked, why_gpu
 
+DIGEST = "ab" * 32
 UV = """version = 1
 requires-python = ">=3.12"
 
@@ -41,7 +42,7 @@ name = "torch"
 version = "2.9.1"
 source = { registry = "https://pypi.org/simple" }
 wheels = [ { url = "https://example.org/torch-2.9.1-cp312-cp312-TAG.whl", hash = "sha256:DIGEST" } ]
-""".replace("TAG", "manylinux_2_28_x86_64").replace("DIGEST", "ab" * 32)
+""".replace("TAG", "manylinux_2_28_x86_64").replace("DIGEST", DIGEST)
 
 
 def named(reading):
@@ -110,3 +111,53 @@ def test_a_conda_build_for_cuda_is_a_build_of_its_own(read):
     url = "https://conda.anaconda.org/conda-forge/linux-64/xformers-0.0.28-cuda126py311_0.conda"
     reading = read("explicit.txt", f"@EXPLICIT\n{url}\n")
     assert named(reading) == {"xformers": "0.0.28+conda"}
+
+
+def test_what_compiles_options_alone_counts_beside_others_and_makes_no_gpu_stack(read):
+    alone = read("requirements.txt", "transformers==4.57.6\nrequests==2.32.0\n")
+    beside = read("requirements.txt", "transformers==4.57.6\nbitsandbytes==0.45.5\n")
+    unpinned = read("requirements.txt", "transformers\nbitsandbytes==0.45.5\n")
+    assert (named(alone), alone.unrelated) == ({}, True)
+    assert named(beside) == {"transformers": "4.57.6", "bitsandbytes": "0.45.5"}
+    assert (named(unpinned), unpinned.open) == ({"bitsandbytes": "0.45.5"}, ())
+
+
+def test_jax_without_a_plugin_is_a_package_for_cpus_beside_another_framework(read):
+    text = "torch==2.9.1+cu128\njax==0.7.1\njaxlib==0.7.1\n"
+    plugin = "jax-cuda12-plugin==0.7.1\n"
+    assert "jax" not in named(read("requirements.txt", text))
+    found = named(read("requirements.txt", text + plugin))
+    assert (found["jax"], found["jax-cuda12-plugin"]) == ("0.7.1+cuda12", "0.7.1")
+    assert "jax" in named(read("requirements.txt", text.partition("\n")[2]))
+
+
+def test_a_lock_says_where_the_files_of_a_package_are(read):
+    origin = read("uv.lock", UV, "linux x86_64 3.12").origins["fast"]
+    assert origin.indexes == ("https://pypi.org/simple",)
+    assert [(wheel.url, wheel.sha256) for wheel in origin.wheels] == [
+        ("https://example.org/fast-1.0-cp312-cp312-manylinux_2_28_x86_64.whl", DIGEST)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ("", ("",)),
+        ("-i https://one.example/simple\n", ("https://one.example/simple",)),
+        ("--extra-index-url https://two.example\n", ("", "https://two.example")),
+        ("-f https://links.example\n", ("",)),
+    ],
+)
+def test_requirements_say_which_indexes_are_asked(read, options, asked):
+    text = f"{options}fast-cu12==1.0 --hash=sha256:{DIGEST}\n"
+    origin = read("requirements.txt", text).origins["fast-cu12"]
+    assert (origin.indexes, origin.digests, origin.wheels) == (asked, (DIGEST,), ())
+
+
+def test_requirements_name_a_wheel_by_its_url(read):
+    url = "https://example.org/fast_cu12-1.0-py3-none-any.whl"
+    text = f"fast-cu12 @ {url}#sha256={DIGEST}\n"
+    found = read("requirements.txt", text)
+    (wheel,) = found.origins["fast-cu12"].wheels
+    assert (wheel.url, wheel.sha256) == (url, DIGEST)
+    assert found.wheels["fast-cu12"].sha256 == DIGEST

@@ -236,3 +236,23 @@ def test_a_line_that_is_no_requirement_is_named(read, line):
     with pytest.raises(BadInput) as caught:
         read("requirements.txt", f"numpy==1.26.4\n{line}\n")
     assert caught.value.field == "requirements.txt:2"
+
+
+@pytest.mark.parametrize(
+    ("index", "is_open"),
+    [
+        ("", False),
+        ("--index-url https://pypi.org/simple\n", False),
+        ("--index-url https://mirror.example/simple\n", True),
+        ("--extra-index-url https://wheels.example/simple\n", True),
+        ("--find-links https://wheels.example/torch.html\n", True),
+        ("--index-url https://[\n", True),
+    ],
+)
+def test_only_the_package_index_has_one_wheel_for_a_version(read, index, is_open):
+    reading = read("requirements.txt", f"{index}torch==2.4.1\n")
+    assert bool(reading.open) == is_open
+
+
+def test_jax_without_a_plugin_is_not_taken_for_a_package_with_cuda(read):
+    assert "jax 0.5.3" in read("requirements.txt", "jax==0.5.3\n").open[0]

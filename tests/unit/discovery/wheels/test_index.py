@@ -11,7 +11,7 @@ from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import IndexFile, PackageIndex, choose, configured
+from compatgate.discovery.wheels import IndexFile, PackageIndex, choose, configured, index
 from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
 
 
@@ -84,7 +84,7 @@ def test_what_no_index_has_is_not_found(server, ask):
     server.add(name(), b"content")
     with pytest.raises(NotFound, match="no wheel of that version"):
         ask().wheels("my-pkg", "9.0")
-    with pytest.raises(NotFound, match="no such package"):
+    with pytest.raises(NotFound, match="no wheel of that package"):
         ask().wheels("other", "1.0")
 
 
@@ -151,3 +151,18 @@ def test_indexes_are_those_that_uv_is_set_up_with():
 def test_without_a_setting_it_is_the_package_index():
     (only,) = configured({}, [])
     assert only.endswith("/simple")
+
+
+@pytest.mark.parametrize(
+    ("page", "file", "listed"),
+    [
+        ("https://index.example/simple/x/", "http://files.example/", False),
+        ("https://index.example/simple/x/", "https://files.example/", True),
+        ("http://index.example/simple/x/", "https://files.example/", True),
+        ("http://index.example/simple/x/", "file:///etc/", False),
+        ("file:///srv/x/", "file:///srv/files/", True),
+    ],
+)
+def test_a_page_leads_neither_out_of_tls_nor_into_the_readers_own_files(page, file, listed):
+    found = list(index._listed([{"url": f"{file}{name()}"}], page, ""))
+    assert bool(found) is listed

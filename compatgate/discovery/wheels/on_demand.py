@@ -1,0 +1,333 @@
+"""Records of packages that have none: found among earlier measurements, else measured now.
+
+The wheel is looked for on the index that a lock names, or on the asker's own ones. What is kept is
+kept by digest for ever, so a digest has to be more than a claim: a wheel that the asker's own index
+lists with its digest is read in parts; every other one is read whole and its digest compared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.version import Version
+
+from compatgate.core.facts.records import Record
+from compatgate.core.packages import OpenPackage
+from compatgate.discovery.image.deadline import Deadline
+from compatgate.discovery.image.options import ImageOptions
+from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.lockfiles.interface import Origin
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.wheels.choices import find_choice, keep_choice
+from compatgate.discovery.wheels.index import (
+    IndexFile,
+    PackageIndex,
+    choose,
+    without_credentials,
+)
+from compatgate.discovery.wheels.measure import Options, measure_file, record_of
+from compatgate.discovery.wheels.progress import Progress
+from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+
+LONGEST_S = 900.0
+"""Seconds that one wheel may take."""
+_PYPI = "pypi.org"
+_LONGEST_WHY = 500
+
+
+class Sources(Struct, frozen=True):
+    """Where wheels may be read.
+
+    Attributes:
+        indexes: the asker's own, in order. They are the default ones, and stand for PyPI.
+        others: indexes and URLs that a lock names may be asked, too.
+        transport: how servers are asked, and where they may lead.
+        seconds: that one wheel may take.
+    """
+
+    indexes: tuple[str, ...]
+    others: bool = True
+    transport: ImageOptions = ImageOptions()
+    seconds: float = LONGEST_S
+
+
+class Wanted(Struct, frozen=True):
+    """A package whose record is wanted.
+
+    Attributes:
+        package: as the stack has it.
+        origin: where its files are; of a package that was only stated, its version alone.
+    """
+
+    package: OpenPackage
+    origin: Origin
+
+    @property
+    def platform(self) -> Platform:
+        """Return the platform whose wheel is wanted."""
+        python = self.package.python
+        return Platform(self.package.os, self.package.cpu, python.text if python else None)
+
+    @property
+    def release(self) -> str:
+        """Return the release as an installer asks for it."""
+        return f"{self.package.name}=={self.origin.version}"
+
+
+class Measured(Struct, frozen=True):
+    """What became of a package that had no record.
+
+    Attributes:
+        record: None where there is none.
+        fresh: its wheel was read now.
+        why: there is none, in words.
+        transient: it may be had when asked again.
+    """
+
+    wanted: Wanted
+    record: Record | None = None
+    fresh: bool = False
+    why: str = ""
+    transient: bool = False
+
+
+def stated(package: OpenPackage) -> Wanted:
+    """Describe a package that no file says more of than its stack."""
+    wheel = package.wheel
+    digests = (wheel.sha256,) if wheel and wheel.sha256 else ()
+    indexes = (wheel.index if wheel else "",)
+    return Wanted(package, Origin(package.version.text, indexes=indexes, digests=digests))
+
+
+def find_known(wanted: Wanted, sources: Sources, options: Options, *, aged: bool) -> Record | None:
+    """Return the record of an earlier measurement; nothing is asked of a network.
+
+    Args:
+        wanted: the package.
+        sources: an earlier choice of a wheel depends on the indexes.
+        options: with the folder of earlier measurements.
+        aged: an earlier choice counts, however old it is.
+    """
+    locked = _locked_file(wanted)
+    digests = [locked.sha256] if locked and locked.sha256 else []
+    if not digests and len(wanted.origin.digests) == 1:
+        digests = list(wanted.origin.digests)
+    if not digests and (choice := find_choice(options.cache, _key(wanted, sources), aged=aged)):
+        digests = [choice.sha256]
+    for digest in digests:
+        found = record_of(digest, options)
+        if found is not None and _is_of(found, wanted):
+            return _as_stacked(found, wanted)
+    return None
+
+
+def measure_now(
+    wanted: Wanted, sources: Sources, options: Options, progress: Progress | None = None
+) -> Record:
+    """Measure the wheel of a package, from the index that lists it.
+
+    Raises:
+        BadInput: it is no package of an index, or its index may not be asked.
+        Damaged: a wheel is not what the lock, the index or the server says.
+        NotFound: there is no wheel for the platform.
+        Unavailable: a server does not answer.
+    """
+    if wanted.origin.ecosystem != "pypi":
+        raise BadInput("packages of conda are not read, wheels alone are", field=wanted.release)
+    failed: CompatgateError | None = None
+    with (
+        Deadline(sources.seconds) as deadline,
+        Transport(sources.transport, deadline) as transport,
+    ):
+        for place in _places(wanted, sources):
+            try:
+                return _measured_at(place, wanted, sources, options, transport, progress)
+            except (NotFound, Unavailable) as error:
+                failed = failed or error
+    raise failed or NotFound("no index is named that lists it", field=wanted.release)
+
+
+def attempt(
+    wanted: Wanted,
+    sources: Sources,
+    options: Options,
+    progress: Progress | None = None,
+    *,
+    network: bool = True,
+) -> Measured:
+    """Find or measure a record; whatever goes wrong is said, never raised."""
+    try:
+        if known := find_known(wanted, sources, options, aged=not network):
+            return Measured(wanted, known)
+        if not network:
+            return Measured(wanted, why="no earlier measurement of its wheel is kept here")
+        return Measured(wanted, measure_now(wanted, sources, options, progress), fresh=True)
+    except Exception as error:  # a hostile wheel stops no other answer
+        transient = isinstance(error, Unavailable)
+        return Measured(wanted, why=why_not(error, wanted), transient=transient)
+
+
+def measure_all(
+    wanted: Sequence[Wanted],
+    sources: Sources,
+    options: Options,
+    progress: Progress | None = None,
+    *,
+    network: bool = True,
+    at_once: int = 2,
+) -> list[Measured]:
+    """Find or measure the records of several packages, in order, a few wheels at a time."""
+    results: dict[int, Measured] = {}
+    left = iter(enumerate(wanted))
+    taking = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                number, item = next(left, (-1, None))
+            if item is None:
+                return
+            results[number] = attempt(item, sources, options, progress, network=network)
+
+    # An interrupted command does not wait for its threads.
+    threads = [threading.Thread(target=work, daemon=True) for _ in wanted[:at_once]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [results[number] for number in range(len(wanted))]
+
+
+def why_not(error: Exception, wanted: Wanted) -> str:
+    """Say in a finding why there is no record."""
+    if not isinstance(error, CompatgateError):
+        return f"its wheel could not be read ({type(error).__name__})"
+    about = error.field or ""
+    where = "" if about in ("", "image", wanted.release) else f"{without_credentials(about)}: "
+    return f"{where}{error.problem}"[:_LONGEST_WHY]
+
+
+class _Place(Struct, frozen=True):
+    """An index that is asked, or the wheel at its own URL.
+
+    Attributes:
+        own: the asker's, who vouches for the digests that it states.
+    """
+
+    index: str = ""
+    file: IndexFile | None = None
+    own: bool = False
+
+
+def _places(wanted: Wanted, sources: Sources) -> Iterator[_Place]:
+    """List where to look, in order: the indexes, then the URL that the lock states."""
+    own = tuple(url.rstrip("/") for url in sources.indexes)
+    for named in wanted.origin.indexes:
+        url = named.rstrip("/")
+        if not url or urlsplit(url).hostname == _PYPI or url in map(without_credentials, own):
+            same = [one for one in own if without_credentials(one) == url]
+            yield from (_Place(one, own=True) for one in same or own)
+        elif not sources.others:
+            what = f"its index {without_credentials(url)} is not one that is read here"
+            raise BadInput(what, field=wanted.release)
+        elif urlsplit(url).scheme in ("https", "http", "file"):
+            yield _Place(url)
+    locked = _locked_file(wanted)
+    if locked and sources.others and locked.url.startswith(("https://", "http://")):
+        yield _Place(file=locked)
+
+
+def _measured_at(
+    place: _Place,
+    wanted: Wanted,
+    sources: Sources,
+    options: Options,
+    transport: Transport,
+    progress: Progress | None,
+) -> Record:
+    index = PackageIndex((place.index,) if place.index else (), transport)
+    file = place.file or _listed(index, wanted)
+    vouched = place.own and file.sha256 is not None
+    options = replace(options, whole=not vouched)
+    record = measure_file(_verified(file, wanted), index, transport, options, progress)
+    if not _is_of(record, wanted):
+        what = f"its wheel is of {record.package} {record.version}"
+        raise Damaged(what, field=wanted.release, hint="no record was made")
+    if record.sha256:
+        keep_choice(options.cache, _key(wanted, sources), record.wheel, record.sha256)
+    return _as_stacked(record, wanted)
+
+
+def _listed(index: PackageIndex, wanted: Wanted) -> IndexFile:
+    """Choose the wheel on an index: the locked one, else the one that an installer takes.
+
+    Raises:
+        NotFound: there is none.
+    """
+    files = index.wheels(wanted.package.name, wanted.origin.version)
+    locked, wheel, digests = _locked_file(wanted), wanted.package.wheel, wanted.origin.digests
+    if locked:
+        files = [file for file in files if file.name == locked.name]
+    elif digests:
+        files = [file for file in files if file.sha256 is None or file.sha256 in digests]
+    elif wheel and wheel.file:
+        files = [file for file in files if file.name == wheel.file]
+    chosen = choose(files, wanted.platform)
+    if not chosen:
+        meant = "with the name or digest that is stated" if locked or digests else "of it"
+        what = f"the index has no wheel {meant} for {wanted.platform}"
+        raise NotFound(what, field=wanted.release)
+    return chosen[0]
+
+
+def _verified(file: IndexFile, wanted: Wanted) -> IndexFile:
+    """Return a wheel with the digest that the lock states for it.
+
+    Raises:
+        Damaged: the index states another one.
+    """
+    locked, digests = _locked_file(wanted), wanted.origin.digests
+    stated = locked.sha256 if locked else digests[0] if len(digests) == 1 else None
+    if stated and file.sha256 not in (None, stated):
+        what = f"the index states the SHA-256 {file.sha256}, the lock {stated}"
+        raise Damaged(what, field=file.name, hint="no record was made")
+    return replace(file, sha256=stated or file.sha256)
+
+
+def _locked_file(wanted: Wanted) -> IndexFile | None:
+    """Return the wheel that an installer takes of those that the lock lists."""
+    files = [
+        IndexFile(_name_of(wheel.url), wheel.url.partition("#")[0], sha256=wheel.sha256 or None)
+        for wheel in wanted.origin.wheels
+        if not wheel.label
+    ]
+    return next(iter(choose(files, wanted.platform)), None)
+
+
+def _name_of(url: str) -> str:
+    path = url.partition("#")[0].partition("?")[0].replace("\\", "/")
+    return unquote(path.rpartition("/")[2])
+
+
+def _is_of(record: Record, wanted: Wanted) -> bool:
+    """Tell whether a record is of the package and release: a digest alone may be of any wheel."""
+    same = Version(record.version).public == Version(wanted.package.version.public).public
+    return same and record.package == wanted.package.name
+
+
+def _as_stacked(record: Record, wanted: Wanted) -> Record:
+    """Return the record under the version of the stack: an index may name the build for it."""
+    return replace(record, version=wanted.package.version.text)
+
+
+def _key(wanted: Wanted, sources: Sources) -> list[object]:
+    package, origin = wanted.package, wanted.origin
+    indexes = [without_credentials(url) for url in (*origin.indexes, "|", *sources.indexes)]
+    file = package.wheel.file if package.wheel else ""
+    names = [_name_of(wheel.url) for wheel in origin.wheels]
+    platform = [package.os, package.cpu, package.python.text if package.python else ""]
+    return [package.name, origin.version, *platform, file, names, list(origin.digests), indexes]

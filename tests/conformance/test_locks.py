@@ -1,0 +1,106 @@
+"""The locks of popular GPU projects, resolved by uv: every GPU package is named and answered for.
+
+`locks/projects.yaml` says what was resolved, `locks/packages.yaml` what was found in each by hand;
+``scripts/resolve_locks.py`` resolves them anew.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from compatgate.core.stack import Stack, canonical_key, parse_stack
+from compatgate.discovery.lockfiles import Platform, read_lockfile
+from compatgate.discovery.lockfiles.gpu_packages import gpu_packages, is_gpu_package
+from compatgate.discovery.lockfiles.interface import LockFile, Selection
+from compatgate.discovery.lockfiles.read import recognise
+from compatgate.discovery.stack.settle import settle
+from compatgate.discovery.stack.stated import stated_wins, with_remarks, with_wheels
+
+LOCKS = Path(__file__).parent / "locks"
+_TABLE = yaml.safe_load((LOCKS / "projects.yaml").read_text())
+PROJECTS = {row["name"]: row for row in _TABLE["projects"]}
+ROWS = yaml.safe_load((LOCKS / "packages.yaml").read_text())
+SHARE_JUDGED = 0.8
+LINUX = Platform(os="linux", cpu="x86_64", python="3.12")
+
+of_each_lock = pytest.mark.parametrize("row", ROWS, ids=lambda row: row["lock"])
+
+
+@pytest.fixture(scope="module")
+def read(facts):
+    @lru_cache
+    def stack_of(name: str) -> dict[str, Any]:
+        path = LOCKS / name / PROJECTS[name]["form"]
+        reading = read_lockfile(path, path.read_bytes(), known=facts.packages, platform=LINUX)
+        stack, disagreements = settle(reading.observations, reading.arch)
+        body = with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
+        return with_wheels(body, reading.wheels)
+
+    return stack_of
+
+
+def stated(row: dict[str, Any], body: dict[str, Any]) -> Stack:
+    """Return the stack of a lock with what its asker states of packages."""
+    codes = dict(text.rstrip("]").split("[") for text in row.get("stated", ()))
+    said = {name: f"{body[name]}[{code}]" for name, code in codes.items()}
+    return parse_stack(stated_wins(body, said, "the lock"))
+
+
+def parts(body: dict[str, Any]) -> set[str]:
+    """Return the names in a stack, without remarks."""
+    return set(parse_stack(body).versions) - {"python"}
+
+
+def unknown(verdict) -> set[str]:
+    return {f.component for f in verdict.findings if f.outcome == "unknown"}
+
+
+def test_every_project_has_a_lock_and_a_list():
+    assert [row["lock"] for row in ROWS] == list(PROJECTS)
+    assert len(ROWS) >= 15
+
+
+@of_each_lock
+def test_no_gpu_package_is_silent_and_none_is_extra(row, read):
+    listed = {*row["judged"], *row.get("open", ()), *row.get("options", ())}
+    assert parts(read(row["lock"])) == {canonical_key(name) for name in listed}
+
+
+@of_each_lock
+def test_the_open_ones_are_named_and_the_others_judged(row, read, ask):
+    verdict = ask(row["passes"], parse_stack(read(row["lock"])))
+    assert unknown(verdict) == {canonical_key(name) for name in row.get("open", ())}
+
+
+def test_most_gpu_packages_are_judged():
+    judged = sum(len(row["judged"]) for row in ROWS)
+    still_open = sum(len(row.get("open", ())) for row in ROWS)
+    assert judged / (judged + still_open) >= SHARE_JUDGED
+
+
+@of_each_lock
+def test_a_proper_pool_passes(row, read, ask):
+    verdict = ask(row["passes"], stated(row, read(row["lock"])))
+    assert verdict.verdict in ("pass", "warn"), verdict.findings
+
+
+@of_each_lock
+def test_another_pool_is_denied(row, read, ask):
+    verdict = ask(row["fails"]["pool"], stated(row, read(row["lock"])))
+    assert verdict.verdict == "fail"
+    assert row["fails"]["rule"] in {f.rule for f in verdict.findings if f.outcome == "fail"}
+
+
+def test_ordinary_platform_wheels_stay_silent(facts):
+    path = LOCKS / "ordinary" / _TABLE["ordinary"]["form"]
+    file = LockFile(path.name, path.read_text())
+    locked = recognise(file).read(file, LINUX, Selection()).packages
+    compiled = [p for p in locked if any(not w.url.endswith("-any.whl") for w in p.wheels)]
+    assert len(compiled) >= 200
+    assert [p.name for p in locked if is_gpu_package(p, facts.packages)] == []
+    assert gpu_packages(locked, facts.packages).observations == ()
