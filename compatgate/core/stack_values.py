@@ -207,7 +207,7 @@ def _record(name: str, value: Any) -> Record:
                 _code_name(code, f"{field}.libraries")
         _dotted(library.ptx_cuda, f"{field}.libraries.ptx_cuda")
     _dotted(record.built_for_torch, f"{field}.built_for_torch")
-    _dotted(record.torch_beside, f"{field}.torch_beside")
+    refuse_longer(record.torch_beside or "", LONGEST_VERSION, f"{field}.torch_beside")
     return record
 
 

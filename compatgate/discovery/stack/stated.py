@@ -8,7 +8,7 @@ from typing import Any
 from compatgate.core.bounds import MOST_REMARKS
 from compatgate.core.components import COMPONENTS
 from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.core.stack_values import Wheel
+from compatgate.core.stack_values import SPECIAL, Wheel
 from compatgate.core.versions import agree
 from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput, CompatgateError
@@ -32,9 +32,11 @@ def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[C
     body: Body = {}
     sentences = list(left)
     for name, value in stack.items():
+        if name in _BY_NAME:
+            body[name] = _usable(value, sentences) if name == "measured" else value
+            continue
         try:
-            if name not in _BY_NAME:
-                parse_stack({name: value})
+            parse_stack({name: value})
         except CompatgateError as error:
             hint = f" ({error.hint})" if error.value is not None and name == "require" else ""
             sentences.append(f"{name}: {error.problem}{hint}")
@@ -46,6 +48,19 @@ def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[C
         **({"open": _first(sentences)} if sentences else {}),
         **({"conflicts": _first(messages)} if messages else {}),
     }
+
+
+def _usable(measured: Mapping[str, Any], sentences: list[str]) -> Body:
+    """The records that a question takes; of the others it is said that they are none."""
+    found: Body = {}
+    for name, record in measured.items():
+        try:
+            SPECIAL["measured"]({name: record})
+        except CompatgateError as error:
+            sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
+        else:
+            found[name] = record
+    return found
 
 
 def _first(sentences: list[str]) -> list[str]:

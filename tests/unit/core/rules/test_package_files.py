@@ -94,6 +94,12 @@ def test_symbols_that_another_torch_defined_say_nothing_of_this_one(ask):
     assert found(verdict, "CG413") == [("unknown", "ext")]
 
 
+def test_the_torch_of_an_ngc_image_is_one_of_a_kind(ask):
+    asks = library(sass=["sm_90"], torch={"symbols": 2, "digest": "0" * 16})
+    torch = "2.9.0a0+50eac811a6.nv25.09"
+    assert found(ask(H100, stack(asks, torch=torch, torch_beside="2.9.0a0")), "CG413") == []
+
+
 def test_requirements_of_installed_metadata_hold_or_not(ask):
     body = stack(library(sass=["sm_90"]), requires=["torch==2.8.0", "numpy>=1; extra == 'x'"])
     assert found(ask(H100, body), "CG412") == [("fail", "torch")]
