@@ -6,7 +6,7 @@ BIN     := $(VENV)/bin
 PORT    ?= 8080
 WORKERS ?= 2
 
-.PHONY: serve test lint format bench system torch docs releases clean
+.PHONY: serve test lint format bench system torch docs vocabulary clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
@@ -35,8 +35,8 @@ torch:  ## PyTorch apart (up to 5 GB), for the tests of canary programs; CI has 
 docs: $(VENV)/.installed  ## docs/rules.md, and the answers in README.md
 	$(BIN)/python docs/generate.py
 
-releases: $(VENV)/.installed  ## releases on the package index that the facts do not have
-	$(BIN)/python scripts/newer_releases.py
+vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/facts/components.yaml
+	$(BIN)/python scripts/vocabulary.py
 
 system:  ## what tests need from the system (apt, as root); reported when it cannot be had
 	./scripts/install-test-system

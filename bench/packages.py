@@ -43,7 +43,7 @@ def main() -> list[str]:
 
 
 def fitting_packages(facts: Facts) -> dict[str, str]:
-    """Choose up to 60 packages with facts that run together, newest releases first."""
+    """Choose up to 60 packages with facts that fit without a remark, newest releases first."""
     chosen: dict[str, str] = {}
     libraries = facts.cuda_components.by_package
     versions = {name: [*map(str, facts.recorded_versions(name))] for name in records.names()}
@@ -54,7 +54,7 @@ def fitting_packages(facts: Facts) -> dict[str, str]:
     }
     for name, known in versions.items():
         for version in reversed(known):
-            if ask(facts, {**chosen, name: version}).allowed:
+            if ask(facts, {**chosen, name: version}).verdict == "pass":
                 chosen[name] = version
                 break
         if len(chosen) == MOST:

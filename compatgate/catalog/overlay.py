@@ -20,6 +20,7 @@ from compatgate.errors import BadInput, CatalogError, CompatgateError, ManyProbl
 ENVIRONMENT = "COMPATGATE_FACTS"
 _SCHEMA = re.compile(rb"^schema:\s*['\"]?facts/(\w+)/v1\b", re.MULTILINE)
 _COMPONENT = re.compile(rb"^component:\s*['\"]?([\w.-]+)", re.MULTILINE)
+_PACKAGE = re.compile(rb"^package:\s*['\"]?([a-z0-9]+(?:-[a-z0-9]+)*)['\"]?\s*$", re.MULTILINE)
 _BEFORE = {
     "pytorch": "torch",
     "tensorflow": "tensorflow",
@@ -65,10 +66,17 @@ def find_overlays(paths: Sequence[str] | None) -> tuple[Overlay, ...]:
 def _files(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
-    found = [name for name in sorted(os.listdir(path)) if name.endswith((".yaml", ".yml"))]
+    folders = [path, *(os.path.join(path, folder) for folder in sources.FOLDERS)]
+    found = [
+        os.path.join(folder, name)
+        for folder in folders
+        if os.path.isdir(folder)
+        for name in sorted(os.listdir(folder))
+        if name.endswith((".yaml", ".yml"))
+    ]
     if not found:
         raise BadInput("no fact files (*.yaml) in this directory", field=path, value=path)
-    return [os.path.join(path, name) for name in found]
+    return found
 
 
 def _overlay(path: str) -> Overlay:
@@ -84,6 +92,8 @@ def _target(path: str, data: bytes) -> str:
     stated = _SCHEMA.search(data)
     if stated and stated[1] == b"framework":
         return f"frameworks/{_component(path, data)}"
+    if stated and stated[1] == b"packages":
+        return f"packages/{_package(path, data)}"
     if stated and (component := _BEFORE.get(stated[1].decode())):
         raise BadInput(
             f"schema facts/{stated[1].decode()}/v1 is not read any more",
@@ -105,6 +115,15 @@ def _target(path: str, data: bytes) -> str:
             hint=f"begin it with schema: facts/NAME/v1, NAME one of {', '.join(_schemas())}",
         )
     return known[named]
+
+
+def _package(path: str, data: bytes) -> str:
+    """The package that an overlay has records of; it need not be one that is shipped."""
+    stated = _PACKAGE.search(data)
+    if not stated:
+        hint = "add a line such as package: xformers"
+        raise BadInput("does not say which package it speaks of", field=path, value=None, hint=hint)
+    return stated[1].decode()
 
 
 def _schemas() -> list[str]:

@@ -1,22 +1,26 @@
 """Records of packages: what their wheels were measured to hold, one YAML file a package.
 
 Each file below ``matrix/facts/packages/`` has the name of its package, and records in the form that
-``compatgate facts measure`` prints, newest release first.
+``compatgate facts measure`` prints, newest release first. Its statements, of releases that have no
+wheel to measure, are written by hand.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from compatgate.catalog import schema, sources
 from compatgate.catalog.checks import Problem
+from compatgate.core.arch import parse_capability
 from compatgate.core.facts.records import Library, Record
 from compatgate.errors import CatalogError
 
@@ -46,27 +50,52 @@ def read_package(name: str) -> tuple[Record, ...]:
     Raises:
         CatalogError: the file is malformed.
     """
-    path = _path(name)
-    if not os.path.isfile(path):
-        return ()
-    document = sources.parse(sources.read_bytes(path), path)
+    return of_document(name, _document(name), _path(name))
+
+
+def of_document(name: str, document: dict[str, Any], path: str) -> tuple[Record, ...]:
+    """Read the records of a parsed file.
+
+    Raises:
+        CatalogError: the file is malformed.
+    """
     try:
-        found = msgspec.convert(document.get("records"), tuple[dict[str, Any], ...])
+        found = msgspec.convert(document.get("records") or (), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
     except msgspec.ValidationError as error:
         raise CatalogError(str(error), field=path, value=path) from None
 
 
+def _document(name: str) -> dict[str, Any]:
+    path = _path(name)
+    return sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
+
+
 def write_package(name: str, records: Iterable[Record]) -> None:
-    """Write the records of a package, those of before that name other wheels included."""
+    """Write the records of a package; those of other wheels and what is stated of it stay."""
     merged = {record.wheel: record for record in (*read_package(name), *records)}
+    statements = _document(name).get("statements", ())
     os.makedirs(directory(), exist_ok=True)
     with open(_path(name), "w", encoding="utf-8") as file:
-        file.write(to_yaml(name, list(merged.values())))
+        file.write(to_yaml(name, list(merged.values()), statements))
 
 
-def to_yaml(name: str, records: Sequence[Record]) -> str:
-    """Write records as a file of `directory`."""
+def to_yaml(
+    name: str,
+    records: Sequence[Record],
+    statements: Sequence[Any] = (),
+    *,
+    with_sources: bool = False,
+) -> str:
+    """Write records as a file of `directory`.
+
+    Args:
+        name: of the package.
+        records: of its wheels.
+        statements: about it, as they are in the file.
+        with_sources: each record says where it was read; its digest proves it either way.
+    """
+    left_out = ("package",) if with_sources else ("package", "source")
     import yaml
 
     ordered = sorted(records, key=lambda r: r.wheel)
@@ -74,8 +103,10 @@ def to_yaml(name: str, records: Sequence[Record]) -> str:
     rows = []
     for record in ordered:
         row = msgspec.to_builtins(record)
-        rows.append({k: v for k, v in row.items() if k not in ("package", "source")})
-    document = {"schema": VERSION, "package": name, "records": _plain(rows)}
+        rows.append({k: v for k, v in row.items() if k not in left_out})
+    document: dict[str, Any] = {"schema": VERSION, "package": name}
+    document |= {"statements": list(statements)} if statements else {}
+    document |= {"records": _plain(rows)} if rows else {}
     return yaml.safe_dump(
         document, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
     )
@@ -96,6 +127,49 @@ def problems() -> Iterator[Problem]:
         for record in read_package(name):
             yield from _of_record(record, seen)
             seen.add(record.wheel)
+        for row in document.get("statements") or ():
+            yield from _of_statement(name, row)
+
+
+def _of_statement(name: str, row: dict[str, Any]) -> Iterator[Problem]:
+    subject = f"packages/{name} {row['versions']}"
+    ranges = [row["versions"], *(b["cuda"] for b in row.get("builds") or () if "cuda" in b)]
+    for text in ranges:
+        try:
+            SpecifierSet(text)
+        except InvalidSpecifier:
+            yield Problem("package-versions", subject, f"{text!r} is not a range of versions")
+    for text in row.get("requires") or ():
+        try:
+            Requirement(text)
+        except InvalidRequirement:
+            yield Problem("package-requires", subject, f"{text!r} is not a requirement")
+    least, last = row.get("least_capability"), row.get("last_capability")
+    if least and last and parse_capability(least) > parse_capability(last):
+        yield Problem("package-capability", subject, f"{least} is above {last}")
+    if row.get("fixed") and not row.get("builds"):
+        yield Problem("package-builds", subject, "it names no builds, so none can be fixed")
+
+
+def overlaid_problems(documents: Mapping[str, dict[str, Any]]) -> Iterator[Problem]:
+    """Check what overlays bring, and that each measured record is of a wheel of its own.
+
+    Args:
+        documents: every fact file by name, overlays laid over it.
+    """
+    digests: dict[str, str] = {}
+    for name, document in documents.items():
+        folder, _, package = name.partition("/")
+        if folder != SCHEMA:
+            continue
+        shipped = {record.wheel for record in read_package(package)}
+        for record in of_document(package, document, name):
+            if record.wheel not in shipped:
+                yield from _of_record(record, set())
+            other = digests.setdefault(record.sha256 or record.wheel, record.wheel)
+            if other != record.wheel:
+                what = f"it has the SHA-256 of {other}: a copy was not measured"
+                yield Problem("package-digest", f"{name} {record.wheel}", what)
 
 
 def _of_record(record: Record, seen: set[str]) -> Iterator[Problem]:

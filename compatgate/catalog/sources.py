@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -22,9 +25,22 @@ ROOT = "COMPATGATE_FACTS_ROOT"
 their answers with every release that is added. It is no interface: overlays are."""
 
 
+_ROOTED: ContextVar[str | None] = ContextVar("rooted", default=None)
+
+
 def replaced() -> str | None:
     """Another folder that is read instead of the shipped facts, compiled ones included."""
-    return os.environ.get(ROOT) or None
+    return _ROOTED.get() or os.environ.get(ROOT) or None
+
+
+@contextmanager
+def rooted(folder: str) -> Iterator[None]:
+    """Read a whole folder of facts, such as that of another release, while the block lasts."""
+    token = _ROOTED.set(folder)
+    try:
+        yield
+    finally:
+        _ROOTED.reset(token)
 
 
 def facts_dir() -> str:

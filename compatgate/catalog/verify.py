@@ -2,13 +2,58 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from compatgate.catalog import load_facts, open_library, records, schema, sources
 from compatgate.catalog.checks import Context, Problem, all_checks
 
 EXCEPTIONS = "exceptions"
+
+
+class Origins(Struct, frozen=True):
+    """Where the facts are from.
+
+    Attributes:
+        measured: records of wheels, each with the wheel's SHA-256.
+        statements: by confidence: ``published``, ``metadata`` (read from a release) or ``derived``
+            (concluded by others, and so never a reason to deny).
+    """
+
+    measured: int
+    statements: dict[str, int]
+
+
+def origins(overlays: Sequence[str] | None = None) -> Origins:
+    """Count what is measured, published, read from releases and derived.
+
+    Raises:
+        BadInput: an overlay is malformed.
+    """
+    documents = _documents(overlays)
+    packages = {name: doc for name, doc in documents.items() if name.startswith("packages/")}
+    measured = [
+        record
+        for document in packages.values()
+        for record in document.get("records") or ()
+        if record.get("sha256")
+    ]
+    told = Counter(one for document in documents.values() for one in _confidences(document))
+    return Origins(
+        len(measured), {name: told[name] for name in ("published", "metadata", "derived")}
+    )
+
+
+def _confidences(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("confidence"), str):
+            yield value["confidence"]
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from _confidences(part)
 
 
 def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
@@ -32,6 +77,7 @@ def verify(overlays: Sequence[str] | None = None) -> list[Problem]:
     context = Context(load_facts(overlays), documents)
     found = [problem for check in all_checks() for problem in check(context)]
     found += records.problems()
+    found += records.overlaid_problems(documents)
     return _without_exceptions(found, excepted["exceptions"])
 
 

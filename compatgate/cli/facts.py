@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-HELP = "show and verify the vendors' facts, and measure wheels"
+HELP = "show, verify, refresh and compare the vendors' facts, and measure wheels"
 
 _EXAMPLES = """\
 examples:
@@ -22,14 +22,17 @@ examples:
   compatgate facts show gpus H100
   compatgate facts verify --facts ./our-facts
   compatgate facts measure xformers==0.0.32.post2 --format json
+  compatgate facts refresh --check
+  compatgate facts diff shipped ./new-facts
 
-exit status: 0 they hold, or measured; 1 verify found problems; 2 bad input, or not all measured
+exit status: 0 they hold, or measured; 1 verify found problems; 2 bad input, or not all measured;
+refresh and diff say theirs
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command: list, show, verify, measure."""
-    from compatgate.cli import facts_measure
+    """Describe the command: list, show, verify, measure, refresh, diff."""
+    from compatgate.cli import facts_diff, facts_measure, facts_refresh
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -44,6 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure = actions.add_parser("measure", help=facts_measure.HELP)
     facts_measure.add_arguments(measure)
     _common(measure)
+    refresh = actions.add_parser("refresh", help=facts_refresh.HELP)
+    facts_refresh.add_arguments(refresh)
+    _common(refresh)
+    facts_diff.add_arguments(actions.add_parser("diff", help=facts_diff.HELP))
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +69,16 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         BadInput: there is no such table or record, or an overlay is malformed.
     """
-    from compatgate.cli import facts_measure
+    from compatgate.cli import facts_diff, facts_measure, facts_refresh
 
-    actions = {"list": _list, "show": _show, "verify": _verify, "measure": facts_measure.run}
+    actions = {
+        "list": _list,
+        "show": _show,
+        "verify": _verify,
+        "measure": facts_measure.run,
+        "refresh": facts_refresh.run,
+        "diff": facts_diff.run,
+    }
     return actions[args.action](args)
 
 
@@ -196,16 +210,28 @@ def _bold(text: str) -> str:
 # --- verify --------------------------------------------------------------------------------
 
 
+_MEANING = {
+    "published": "",
+    "metadata": ", read from releases",
+    "derived": ", concluded by others: they never deny",
+}
+
+
 def _verify(args: argparse.Namespace) -> int:
-    from compatgate.catalog.verify import verify
+    from compatgate.catalog.verify import origins, verify
 
     problems = verify(args.facts)
+    told = origins(args.facts)
     if args.format == "json":
         rows = [{"check": p.check, "subject": p.subject, "message": p.message} for p in problems]
-        print(json.dumps({"problems": rows}))
+        where = {"measured": told.measured, **told.statements}
+        print(json.dumps({"problems": rows, "origins": where}))
     elif problems:
         print("\n".join(map(str, problems)))
         print(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)
     else:
         print("the facts hold together")
+        print(f"measured   {told.measured:>5} wheels, each with its SHA-256")
+        for name, count in told.statements.items():
+            print(f"{name:<10} {count:>5} statements{_MEANING[name]}")
     return 1 if problems else 0

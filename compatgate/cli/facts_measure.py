@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     )
     indexes = tuple(args.index or configured())
     failed = 0
-    with _shown_progress() as progress:
+    with shown_progress() as progress:
         for what in args.what:
             try:
                 for record in _measured(what, args, indexes, options, progress):
@@ -283,7 +283,8 @@ class _Bar:
         self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _shown_progress() -> _Bar | Lines:
+def shown_progress() -> _Bar | Lines:
+    """Return a bar on a terminal, lines for a log."""
     return _Bar() if sys.stderr.isatty() else Lines()
 
 

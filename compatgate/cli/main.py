@@ -42,7 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.cli.image_compat",
         "attach what an image needs of a node to it, for NFD, and read it back",
     ),
-    "facts": ("compatgate.cli.facts", "show and verify the vendors' facts, and measure wheels"),
+    "facts": (
+        "compatgate.cli.facts",
+        "show, verify, refresh and compare the vendors' facts, and measure wheels",
+    ),
     "target": ("compatgate.cli.target", "list and change targets; say what a driver would break"),
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
     "nodes": (

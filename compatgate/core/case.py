@@ -60,7 +60,7 @@ DERIVED: dict[str, Parts] = {
     "ptx_cuda": CODE,
     "packages": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
-    "issues": PACKAGES,
+    "issues": PACKAGES | {"arch"},
     "entries": VERSIONS,
     "to_be_named": PACKAGES,
     "deciding": VERSIONS,
@@ -287,17 +287,23 @@ class Case:
 
     @derived
     def packages(self) -> tuple[GpuPackage, ...]:
-        """The stack's packages, and components without published tables, with their records."""
+        """The stack's packages, and components without tables, with what is known of each."""
         stack = self.stack
         names = [name for name in stack.versions if self.facts.is_package(name)]
         found = [self._package(name) for name in names]
         measured = [
             name
             for name in stack.components
-            if (name in self.facts.recorded or name in stack.measured) and name not in names
+            if name not in names and (name in stack.measured or self._known(name))
         ]
-        found += [package for name in measured if (package := self._package(name)).record]
+        found += [package for name in measured if (package := self._package(name)).is_known]
         return tuple(found)
+
+    def _known(self, name: str) -> bool:
+        if not is_framework(name):
+            return name in self.facts.recorded
+        recorded = self.facts.recorded_name(name, self.stack.versions[name].cuda)
+        return recorded in self.facts.recorded
 
     def has_record(self, name: str) -> bool:
         """Tell whether a part of the stack is judged by the record of its wheel."""

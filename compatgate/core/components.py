@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core import vocabulary
 from compatgate.core.bounds import LONGEST_NAME, refuse_longer
 from compatgate.errors import BadInput
 
@@ -37,27 +38,7 @@ class Component(Struct, frozen=True):
     label: str
 
 
-COMPONENTS: dict[str, Component] = {
-    c.name: c
-    for c in (
-        Component("driver", "driver", "driver", "NVIDIA driver"),
-        Component("cuda", "cuda", "library", "CUDA"),
-        Component("cudnn", "cudnn", "library", "cuDNN"),
-        Component("nccl", "nccl", "library", "NCCL"),
-        Component("cublas", "pep440", "library", "cuBLAS"),
-        Component("tensorrt", "pep440", "library", "TensorRT"),
-        Component("python", "python", "runtime", "Python"),
-        Component("torch", "pep440", "framework", "PyTorch"),
-        Component("tensorflow", "pep440", "framework", "TensorFlow"),
-        Component("jax", "pep440", "framework", "JAX"),
-        Component("onnxruntime-gpu", "pep440", "framework", "ONNX Runtime"),
-        Component("vllm", "pep440", "framework", "vLLM"),
-        Component("cupy", "pep440", "framework", "CuPy"),
-        Component("transformer-engine", "pep440", "framework", "Transformer Engine"),
-        Component("flash-attn", "pep440", "framework", "FlashAttention"),
-        Component("tritonserver", "pep440", "framework", "Triton Inference Server"),
-    )
-}
+COMPONENTS: dict[str, Component] = {row[0]: Component(*row) for row in vocabulary.COMPONENTS}
 
 _ORDER = {name: index for index, name in enumerate(COMPONENTS)}
 
@@ -73,41 +54,32 @@ def label_of(name: str) -> str:
     return known.label if known else name
 
 
+@lru_cache(maxsize=1)
+def mention() -> re.Pattern[str]:
+    """Return what finds a component's name in a text; a quick look before it is resolved.
+
+    Short aliases (``tf``) are left out: they are parts of too many words.
+    """
+    aliases = (alias for alias in _ALIASES if len(alias) >= _SHORTEST_TO_SWAP)
+    shortest: list[str] = []
+    for name in sorted({*COMPONENTS, *aliases}, key=lambda name: (len(name), name)):
+        if not any(part in name for part in shortest):
+            shortest.append(name)
+    return re.compile("|".join(n.replace("-", r"[-_.\s]+") for n in shortest), re.IGNORECASE)
+
+
 def is_framework(name: str) -> bool:
     """Tell whether a name is that of a component with published builds of its own."""
     known = COMPONENTS.get(name)
     return known is not None and known.kind == "framework"
 
 
-_ALIASES = {
-    "nvidia-driver": "driver",
-    "cuda-toolkit": "cuda",
-    "cuda-runtime": "cuda",
-    "cudart": "cuda",
-    "libcudart": "cuda",
-    "libcudnn": "cudnn",
-    "libnccl": "nccl",
-    "libcublas": "cublas",
-    "libnvinfer": "tensorrt",
-    "nvinfer": "tensorrt",
-    "pytorch": "torch",
-    "tf": "tensorflow",
-    "tensorflow-gpu": "tensorflow",
-    "jaxlib": "jax",
-    "ort": "onnxruntime-gpu",
-    "flash-attention": "flash-attn",
-    "triton-inference-server": "tritonserver",
-    "python3": "python",
-    "nvidia-cuda-runtime": "cuda",
-    "nvidia-cudnn": "cudnn",
-    "nvidia-nccl": "nccl",
-    "nvidia-cublas": "cublas",
-}
+_ALIASES = vocabulary.ALIASES
 
 # Package names that carry the CUDA major (or major and minor) of the build:
 # nvidia-cudnn-cu12, cupy-cuda12x, tensorrt-cu12, libcudnn9-cuda-12, transformer-engine-cu12.
 _SUFFIX = re.compile(r"(?P<base>.+?)-(?:cu|cuda-?)(?P<major>1[0-9]|9)(?:-?(?P<minor>\d)|x)?")
-_SONAME = re.compile(r"(?P<base>lib(?:cudnn|nccl|cublas|nvinfer|cudart))\d+(?:-dev)?")
+_SONAME = re.compile(rf"(?P<base>{'|'.join(vocabulary.LIBRARIES)})\d+(?:-dev)?")
 
 
 class Resolved(Struct, frozen=True):

@@ -82,7 +82,7 @@ class _Trial:
     def _answer(self, rule: Rule) -> Answer:
         answer = self._answers.get(rule.id)
         if answer is None:
-            answer = self._answers[rule.id] = rule.check(self._after)
+            answer = self._answers[rule.id] = rule.answer(self._after)
         return answer
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Facts, Framework, Pair, Release
+from compatgate.core.facts.packages import gpus_of_label
 from compatgate.core.stack import Stack
 from compatgate.core.target import Pool
 from compatgate.core.versions import Version, parse_version, show
@@ -47,6 +48,11 @@ class Found(Struct, frozen=True):
         return is_conda(self.version)
 
     @property
+    def other_gpus(self) -> str:
+        """Whose GPUs the version's label names, where those are not NVIDIA's."""
+        return gpus_of_label(self.version.local)
+
+    @property
     def newest(self) -> Version:
         """The newest release that the facts know."""
         return self.table.releases[-1].version
@@ -73,8 +79,9 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
 
     A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
     Nothing is assumed where the stack states its CUDA or leaves it open, where a framework's label
-    says it, or of a wheel that has no CUDA on any of the pools. A stack without a framework has the
-    CUDA of the toolkit libraries in it.
+    says it, of a wheel that has no CUDA on any of the pools, or where the code for CUDA is in a
+    plugin (JAX) that the stack does not have. A stack without a framework has the CUDA of the
+    toolkit libraries in it.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
@@ -86,7 +93,7 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     for name, version in stack.versions.items():
         if not is_framework(name) or version.local:
             continue
-        if cuda := _default_cuda(name, version, facts, pools):
+        if cuda := _default_cuda(name, version, facts, pools, stack):
             what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {show(cuda)}"))
     if not found and not any(map(is_framework, stack.versions)):
@@ -109,19 +116,34 @@ def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
         yield pair, f"CUDA is taken to be {show(pair)}, the toolkit of {name} {version}"
 
 
-def _default_cuda(name: str, version: Version, facts: Facts, pools: Sequence[Pool]) -> Pair | None:
+def _default_cuda(
+    name: str, version: Version, facts: Facts, pools: Sequence[Pool], stack: Stack
+) -> Pair | None:
     """Return the CUDA of the index's wheel of a release; vLLM's is that of the torch it pins."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
     if table is None or release is None:
         return None
+    if has_plugins(release) and _plugged_build(release, stack) is None:
+        return None
     if pools and all(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
         return None
-    build = default_build(release)
+    build = _plugged_build(release, stack) or default_build(release)
     if build is None or build.cuda:
         return build.cuda if build else None
     pin = release.pins.get("torch")
-    return _default_cuda("torch", pin.floor, facts, pools) if pin and pin.floor else None
+    return _default_cuda("torch", pin.floor, facts, pools, stack) if pin and pin.floor else None
+
+
+def has_plugins(release: Release) -> bool:
+    """Tell whether the code for CUDA is in packages beside the release (JAX)."""
+    return any(build.plugins for build in release.builds)
+
+
+def _plugged_build(release: Release, stack: Stack) -> Build | None:
+    """Return the build whose plugin the stack has."""
+    there = stack.packages.keys()
+    return next((b for b in release.builds if not there.isdisjoint(b.plugins)), None)
 
 
 def default_build(release: Release) -> Build | None:

@@ -25,6 +25,8 @@ def _is_about(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
     if issue.cpus and pool.cpu not in issue.cpus:
         return False
     have = stack.components
+    if issue.wheels and (stack.arch is not None or _is_own_build(issue, stack)):
+        return False
     for name in issue.components:  # most issues are told apart by this alone
         if name not in have and name != "driver":
             return False
@@ -32,3 +34,9 @@ def _is_about(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
         if name != "driver" and not parse_constraint(name, text).allows(have[name]):
             return False
     return True
+
+
+def _is_own_build(issue: KnownIssue, stack: Stack) -> bool:
+    """Tell whether a component has a label that is none of a CUDA build (``+nv25.02``)."""
+    versions = [stack.components[name] for name in issue.components if name in stack.components]
+    return any(version.local and version.cuda is None for version in versions)

@@ -38,7 +38,7 @@ class Judged(Struct, frozen=True):
 
 def judge(case: Case, *, with_fixes: bool) -> Judged:
     """Ask every rule about a case, and look for fixes where they are wanted."""
-    answers: dict[str, Answer] = {rule.id: rule.check(case) for rule in RULES}
+    answers: dict[str, Answer] = {rule.id: rule.answer(case) for rule in RULES}
     findings: list[Finding] = []
     finder = FixFinder(case, answers)
     for rule in RULES:

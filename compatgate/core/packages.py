@@ -11,8 +11,10 @@ from msgspec import Struct
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Facts, Pair
-from compatgate.core.facts.records import Library, Record, TorchAbi
+from compatgate.core.facts.packages import gpus_of_label
+from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
+from compatgate.core.package_builds import gpus_of_record, speaks_of, torch_of_label
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version, parse_version, show
@@ -46,6 +48,9 @@ class GpuPackage(Struct, frozen=True, dict=True):
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
         installed: the record is of its installed files, not of a wheel.
+        statements: what sources and documentation say of this release.
+        file: name of its wheel, where it is known.
+        gpus: whose GPUs it is for, where those are known and not NVIDIA's, ``AMD``.
         on_request: the record is none of the catalog: the wheel was measured for whoever asked.
     """
 
@@ -56,12 +61,21 @@ class GpuPackage(Struct, frozen=True, dict=True):
     toolkits: tuple[Pair, ...] = ()
     stated: tuple[Arch, ...] = ()
     installed: bool = False
+    statements: tuple[Statement, ...] = ()
+    file: str = ""
+    gpus: str = ""
     on_request: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether anything is known of this release."""
+        return bool(self.record or self.statements or self.gpus)
 
     @property
     def is_open(self) -> bool:
         """Tell whether nothing says what the package, or a part of it, carries."""
-        return not (self.record or self.toolkits or self.stated) or bool(self.unread)
+        known = self.record or self.toolkits or self.stated or self.gpus
+        return bool(self.unread) or (not known and self.compiled in (None, "install"))
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -69,6 +83,24 @@ class GpuPackage(Struct, frozen=True, dict=True):
         if self.stated or self.toolkits or not (self.installed and self.record):
             return ()
         return self.record.unread
+
+    @property
+    def compiled(self) -> str | None:
+        """Return when its GPU code is compiled, as far as that is stated."""
+        return next((one.compiled for one in self.statements if one.compiled), None)
+
+    @derived
+    def requires(self) -> tuple[str, ...]:
+        """Return its requirements (PEP 508): the wheel's own, and those that are stated."""
+        measured = self.record.requires if self.record else ()
+        return (*measured, *(text for one in self.statements for text in one.requires))
+
+    @derived
+    def built_for_torch(self) -> str | None:
+        """Return the torch release that its wheel says it was built for, as ``2.8``."""
+        if self.record:
+            return self.record.built_for_torch
+        return torch_of_label(self.version.local) or torch_of_label(self.file.partition("+")[2])
 
     @property
     def title(self) -> str:
@@ -105,13 +137,16 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
         Libraries that the wheel only bundles (``NAME.libs/``, NVIDIA's own) do not, where it has
         code of its own; nor do libraries with nothing but architecture-specific code (``sm_90a``):
-        they are loaded on that GPU alone.
+        they are loaded on that GPU alone. Files of PTX beside libraries are linked with code that
+        the package compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they
+        are.
         """
         record = self.record
         if record is None:
             return ()
         carrying = [one for one in record.libraries if one.carries_code and one.loaded]
         own = [library for library in carrying if not _is_bundled(library)] or carrying
+        own = [library for library in own if not _is_to_be_linked(library)] or own
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
 
@@ -120,6 +155,11 @@ def _is_bundled(library: Library) -> bool:
     """Tell whether a library is another project's, which the package only brings along."""
     name = library.path.rpartition("/")[2]
     return ".libs/" in library.path or _FOR_OTHERS.fullmatch(name) is not None
+
+
+def _is_to_be_linked(library: Library) -> bool:
+    """Tell whether a file is PTX for a linker, and no shared object."""
+    return not library.sass and library.path.endswith((".fatbin", ".ptx"))
 
 
 def is_specific(library: Library) -> bool:
@@ -164,10 +204,27 @@ def find_package(
         recorded = facts.recorded_name(name, version.cuda)
         own = version if recorded == name else parse_version(name, version.public)
         fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
+        if fitting is None and recorded != name:  # one that was measured has the stack's name
+            fitting = find_record(facts.measured(name), version, wheel, os, cpu, python)
         record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
-        on_request = record is not None and facts.is_measured(record)
-        found = GpuPackage(name, version, record, assumed, toolkits, stated, on_request)
+        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
+        file = (wheel.file if wheel else None) or ""
+        gpus = (
+            gpus_of_label(version.local) or facts.packages.gpus_of(name) or gpus_of_record(record)
+        )
+        found = GpuPackage(
+            name,
+            version,
+            record,
+            assumed,
+            toolkits,
+            stated,
+            statements=said,
+            file=file,
+            gpus=gpus,
+            on_request=record is not None and facts.is_measured(record),
+        )
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
@@ -182,8 +239,15 @@ def measured_package(
     found: GpuPackage | None = measured.memory.get(key)
     if found is None:
         toolkits = facts.cuda_components.toolkits(name, version.public)
+        named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         found = GpuPackage(
-            name, version, measured, toolkits=toolkits, stated=stated, installed=True
+            name,
+            version,
+            measured,
+            toolkits=toolkits,
+            stated=stated,
+            installed=True,
+            gpus=named or gpus_of_record(measured),
         )
         measured.memory[key] = found
     return found
@@ -358,6 +422,12 @@ def ways_here(
         )
     found: tuple[Ways, ...] = package.memory[key]
     return found
+
+
+def is_stray(groups: tuple[Ways, ...]) -> bool:
+    """Tell whether the libraries that run are none, or a stray part of all translation units."""
+    units = [(any(how for _, how in group), group[0][0].units) for group in groups]
+    return sum(count for runs, count in units if runs) <= _STRAY * sum(count for _, count in units)
 
 
 def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:

@@ -25,6 +25,8 @@ from compatgate.errors import BadInput
 
 _REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "set")
 _POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count")
+_CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
+"""Other names of processors: those of containers, Windows and macOS."""
 POOL_CHANGES = ("driver", "gpu", "os", "cpu")
 """Keys of ``set`` that change the pool; every other changes the stack."""
 
@@ -156,7 +158,7 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         BadInput: a malformed value.
     """
     fields: dict[str, Any] = {}
-    for key in ("driver", "gpu", "os", "cpu", "count"):
+    for key in ("gpu", "driver", "os", "cpu", "count"):
         if (value := changes.get(key)) is None:
             continue
         if key == "count":
@@ -170,7 +172,8 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         elif key == "gpu":
             fields[key] = _at(path, lambda v=value: resolve_gpu(v, gpus))
         else:
-            fields[key] = _choice(value, Os if key == "os" else Cpu, f"{path}.{key}")
+            name = _CPU_NAMES.get(value.lower(), value) if key == "cpu" else value
+            fields[key] = _choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
     if "gpu" in fields and "cpu" not in fields:
         fields["cpu"] = _cpu_with(fields["gpu"], pool)
     return replace(pool, **fields)

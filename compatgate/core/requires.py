@@ -1,4 +1,4 @@
-"""What a package's metadata requires of the other parts of a stack (PEP 508)."""
+"""What a package's metadata, or its source, requires of other parts of a stack (PEP 508)."""
 
 from __future__ import annotations
 
@@ -67,8 +67,7 @@ def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[R
     What the stack does not state is the installer's affair; requirements of an extra are left out,
     and so are those whose marker does not hold on the pool.
     """
-    requires = package.record.requires if package.record else ()
-    yield from _compare(_applicable(requires, package.memory, stack, pool), stack)
+    yield from _compare(_applicable(package.requires, package.memory, stack, pool), stack)
 
 
 def is_pinned_with(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +209,10 @@ def _states_anything(special: Mapping[str, Any]) -> bool:
     )
 
 
+_RANGE = re.compile(r"([\w.-]+)\s*[<>!~]")
+"""The beginning of what a package manager takes, and a stack does not: ``torch>=2.8``."""
+
+
 def parse_stack_text(text: str) -> dict[str, Any]:
     """Read ``cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90`` into the JSON form.
 
@@ -218,6 +223,9 @@ def parse_stack_text(text: str) -> dict[str, Any]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = item.partition("=")
         key, value = key.strip(), value.strip().removeprefix("=")
+        if range_of := _RANGE.match(item):
+            what, hint = f"{item!r} is a range of versions", f"state one, like {range_of[1]}=2.8.0"
+            raise BadInput(what, field=range_of[1], value=item, hint=hint)
         if not equals or not key or not value:
             raise BadInput(
                 f"{item!r} is not name=version", value=item, hint="like cuda=12.4,arch=sm_80+sm_90"

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import FILES_ARE_READ
+from compatgate.core.vocabulary import FOLDERS
 from compatgate.diagnostics.files import Files
 from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.files import torch_version
@@ -30,17 +31,6 @@ _LARGEST_RECORD = 16 * 1024 * 1024
 _MOST = 10_000
 _HELPERS = ("jaxlib", "onnxruntime")
 """Distributions that tell something of a component of another name, or that it is not this one."""
-
-_FOLDERS = {
-    "torch": "torch",
-    "tensorflow": "tensorflow",
-    "jaxlib": "jax",
-    "cupy": "cupy",
-    "cupy_backends": "cupy",
-    "vllm": "vllm",
-    "transformer_engine": "transformer-engine",
-    "onnxruntime": "onnxruntime-gpu",
-}
 
 
 class Packages(Struct, frozen=True):
@@ -109,7 +99,7 @@ def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
         found.stated.extend(_torch(origin, files.read(origin, _LARGEST_TEXT)))
     for path in loaded:
         match = _SITE.match(path)
-        component = _FOLDERS.get(match["first"]) if match and path not in found.owners else None
+        component = FOLDERS.get(match["first"]) if match and path not in found.owners else None
         if component:
             found.unknown.setdefault(component, path)
 

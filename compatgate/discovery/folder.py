@@ -63,7 +63,7 @@ def find_in_folder(
         _add_conda(inventory, root, file, path)
     listed = {file for one in inventory.distributions.values() for file in one.files or ()}
     kernels = [file for file in there.kernels if os.path.relpath(file, root) in listed]
-    owner = inventory.owner_names(known)
+    owner = inventory.owner_names()
     unread: list[tuple[str, str]] = []
     for file in (*there.libraries, *kernels):
         _read_file(file, os.path.relpath(file, root), path, inventory, found, unread, owner)

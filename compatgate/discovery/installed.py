@@ -132,14 +132,14 @@ class Inventory(Struct):
             owned.update((file.origin, part.name) for file in part.files)
         return Installed(tuple(observations), dict(sorted(measured.items())), owned)
 
-    def owner_names(self, known: Packages) -> Callable[[str], str]:
+    def owner_names(self) -> Callable[[str], str]:
         """Return what names the distribution of a path, empty where none is known to own it."""
-        owners = _Owners(self.distributions.values(), known)
+        owners = _Owners(self.distributions.values())
         return lambda path: owner.name if (owner := owners.of(path)) else ""
 
     def _parts(self, known: Packages) -> Iterator[_Part]:
         """Yield the packages and frameworks with their files, in the order they were met."""
-        owners = _Owners(self.distributions.values(), known)
+        owners = _Owners(self.distributions.values())
         files: dict[str, list[File]] = {}
         for file in self.files.values():
             if owner := owners.of(file.path):
@@ -177,7 +177,7 @@ class _Owners:
     distribution without such a list owns the top-level folder of its name.
     """
 
-    def __init__(self, distributions: Iterable[Distribution], known: Packages) -> None:
+    def __init__(self, distributions: Iterable[Distribution]) -> None:
         self._by_path: dict[str, Distribution] = {}
         self._below: dict[str, Distribution] = {}
         for one in distributions:
@@ -188,7 +188,7 @@ class _Owners:
             for folder in one.folders:
                 self._below.setdefault(folder, one)
             if one.files is None and one.name:
-                for module in _modules(one.name, known):
+                for module in _modules(one.name):
                     self._below.setdefault(posixpath.join(one.root, module), one)
 
     def of(self, path: str) -> Distribution | None:
@@ -205,10 +205,9 @@ class _Owners:
         return None
 
 
-def _modules(name: str, known: Packages) -> tuple[str, ...]:
-    package = known.by_name.get(name)
+def _modules(name: str) -> tuple[str, ...]:
     stem = name.replace("-", "_")
-    return (stem, name, f"{stem}.libs", *(package.modules if package else ()))
+    return (stem, name, f"{stem}.libs")
 
 
 def _record(part: _Part, toolkits: Mapping[str, str]) -> Record | None:

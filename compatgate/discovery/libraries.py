@@ -13,20 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from compatgate.core.vocabulary import LIBRARIES
 from compatgate.discovery.observed import Observation
 from compatgate.not_json import NOT_JSON
 
-_COMPONENTS = {
-    "libcudart": "cuda",
-    "libcudnn": "cudnn",
-    "libnccl": "nccl",
-    "libcublas": "cublas",
-    "libnvinfer": "tensorrt",
-}
-_FILE = re.compile(r"(?P<stem>libcudart|libcudnn|libnccl|libcublas|libnvinfer)\.so\.(?P<v>[\d.]+)")
-_SONAME = re.compile(
-    r"(?P<stem>libcudart|libcudnn|libnccl|libcublas|libnvinfer)\.so\.(?P<major>\d+)(?:\.\d+)?"
-)
+_STEM = f"(?P<stem>{'|'.join(LIBRARIES)})"
+_FILE = re.compile(rf"{_STEM}\.so\.(?P<v>[\d.]+)")
+_SONAME = re.compile(rf"{_STEM}\.so\.(?P<major>\d+)(?:\.\d+)?")
 _HASHED = re.compile(r"-[0-9a-f]{8,}(?=\.so)")
 """auditwheel puts a hash in the name of a library that it copies into a wheel."""
 _COMPAT = re.compile(r"cuda-?(?P<cuda>\d{1,2}\.\d{1,2})[^/]*/compat/(?:.*/)?libcuda\.so\.\d")
@@ -46,13 +39,13 @@ def library_observation(path: str) -> Observation | None:
     match = _FILE.fullmatch(_name(path))
     if match is None or match["v"].count(".") < 2:
         return None
-    return Observation(_COMPONENTS[match["stem"]], match["v"], path, "metadata")
+    return Observation(LIBRARIES[match["stem"]], match["v"], path, "metadata")
 
 
 def major_observation(path: str) -> Observation | None:
     """The major version that a soname tells: 11 of ``libcudart.so.11.0``; None for other names."""
     if match := _SONAME.fullmatch(_name(path)):
-        return Observation(_COMPONENTS[match["stem"]], match["major"], path, "metadata")
+        return Observation(LIBRARIES[match["stem"]], match["major"], path, "metadata")
     return None
 
 
@@ -65,7 +58,7 @@ def parse_ldconfig(text: str) -> list[str]:
     return [
         match["path"]
         for match in _CACHED.finditer(text)
-        if match["soname"].partition(".so")[0] in _COMPONENTS
+        if match["soname"].partition(".so")[0] in LIBRARIES
     ]
 
 
@@ -136,7 +129,7 @@ def idle_compat(found: Iterable[Observation], *, prefix: str = "/usr/local") -> 
 
 def _libraries_in(folder: str) -> Iterator[str]:
     for name in _names_in(folder):
-        if name.partition(".so")[0] in _COMPONENTS and ".so." in name:
+        if name.partition(".so")[0] in LIBRARIES and ".so." in name:
             yield os.path.join(folder, name)
 
 

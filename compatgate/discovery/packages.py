@@ -11,12 +11,10 @@ import re
 
 from compatgate.core.components import is_framework
 from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import BUILT_PER_CUDA
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.signals import CUDA_COMPAT, Signals
 from compatgate.errors import BadInput
-
-_BUILD_OF = ("cudnn", "nccl", "tensorrt")
-"""Libraries with a build for each CUDA."""
 
 _EPOCH = re.compile(r"^\d+:")
 _CUDA = re.compile(r"cuda-?(\d{1,2})(?:\.(\d{1,2}))?")
@@ -92,7 +90,7 @@ def tidy(component: str, text: str, package: str = "") -> str | None:
 
 def _label(component: str, whole: str, package: str) -> str:
     """``+cu118`` for the CUDA that the version or the package's name states."""
-    if component not in _BUILD_OF:
+    if component not in BUILT_PER_CUDA:
         return ""
     if match := _LOCAL.search(whole):
         return match[0]

@@ -33,7 +33,9 @@ from compatgate.discovery.wheels import (
     find_known,
     stated,
     toolkits_of_ptx,
+    why_not,
 )
+from compatgate.errors import CompatgateError
 
 _OPEN = "CG410"
 _FIRST_PAUSE_S = 30.0
@@ -138,12 +140,16 @@ class Wheels:
         """Return a record that is kept, or why there is none yet."""
         with self._changed:
             if package in self._under_way:
+                if not self._threads:
+                    self._start_thread()
                 return _MEASURING
             failure = self._failed.get(package)
             if failure and time.monotonic() < failure.until:
                 return failure.why
         try:
             known = find_known(stated(package), self._sources, self._options, aged=False)
+        except CompatgateError as error:
+            return why_not(error, stated(package))
         except ValueError:  # a version that is none on an index
             known = None
         return known or self._begin(package)
@@ -157,9 +163,17 @@ class Wheels:
             self._under_way.add(package)
             self._waiting.append(package)
             if self._threads < self._settings.at_once:
-                self._threads += 1
-                threading.Thread(target=self._work, daemon=True).start()
+                self._start_thread()
         return _MEASURING
+
+    def _start_thread(self) -> None:
+        """Have one more thread measure, where the system has one."""
+        thread = threading.Thread(target=self._work, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # what waits is measured by another one, or begun by a later question
+            return
+        self._threads += 1
 
     def _work(self) -> None:
         """Measure what waits, until nothing does."""
@@ -169,14 +183,17 @@ class Wheels:
                     self._threads -= 1
                     return
                 package = self._waiting.popleft()
-            self._settle(package, attempt(stated(package), self._sources, self._options))
+            found = attempt(stated(package), self._sources, self._options)
+            try:
+                if found.record is not None:
+                    self._know([found.record])
+            except Exception:  # this thread measures for others, too
+                _log.exception("the record of %s cannot be used", release_of(package))
+            self._settle(package, found)
 
     def _settle(self, package: OpenPackage, found: Measured) -> None:
-        if found.record is not None:
-            _log.info("measured %s: %s", release_of(package), found.record.wheel)
-            self._know([found.record])
-        else:
-            _log.info("cannot measure %s: %s", release_of(package), found.why)
+        what = found.record.wheel if found.record else f"not measured: {found.why}"
+        _log.info("%s: %s", release_of(package), what)
         with self._changed:
             before = self._failed.pop(package, None)
             self._under_way.discard(package)

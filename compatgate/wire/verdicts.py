@@ -57,7 +57,10 @@ class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     os: Annotated[Text | None, Meta(description="linux, windows or wsl")] = None
     cpu: Annotated[
         Text | None,
-        Meta(description="x86_64 or aarch64; else what the GPU comes with (GH200: aarch64)"),
+        Meta(
+            description="x86_64 (amd64) or aarch64 (arm64); else what the GPU comes with "
+            "(GH200: aarch64)"
+        ),
     ] = None
     name: str | None = None
     count: Annotated[int, Meta(ge=0)] | None = None

@@ -66,7 +66,12 @@ class TestPyTorch:
     def test_cu129_exists_off_the_install_page(self, facts: Facts, version: str) -> None:
         found = build(facts, "torch", version, (12, 9))
         assert not found.listed
-        assert found.sass is None
+
+    @pytest.mark.parametrize("version", ["2.11.0", "2.13.0"])
+    def test_no_build_script_of_later_releases_has_a_list_for_cu129(
+        self, facts: Facts, version: str
+    ) -> None:
+        assert build(facts, "torch", version, (12, 9)).sass is None
 
     def test_linux_wheels_carry_no_ptx_but_few(self, facts: Facts) -> None:
         for found in releases(facts, "torch"):
@@ -78,6 +83,8 @@ class TestPyTorch:
                     ("2.7.0", "cu128"),
                     ("2.7.1", "cu128"),
                     ("2.8.0", "cu129"),
+                    ("2.9.0", "cu129"),
+                    ("2.9.1", "cu129"),
                 }
 
     def test_the_default_of_2_0_has_no_hopper_code(self, facts: Facts) -> None:

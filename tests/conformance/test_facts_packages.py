@@ -14,10 +14,10 @@ def record(package: str, wheel: str) -> Record:
     return next((r for r in found if r.wheel.endswith("x86_64.whl")), found[0])
 
 
-def test_every_file_of_records_can_be_read_and_names_digests():
+def test_every_file_of_records_can_be_read_and_names_digests(facts):
     for name in records.names():
         found = records.read_package(name)
-        assert found
+        assert found or facts.statements(name), name
         assert all(len(r.sha256 or "") == 64 for r in found), name
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,32 @@ ROWS = yaml.safe_load((LOCKS / "packages.yaml").read_text())
 SHARE_JUDGED = 0.8
 LINUX = Platform(os="linux", cpu="x86_64", python="3.12")
 
-of_each_lock = pytest.mark.parametrize("row", ROWS, ids=lambda row: row["lock"])
+
+def name_of(row: dict[str, Any]) -> str:
+    """Return the name of a row for the test's identifier."""
+    return row["lock"]
+
+
+def form(row: dict[str, Any]) -> str:
+    """Return the kind of lock of a row."""
+    return PROJECTS[row["lock"]]["form"]
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a lock."""
+    return LOCKS / name / PROJECTS[name]["form"]
+
+
+of_each_lock = pytest.mark.parametrize("row", ROWS, ids=name_of)
 
 
 @pytest.fixture(scope="module")
 def read(facts):
     @lru_cache
-    def stack_of(name: str) -> dict[str, Any]:
-        path = LOCKS / name / PROJECTS[name]["form"]
-        reading = read_lockfile(path, path.read_bytes(), known=facts.packages, platform=LINUX)
+    def stack_of(name: str, text: str = "") -> dict[str, Any]:
+        path = path_of(name)
+        data = text.encode() or path.read_bytes()
+        reading = read_lockfile(path.name, data, known=facts.packages, platform=LINUX)
         stack, disagreements = settle(reading.observations, reading.arch)
         body = with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
         return with_wheels(body, reading.wheels)
@@ -69,6 +87,25 @@ def test_every_project_has_a_lock_and_a_list():
 def test_no_gpu_package_is_silent_and_none_is_extra(row, read):
     listed = {*row["judged"], *row.get("open", ()), *row.get("options", ())}
     assert parts(read(row["lock"])) == {canonical_key(name) for name in listed}
+
+
+def bumped(text: str, name: str) -> str:
+    """Return a lock with another release of one package, its files included."""
+    parts = []
+    for block in re.split(r"(?m)^(?=\[\[package)", text):
+        found = re.search(rf'^name = "{name}"\nversion = "([^"]+)', block, re.MULTILINE)
+        parts.append(block.replace(found[1], f"9{found[1]}") if found else block)
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if form(r) != "requirements.txt"], ids=name_of)
+def test_two_locks_that_differ_in_one_gpu_package_are_two_stacks(row, read):
+    text = path_of(row["lock"]).read_text()
+    ours = parse_stack(read(row["lock"])).to_json()
+    for name in (*row["judged"], *row.get("open", ()), *row.get("options", ())):
+        other = bumped(text, name)
+        assert other != text, name
+        assert parse_stack(read(row["lock"], other)).to_json() != ours, name
 
 
 @of_each_lock

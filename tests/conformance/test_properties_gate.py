@@ -33,7 +33,7 @@ def outcomes(case):
     """What every rule about facts says of every component: rule and component to rank."""
     found = {}
     for rule in RULES:
-        answer = rule.check(case)
+        answer = rule.answer(case)
         if rule.about_facts and not isinstance(answer, str):
             for problem in answer:
                 key = (rule.id, problem.component)
@@ -42,7 +42,7 @@ def outcomes(case):
 
 
 def worst(case, rule):
-    answer = BY_ID[rule].check(case)
+    answer = BY_ID[rule].answer(case)
     return 0 if isinstance(answer, str) else max(RANK[problem.outcome] for problem in answer)
 
 

@@ -18,6 +18,8 @@ class WheelServer:
     Attributes:
         files: name to content.
         metadata: name to what is beside it (PEP 658).
+        uploads: name to when it was uploaded (PEP 700).
+        yanked: names that their maker withdrew (PEP 592).
         digests: name to what the index states in the place of the true SHA-256.
         cut_after: bytes of a body after which the connection ends; None: never.
         stop_after: bytes of all bodies after which every connection ends; None: never.
@@ -35,6 +37,8 @@ class WheelServer:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.metadata: dict[str, bytes] = {}
+        self.uploads: dict[str, str] = {}
+        self.yanked: set[str] = set()
         self.digests: dict[str, str] = {}
         self.cut_after: int | None = None
         self.stop_after: int | None = None
@@ -68,6 +72,10 @@ class WheelServer:
             digest = self.digests.get(name, hashlib.sha256(content).hexdigest())
             item: dict[str, object] = {"filename": name, "url": f"{self.files_at}/{name}"}
             item |= {"hashes": {"sha256": digest} if digest else {}, "size": len(content)}
+            if name in self.uploads:
+                item["upload-time"] = self.uploads[name]
+            if name in self.yanked:
+                item["yanked"] = "broken"
             if name in self.metadata:
                 beside = hashlib.sha256(self.metadata[name]).hexdigest()
                 item["core-metadata"] = {"sha256": self.digests.get(f"{name}.metadata", beside)}

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from compatgate.catalog.build.read import Record, of
+from compatgate.catalog.build.vocabulary import check_vocabulary
 from compatgate.core.facts.packages import KnownPackage, NamePattern, Packages
 
 
 def components(document: Record) -> Packages:
-    """Read what packages carry, and what names mean."""
+    """Read what packages carry, and what names mean.
+
+    Raises:
+        BadInput: the components are not those of this program.
+    """
+    if "components" in document:
+        check_vocabulary(document["components"])
     return Packages(
         packages=tuple(_package(record) for record in document["packages"]),
         names=tuple(
@@ -22,7 +29,7 @@ def _package(record: Record) -> KnownPackage:
         name=record["name"],
         carries=record["carries"],
         source=of(record),
-        modules=tuple(record.get("modules") or ()),
         optional=bool(record.get("optional")),
+        gpus=record.get("gpus") or "",
         note=record.get("note") or "",
     )

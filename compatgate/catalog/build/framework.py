@@ -83,6 +83,7 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),
         driver=drivers(**_per_system(build.get("driver"))),
+        plugins=tuple(build.get("packages") or ()),
         requires=tuple(text for group in _required(build) for text in group["packages"]),
         requires_source=next((_own(group, told) for group in _required(build)), None),
         arch_source=_stated(code) or _stated(minimum),

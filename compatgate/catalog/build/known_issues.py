@@ -23,6 +23,7 @@ def _issue(record: Record) -> KnownIssue:
         source=of(record),
         capabilities=pairs(record.get("capabilities")),
         cpus=tuple(record.get("cpus") or ()),
+        wheels=record.get("wheels", False),
         advice=record.get("advice") or "",
         fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),
     )

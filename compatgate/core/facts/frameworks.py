@@ -54,6 +54,8 @@ class Build(Struct, frozen=True, dict=True):
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
         driver: lowest driver published by the project for this build, per OS.
+        plugins: packages that bring the code for CUDA, beside one that computes on the CPU alone
+            (``jax-cuda12-plugin``).
         requires: requirements (PEP 508) from the metadata of its wheel for Linux, those of an extra
             left out.
         requires_source: whose metadata they are.
@@ -74,6 +76,7 @@ class Build(Struct, frozen=True, dict=True):
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
     driver: dict[str, Version] = {}
+    plugins: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
     arch_source: Source | None = None
@@ -167,6 +170,8 @@ class KnownIssue(Struct, frozen=True):
         components: constraint per component; all must be in the stack (or pool) and match.
         capabilities: GPUs concerned; empty: all.
         cpus: processors of the nodes concerned (``aarch64``); empty: all.
+        wheels: it is about the wheels of the package index alone: about no build with a label of
+            its own, and no stack that states its GPU code.
         outcome: ``fail`` or ``warn``.
         advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
@@ -180,6 +185,7 @@ class KnownIssue(Struct, frozen=True):
     source: Source
     capabilities: tuple[Pair, ...] = ()
     cpus: tuple[str, ...] = ()
+    wheels: bool = False
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()
 

@@ -22,20 +22,28 @@ for, and without which it works; ``libraries``: CUDA libraries for others to loa
 no tie."""
 
 
+_OTHER_GPUS = {"rocm": "AMD", "xpu": "Intel"}
+
+
+def gpus_of_label(label: str) -> str:
+    """Return whose GPUs a build's label names, where those are not NVIDIA's (``rocm6.2``)."""
+    return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")
+
+
 class KnownPackage(Struct, frozen=True):
     """What is known of a package, whatever its release.
 
     Attributes:
         name: normalised, as on the package index.
-        modules: top-level modules that it installs, where they have another name.
         optional: it works without the GPU code of its own wheel, by other means.
+        gpus: whose GPUs it is for, where those are not NVIDIA's, ``AMD``.
     """
 
     name: str
     carries: Carries
     source: Source
-    modules: tuple[str, ...] = ()
     optional: bool = False
+    gpus: str = ""
     note: str = ""
 
 
@@ -67,6 +75,11 @@ class Packages(Struct, frozen=True, dict=True):
         """Tell whether a package works without the GPU code of its own wheel."""
         known = self.by_name.get(name)
         return known is not None and known.optional
+
+    def gpus_of(self, name: str) -> str:
+        """Return whose GPUs a package is for, where those are known and not NVIDIA's."""
+        known = self.by_name.get(name)
+        return known.gpus if known else ""
 
     def why_named(self, name: str) -> str | None:
         """Return why a name means a tie to GPUs, None where it does not."""

@@ -1,4 +1,4 @@
-"""Records: what a wheel was measured to hold, requirements and libraries alike.
+"""Records: what a wheel was measured to hold, and what is stated where no wheel can be measured.
 
 The JSON form of `Record` is a contract: ``compatgate facts measure`` prints it, and the record
 files below ``matrix/facts/packages/`` hold it. Absent fields mean "none", never "not looked at":
@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 from msgspec import Struct, json
 
+from compatgate.core.arch import Arch
 from compatgate.core.derived import derived
+from compatgate.core.facts.common import Pair, Source
 
 
 class TorchAbi(Struct, frozen=True, omit_defaults=True):
@@ -164,7 +166,52 @@ _ALWAYS: dict[str, Any] = {
 _ALWAYS_OF_LIBRARY: dict[str, Any] = {"path": "", "needs": [], "sass": {}, "ptx": {}}
 
 
+class BuildList(Struct, frozen=True):
+    """GPU code that a build script makes.
+
+    Attributes:
+        code: of every file that it compiles.
+        cuda: toolkits with which it makes this code (PEP 440); None for each that can build it.
+    """
+
+    code: tuple[Arch, ...]
+    cuda: str | None = None
+
+
+class Statement(Struct, frozen=True, omit_defaults=True):
+    """What sources, build scripts and documentation say of releases.
+
+    It denies what it excludes, and proves nothing: who builds the package decides what is inside.
+
+    Attributes:
+        versions: releases that it speaks of (PEP 440).
+        compiled: ``install`` where its GPU code is compiled when it is built or installed, ``run``
+            where it compiles for the GPU that it finds, ``nothing`` where it has no GPU code of
+            its own; None where nothing is said of that.
+        source: of everything here.
+        says: its own words on the GPUs, for messages.
+        least_capability: lowest compute capability that it runs on.
+        last_capability: highest one that it runs on; None where it names none.
+        builds: what its build script compiles, unless the builder chooses.
+        fixed: the build script takes no other list of architectures.
+        requires: requirements (PEP 508) that the source states, also on ``cuda`` and ``cudnn``.
+        torch_wheels: torch releases for which the project publishes wheels of its own.
+    """
+
+    versions: str
+    compiled: Literal["install", "run", "nothing"] | None
+    source: Source
+    says: str = ""
+    least_capability: Pair | None = None
+    last_capability: Pair | None = None
+    builds: tuple[BuildList, ...] = ()
+    fixed: bool = False
+    requires: tuple[str, ...] = ()
+    torch_wheels: tuple[str, ...] = ()
+
+
 class PackageRecords(Struct, frozen=True):
     """Table ``packages/<name>``: the records of one package, newest release first."""
 
-    records: tuple[Record, ...]
+    records: tuple[Record, ...] = ()
+    statements: tuple[Statement, ...] = ()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.components import CudaComponents
     from compatgate.core.facts.packages import Packages
     from compatgate.core.facts.peaks import Peaks
-    from compatgate.core.facts.records import Record
+    from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.xid import XidTable
     from compatgate.core.packages import GpuPackage
 
@@ -57,7 +57,7 @@ class Facts:
         self._shipped = recorded
         self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
-        self._records: dict[str, tuple[Record, ...]] = {}
+        self._recorded: dict[str, PackageRecords] = {}
         self.remembered: dict[Any, GpuPackage] = {}
         """Packages that were looked up (`compatgate.core.packages.find_package`)."""
 
@@ -207,7 +207,6 @@ class Facts:
             new._measured[record.package] = known if record in known else (*known, record)
         while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
             del new._measured[next(iter(new._measured))]
-        new.recorded = self._shipped | new._measured.keys()
         return new
 
     def is_measured(self, record: Record) -> bool:
@@ -216,17 +215,21 @@ class Facts:
 
     def records(self, name: str) -> tuple[Record, ...]:
         """Return the records of a package's wheels; empty without any."""
-        return self._records_of(name) + self._measured.get(name, ())
+        return self._shipped_of(name).records + self._measured.get(name, ())
 
-    def _records_of(self, name: str) -> tuple[Record, ...]:
-        """Return the records of the catalog."""
+    def statements(self, name: str) -> tuple[Statement, ...]:
+        """Return what is stated of a package's releases; empty without anything."""
+        return self._shipped_of(name).statements
+
+    def _shipped_of(self, name: str) -> PackageRecords:
+        """Return what the catalog has of a package."""
+        from compatgate.core.facts.records import PackageRecords
+
         if name not in self._shipped:
-            return ()
-        if name not in self._records:
-            from compatgate.core.facts.records import PackageRecords
-
-            self._records[name] = self._table(f"packages/{name}", PackageRecords).records
-        return self._records[name]
+            return PackageRecords()
+        if name not in self._recorded:
+            self._recorded[name] = self._table(f"packages/{name}", PackageRecords)
+        return self._recorded[name]
 
     def recorded_versions(self, name: str) -> list[Version]:
         """Return the releases of a package that have a record, ascending."""
@@ -239,3 +242,7 @@ class Facts:
             known = name in self.framework_names
             self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None
         return self._frameworks[name]
+
+    def measured(self, name: str) -> tuple[Record, ...]:
+        """Return the records of a part of a stack that were measured on request."""
+        return self._measured.get(name, ())

@@ -18,6 +18,11 @@ _CAPABILITY = re.compile(
     re.ASCII,
 )
 
+_OF_OTHERS = re.compile(
+    r"\b(?:amd|instinct|radeon|mi\d{2,3}[a-z]?|gfx[0-9a-f]{3,4}|(?P<intel>intel|gaudi\d?|flex|arc))\b"
+)
+"""Words in the names of GPUs that are not NVIDIA's; asked for where the facts know no such GPU."""
+
 
 def resolve_gpu(text: str, table: Gpus) -> Gpu:
     """Resolve any spelling of a GPU.
@@ -164,6 +169,10 @@ def _unknown(text: str, words: list[str], index: Index) -> BadInput:
     meant = {near for word in words for near in get_close_matches(word, known, n=2, cutoff=0.75)}
     meant = meant & set(words) or meant
     names = [name for name, model in models.items() if model & meant][:4]
+    if match := _OF_OTHERS.search(" ".join(words)):
+        vendor = "Intel" if match.lastgroup == "intel" else "AMD"
+        problem = f"is a GPU of {vendor}: compatgate knows NVIDIA's GPUs and CUDA alone"
+        return _bad(text, problem, "ask about pools of NVIDIA GPUs")
     suggest = f"did you mean {' or '.join(names)}? otherwise " if names else ""
     suggest += "give its compute capability, like gpu=sm_90"
     return _bad(text, "is not a GPU that the facts know", suggest)

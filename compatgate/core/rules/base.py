@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Source
 from compatgate.core.parts import EVERYTHING, Parts
@@ -57,6 +58,8 @@ class Rule(Struct, frozen=True):
         about_facts: decided by the vendors' facts alone, not by the matrix or evidence.
         reads: the parts of the question that it looks at; a fix that changes others need not ask
             it again.
+        states_outcome: its facts say themselves whether they deny (the list of known issues); the
+            other rules never deny by a fact that is derived.
     """
 
     id: str
@@ -64,6 +67,14 @@ class Rule(Struct, frozen=True):
     check: Callable[[Case], Answer]
     about_facts: bool = True
     reads: Parts = EVERYTHING
+    states_outcome: bool = False
+
+    def answer(self, case: Case) -> Answer:
+        """Return what the rule says of a case; a derived fact is no reason to deny it."""
+        said = self.check(case)
+        if isinstance(said, str) or self.states_outcome:
+            return said
+        return [_softened(problem) if _guesses(problem) else problem for problem in said]
 
     @property
     def documentation(self) -> str:
@@ -74,13 +85,29 @@ class Rule(Struct, frozen=True):
         return f"{first.strip()}\n{dedent(rest)}".strip()
 
 
+def _guesses(problem: Problem) -> bool:
+    """Tell whether a problem denies by a fact that nobody published or measured."""
+    source = problem.source
+    return problem.outcome == "fail" and source is not None and source.confidence == "derived"
+
+
+def _softened(problem: Problem) -> Problem:
+    message = f"{problem.message} (derived from other sources, which is no reason to deny)"
+    return replace(problem, outcome="unknown", message=message)
+
+
 def rule(
-    rule_id: str, name: str, *, about_facts: bool = True, reads: Parts = EVERYTHING
+    rule_id: str,
+    name: str,
+    *,
+    about_facts: bool = True,
+    reads: Parts = EVERYTHING,
+    states_outcome: bool = False,
 ) -> Callable[[Callable[[Case], Answer]], Rule]:
     """Make a function a rule."""
 
     def make(check: Callable[[Case], Answer]) -> Rule:
-        return Rule(rule_id, name, check, about_facts, reads)
+        return Rule(rule_id, name, check, about_facts, reads, states_outcome)
 
     return make
 

@@ -79,9 +79,10 @@ def cudnn_gpu(case: Case) -> Answer:
     if support is Support.LISTED:
         return PASS
     if support is Support.UNKNOWN:
-        return not_checked(
-            "cudnn", f"whether cuDNN {have} supports {case.gpu_name} is not published"
-        )
+        message = f"whether cuDNN {have} supports {case.gpu_name} is not published"
+        if build.minimum_capability is not None:
+            return not_checked("cudnn", message)
+        return (Problem("unknown", "cudnn", message, have=have.text),)
     forward = have >= case.facts.cudnn.forward_compatible_from
     if support is Support.NEWER and forward:
         message = (
@@ -90,7 +91,8 @@ def cudnn_gpu(case: Case) -> Answer:
         )
         return (_gpu_problem(case, "warn", message, None, case.facts.cudnn.forward_source),)
     message, need = _unsupported(case, build, support)
-    return (_gpu_problem(case, "fail", f"cuDNN {have} {message}", need, build.source),)
+    source = build.capability_source if support is Support.TOO_OLD else None
+    return (_gpu_problem(case, "fail", f"cuDNN {have} {message}", need, source or build.source),)
 
 
 def _unsupported(case: Case, build: CudnnBuild, support: Support) -> tuple[str, str | None]:

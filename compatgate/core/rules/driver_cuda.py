@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.case import Case
+from compatgate.core.components import is_framework
 from compatgate.core.parts import CODE, CUDA, FORWARD
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
@@ -16,7 +17,7 @@ from compatgate.core.rules.base import (
     not_checked,
     rule,
 )
-from compatgate.core.rules.reach import may_reach_further
+from compatgate.core.rules.reach import may_reach_further, weakest_source
 from compatgate.core.versions import Version, show
 
 
@@ -29,7 +30,8 @@ def driver_too_old(case: Case) -> Answer:
     CUDA 11 each toolkit needs its own driver. A newer driver always runs an older toolkit's
     programs: the upper bounds in NVIDIA's table say where the mechanism applies, not what works.
 
-    A usable forward-compatibility package (``cuda-compat``, see CG103) lifts the floor.
+    A usable forward-compatibility package (``cuda-compat``, see CG103) lifts the floor. Where a
+    build names a CUDA major alone (``cupy-cuda13x``), the lowest driver of that major is needed.
 
     Example: CUDA 12.1 on driver 525.60.12 fails; it needs 525.60.13.
 
@@ -39,8 +41,10 @@ def driver_too_old(case: Case) -> Answer:
     Minor Version Compatibility".
     """
     cuda, driver = case.cuda, case.driver
-    if cuda is None or driver is None:
+    if driver is None:
         return NOT_APPLICABLE
+    if cuda is None:
+        return _by_major(case, driver)
     if why := _unknown_toolkit(case, cuda):
         return (Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(case)),)
     if case.floor is None:
@@ -63,6 +67,31 @@ def driver_too_old(case: Case) -> Answer:
             need=f">={floor}",
             source=source,
             candidates=lambda: _newer_driver_or_older_cuda(case, floor),
+        ),
+    )
+
+
+def _by_major(case: Case, driver: Version) -> Answer:
+    """Judge the CUDA major that a build names, where no release of it is known."""
+    versions = case.stack.components.items()
+    labels = [(v.cuda[0], name) for name, v in versions if is_framework(name) and v.cuda]
+    if not labels:
+        return NOT_APPLICABLE
+    major, name = max(labels)
+    compat = case.facts.cuda_driver.minor_compat.get(major)
+    floor = compat.minimum.get(case.os) if compat else None
+    if compat is None or floor is None or driver >= floor:
+        return NOT_APPLICABLE  # CG901 asks for the CUDA
+    return (
+        Problem(
+            "unknown" if case.stack.cuda_compat else "fail",
+            "driver",
+            f"driver {driver} is too old for CUDA {major}, for which {name} is built: each of its "
+            f"releases needs {floor} or newer",
+            have=driver.text,
+            need=f">={floor}",
+            source=compat.source,
+            candidates=lambda: (changes.raise_driver(case, floor),),
         ),
     )
 
@@ -128,7 +157,7 @@ def minor_compat_limits(case: Case) -> Answer:
             f"compatibility for code with SASS for this GPU, {limit}",
             have=driver.text,
             need=f">={own}" if own else f"a driver of CUDA {show(cuda.major_minor)} or newer",
-            source=toolkit.source,
+            source=weakest_source(case, toolkit.source) if needs_jit else toolkit.source,
             candidates=lambda: _own_driver_or_sass(case, own, needs_jit=needs_jit),
         ),
     )

@@ -19,10 +19,11 @@ def framework_arch(case: Case) -> Answer:
 
     Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
     cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What a build by
-    conda has code for is unknown until ``arch`` states it, and so is the wheel for Windows or Linux
-    on Arm, where its list is not known. A published minimum may deny a GPU; it is no proof for GPUs
-    that came with the build's own toolkit or later, nor for Tegra parts.
-    Where the files themselves were read (an image, a folder), CG411 judges them.
+    conda, by NVIDIA's containers or by anybody else has code for is unknown until ``arch`` states
+    it, and so is the wheel for Windows or Linux on Arm, where its list is not known. A published
+    minimum may deny a GPU; it is no proof for GPUs that came with the build's own toolkit or later,
+    nor for Tegra parts. Where the files themselves were read (an image, a folder), CG411 judges
+    them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -38,9 +39,10 @@ def _arch_of(case: Case, found: Found) -> Answer:
     device, build = case.capability, found.build
     if device is None or found.name in case.stack.measured:
         return NOT_APPLICABLE  # CG411 judges what was measured
-    if found.conda:
+    if not found.published and not found.without_cuda:
         stated = case.stack.arch is not None  # CG201 judges it
-        return NOT_APPLICABLE if stated else _not_known(case, found, "conda's build")
+        whose = "conda's build" if found.conda else "this build"
+        return NOT_APPLICABLE if stated else _not_known(case, found, whose)
     if build is None:
         return NOT_APPLICABLE
     if build.sass is not None:
@@ -100,6 +102,8 @@ def _no_code(case: Case, found: Found, build: Build, message: str, have: str) ->
 
 def _not_known(case: Case, found: Found, what: str) -> Answer:
     """Unknown where the project publishes this for other releases, else not checked."""
+    if case.has_record(found.name):
+        return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold
     publishes = any(
         build.sass is not None or build.minimum_capability is not None
         for release in found.table.releases

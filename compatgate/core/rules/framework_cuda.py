@@ -48,7 +48,9 @@ def _cuda_of(case: Case, found: Found) -> Answer:
         return _problem(
             found,
             "fail",
-            f"{found.title} is a build without CUDA",
+            f"{found.title} is a build for GPUs of {found.other_gpus}: it has no code for NVIDIA's"
+            if found.other_gpus
+            else f"{found.title} is a build without CUDA",
             need="a CUDA build",
             candidates=lambda: changes.other_build(case, found),
         )

@@ -45,14 +45,20 @@ def _python_of(case: Case, found: Found) -> Answer:
         if _within(have, low, high):
             return PASS
         need = f"{low or 'any'} to {high or 'any'}"
+    source = release.python_source or release.source
+    derived = source is not None and source.confidence == "derived"
+    wheels_of = f"{found.name} {found.version.public}"
     return (
         Problem(
-            "fail",
+            "unknown" if derived else "fail",
             "python",
-            f"{found.name} {found.version.public} has no wheel for Python {series}, but for {need}",
+            f"whether {wheels_of} has a wheel for Python {series} is not known, other releases have"
+            f" them for {need}"
+            if derived
+            else f"{wheels_of} has no wheel for Python {series}, but for {need}",
             have=have.text,
             need=need,
-            source=release.python_source or release.source,
+            source=source,
             candidates=lambda: changes.other_python(have, release),
         ),
     )

@@ -18,7 +18,7 @@ from compatgate.core.rules.base import (
     not_checked,
     rule,
 )
-from compatgate.core.rules.reach import may_reach_further
+from compatgate.core.rules.reach import may_reach_further, weakest_source
 from compatgate.core.versions import Version, show
 
 
@@ -106,7 +106,7 @@ def ptx_toolchain(case: Case) -> Answer:
             f"driver {driver} understands PTX up to CUDA {show(reach)}",
             have=driver.text,
             need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
-            source=case.facts.arch.ptx,
+            source=weakest_source(case, case.facts.arch.ptx),
             candidates=lambda: _compile_it(case),
         ),
     )

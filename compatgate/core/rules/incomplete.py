@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core.case import Case
+from compatgate.core.facts import Build
+from compatgate.core.frameworks import Found
 from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
@@ -32,7 +34,7 @@ def incomplete(case: Case) -> Answer:
     if case.pool.gpu is None:
         message = "the pool's GPU is not known: no rule about GPUs was checked"
         problems.append(Problem("unknown", "gpu", message, need="gpu=A100-SXM4-80GB, or gpu=sm_80"))
-    if case.cuda is None:
+    if case.cuda is None and not any(found.without_cuda for found in case.frameworks):
         problems.append(_no_cuda(case))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in case.stack.open]
     said = (*case.stack.unread, *case.stack.assumed)
@@ -52,19 +54,25 @@ def _measured(case: Case) -> Iterator[Problem]:
 
 
 def _no_cuda(case: Case) -> Problem:
-    builds = [
-        f"{found.name}={found.version.public}+{build.label}"
-        if build.label
-        else f"cuda={build.cuda_major}.x"
-        for found in case.frameworks
-        if found.release
-        for build in found.release.builds
-        if build.listed
-    ]
-    hint = (
-        f"cuda=..., or the build: {', '.join(builds)}" if builds else "cuda=... (as in cuda=12.4)"
-    )
-    return Problem("unknown", "cuda", "the stack's CUDA is not known", need=hint)
+    plugins = case.stack.packages.keys()
+    message, hints = "the stack's CUDA is not known", []
+    for found in case.frameworks:
+        builds = [one for one in found.release.builds if one.listed] if found.release else []
+        of_plugins = {name for build in builds for name in build.plugins}
+        lacks_plugin = bool(of_plugins) and plugins.isdisjoint(of_plugins)
+        if lacks_plugin:
+            message += f": {found.name} without its plugin for CUDA computes on the CPU alone"
+        hints += [_stated_as(found, build, lacks_plugin=lacks_plugin) for build in builds]
+    need = f"cuda=..., or the build: {', '.join(hints)}" if hints else "cuda=... (as in cuda=12.4)"
+    return Problem("unknown", "cuda", message, need=need)
+
+
+def _stated_as(found: Found, build: Build, *, lacks_plugin: bool) -> str:
+    """Write how a stack states this build."""
+    if build.plugins and lacks_plugin:
+        return f"{build.plugins[0]}={found.version.public}"
+    label = build.label
+    return f"{found.name}={found.version.public}+{label}" if label else f"cuda={build.cuda_major}.x"
 
 
 @rule("CG902", "witness-conflict")

@@ -11,7 +11,7 @@ from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 
 
-@rule("CG701", "known-issue", reads=VERSIONS)
+@rule("CG701", "known-issue", reads=VERSIONS | {"arch"}, states_outcome=True)
 def known_issue(case: Case) -> Answer:
     """The combination is on the known-issues list.
 

@@ -28,18 +28,6 @@ def requirements(case: Case, package: GpuPackage) -> Iterator[Requirement]:
         yield from (one for one in asked if one.name not in COMPONENTS)
 
 
-def source(package: GpuPackage) -> Source | None:
-    """Return what proves the record of a package; None without a record."""
-    record = package.record
-    if record is None:
-        return None
-    if package.installed:
-        what = f" ({record.wheel})" if record.wheel else ""
-        return Source(f"measured: its installed files{what}", confidence="metadata")
-    proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
-    return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
-
-
 def unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
     """Report files of a package that could not be read: what they carry is open."""
     first, more = package.unread[0], len(package.unread) - 1
@@ -49,8 +37,11 @@ def unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
     return Problem(outcome, package.name, message, package.version.text, need)
 
 
-def undefined(package: GpuPackage, record: Record, torch: Version) -> Problem:
+def undefined(
+    package: GpuPackage, record: Record, torch: Version, source: Source | None
+) -> Problem:
     """Report a symbol that an extension asks for and the torch beside it does not define."""
-    message = f"{package.title} asks torch for {record.torch_missing[0]}, torch {torch} has no such"
+    name = record.torch_missing[0]
+    message = f"{package.title} asks torch for {name}, torch {torch} has no such"
     need = f"{package.name} built for torch {torch.public}"
-    return Problem("fail", package.name, message, torch.text, need, source(package))
+    return Problem("fail", package.name, message, torch.text, need, source)

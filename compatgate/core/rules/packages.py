@@ -1,25 +1,27 @@
-"""CG410 to CG414: packages with GPU code, from what their own wheels were measured to hold."""
+"""CG410, CG411, CG412, CG414: packages, from what their own wheels were measured to hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from compatgate.core.case import Case
-from compatgate.core.facts import Pair
+from compatgate.core.facts import Pair, Source
 from compatgate.core.facts.components import CudaComponents, Link
 from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
     is_specific,
+    is_stray,
     release_of,
     toolkit_targets,
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
-from compatgate.core.requires import Requirement, is_pinned_with
+from compatgate.core.requires import Requirement
 from compatgate.core.rules import package_files
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
+from compatgate.core.rules.statements import excluded, is_excluded, left_open
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
 
@@ -30,9 +32,10 @@ def package_open(case: Case) -> Answer:
 
     What a wheel carries is measured from the wheel itself. Without a record of this release nobody
     knows which GPUs it runs on, or which torch it was built for: the answer is unknown, never a
-    silent pass. Under a policy of ``packages: audit`` it is a warning. A package that works without
-    its GPU code, and compiles it only for features that ask for it (``transformers``, ``peft``), is
-    not open: no release of it can stop a stack.
+    silent pass. What is compiled where it is installed has no wheel to measure: its builder has to
+    say for which GPUs. Under a policy of ``packages: audit`` it is a warning. A package that works
+    without its GPU code, and compiles it only for features that ask for it (``transformers``,
+    ``peft``), is not open: no release of it can stop a stack.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
@@ -46,17 +49,19 @@ def package_open(case: Case) -> Answer:
         return NOT_APPLICABLE
     carries = case.facts.packages.carries
     still = [one for one in packages if one.is_open and carries(one.name) != "options"]
-    return [_open(case, package) for package in still] or PASS
+    return [_open(case, one) for one in still if not is_excluded(case, one)] or PASS
 
 
-def _when_open(case: Case) -> FindingOutcome:
+def when_open(case: Case) -> FindingOutcome:
     """Return what the target's policy makes of a package that is not known."""
     return "warn" if case.policy.packages == "audit" else "unknown"
 
 
 def _open(case: Case, package: GpuPackage) -> Problem:
     if package.unread:
-        return package_files.unread(package, _when_open(case))
+        return package_files.unread(package, when_open(case))
+    if asked := left_open(case, package, when_open(case)):
+        return asked
     message = f"no record says what {package.title} carries"
     known = [str(release) for release in case.facts.recorded_versions(package.name)]
     if why := case.stack.unmeasured.get(release_of(package)):
@@ -67,7 +72,7 @@ def _open(case: Case, package: GpuPackage) -> Problem:
         message += f"; the newest release with a record is {known[-1]}"
     need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
     have = package.version.text
-    return Problem(_when_open(case), package.name, message, have=have, need=need)
+    return Problem(when_open(case), package.name, message, have=have, need=need)
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -75,10 +80,15 @@ def package_arch(case: Case) -> Answer:
     """A package's own libraries have no code for the pool's GPU.
 
     Each library that the package loads counts, by its translation units: a stray one is no support.
-    The package fails where none of its libraries runs; where a part of them does not, the rule
-    warns, since they may be for other GPUs. Where only PTX runs, the driver compiles it, and must
-    understand the PTX of the toolkit that made it (as CG202). Libraries with nothing but code for
-    one architecture (``sm_90a``) are loaded there alone.
+    The package fails where none of its libraries runs, or those that do are a few units of all;
+    where a part of them does not, the rule warns, since they may be for other GPUs. Where only PTX
+    runs, the driver compiles it, and must understand the PTX of the toolkit that made it (as
+    CG202). Libraries with nothing but code for one architecture (``sm_90a``) are loaded there
+    alone.
+
+    Builds for GPUs of AMD or Intel (``+rocm6.2``, or linked against ROCm) fail. Of packages that
+    are compiled elsewhere the rule fails what their own source, build script or documentation
+    excludes.
 
     Example: ``faiss-gpu-cu12`` 1.14.1 has no code and no PTX for an H100 (9.0).
 
@@ -96,17 +106,21 @@ def package_arch(case: Case) -> Answer:
 
 
 def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
+    if package.gpus:
+        return [_of_others(case, package)]
+    if package.statements and (problems := excluded(case, package, device)):
+        return problems
     if package.stated:
         how = how_it_runs(package.stated, device, case.facts.arch)
         names = ", ".join(code.name for code in package.stated)
         return PASS if how else [_no_code(case, package, names)]
     if package.toolkits:
         return _by_toolkit(case, package, device)
-    if package.record is None or case.facts.packages.carries(package.name) == "libraries":
+    if package.record is None:
+        return PASS if package.compiled == "run" else NOT_APPLICABLE
+    if case.facts.packages.carries(package.name) == "libraries" or not package.libraries:
         return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
-    if not package.libraries:
-        return NOT_APPLICABLE
-    problems: list[Problem] = []
+    problems = []
     without: list[Library] = []
     groups = ways_here(package, device, case.cuda, case.facts.arch)
     for group in groups:
@@ -116,10 +130,22 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
         elif "sass" not in ways:
             problems += _jit(case, package, [library.ptx_cuda for library, _ in group])
     if without and not _is_optional(case, package, without):
-        none_runs = len(without) == len(groups)
+        none_runs = is_stray(groups)
         names = ", ".join([*without[0].sass, *without[0].ptx])
         problems.append(_no_code(case, package, names, without[0].path, none_runs=none_runs))
     return problems or PASS
+
+
+def _of_others(case: Case, package: GpuPackage) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} is a build for GPUs of {package.gpus}: it has no code for {case.gpu_name}"
+        + assumption(package),
+        have=package.version.text,
+        need="a build for CUDA",
+        source=source_of(package),
+    )
 
 
 def _is_optional(case: Case, package: GpuPackage, without: list[Library]) -> bool:
@@ -149,11 +175,11 @@ def _no_code(
     return Problem(
         "fail" if none_runs else "warn",
         package.name,
-        message + _assumption(package),
+        message + assumption(package),
         have=have,
         need=f"code for {show(case.capability)}",
-        source=package_files.source(package),
-        candidates=lambda: _other_releases(case, package),
+        source=source_of(package),
+        candidates=lambda: other_releases(case, package),
     )
 
 
@@ -166,9 +192,7 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
     title = package.title
     if not known:
         message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
-        yield Problem(
-            "unknown", package.name, message, have=driver.text, source=package_files.source(package)
-        )
+        yield Problem("unknown", package.name, message, have=driver.text, source=source_of(package))
         return
     newest = max(known)
     if newest <= reach:
@@ -177,18 +201,31 @@ def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator
     yield Problem(
         "unknown" if case.forward_may_help or not case.driver_cuda_is_exact else "fail",
         package.name,
-        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{_assumption(package)}",
+        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{assumption(package)}",
         have=driver.text,
         need=f"a driver of CUDA {show(newest)} or newer",
-        source=package_files.source(package),
+        source=source_of(package),
     )
 
 
-def _assumption(package: GpuPackage) -> str:
+def assumption(package: GpuPackage) -> str:
+    """Say which wheel a package is taken to be, where nothing names its file."""
     return f" ({package.assumed})" if package.assumed else ""
 
 
-def _other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
+def source_of(package: GpuPackage) -> Source | None:
+    """Return what is known of a package as a source: its record, else what is stated of it."""
+    record = package.record
+    if record is None:
+        return package.statements[0].source if package.statements else None
+    if package.installed:
+        what = f" ({record.wheel})" if record.wheel else ""
+        return Source(f"measured: its installed files{what}", confidence="metadata")
+    proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
+    return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
+
+
+def other_releases(case: Case, package: GpuPackage) -> Iterator[Candidate]:
     """Offer other releases with a record, the nearest newer one first."""
     known = list(case.facts.recorded_versions(package.name))
     newer = [version for version in known if version > package.version]
@@ -229,72 +266,12 @@ def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
         "fail",
         name,
         f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
-        + _assumption(package),
+        + assumption(package),
         have=have.text,
         need=requirement.spec,
-        source=package_files.source(package),
+        source=source_of(package),
         candidates=lambda: requirement.candidates(),
     )
-
-
-@rule("CG413", "package-torch", reads=RECORDS)
-def package_torch(case: Case) -> Answer:
-    """An extension was built against another torch than the stack has.
-
-    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
-    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where torch is installed beside it (an image, a folder), its undefined
-    symbols are compared with those that this torch defines. Where neither symbols, metadata nor
-    file name say which torch it was built for, a package of the stack that pins both says that they
-    belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the answer is unknown. A
-    package that works without its extension (``torchao``) warns at most.
-
-    Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
-
-    Fix: the torch that it was built for, or a release for this torch.
-
-    Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
-    """
-    torch = case.stack.get("torch")
-    if torch is None or not case.packages:
-        return NOT_APPLICABLE
-    answers = [_torch_of(case, package, torch) for package in case.packages]
-    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
-    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
-
-
-def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
-    record = package.record
-    if record is None or not package.torch_abis:
-        return NOT_APPLICABLE
-    if all(abi.stable for abi in package.torch_abis):
-        return PASS
-    if record.torch_beside == torch.public:  # the symbols themselves were compared
-        if record.torch_missing:
-            return [package_files.undefined(package, record, torch)]
-        return PASS
-    built_for = record.built_for_torch
-    if built_for == show(torch.major_minor):
-        return PASS
-    optional = case.facts.packages.is_optional(package.name)
-    if built_for is None:
-        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
-            return PASS
-        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
-        outcome: FindingOutcome = "warn" if optional else _when_open(case)
-        return [Problem(outcome, package.name, message, source=package_files.source(package))]
-    message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
-    return [
-        Problem(
-            "warn" if optional else "fail",
-            package.name,
-            message + _assumption(package),
-            have=torch.text,
-            need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
-            source=package_files.source(package),
-            candidates=lambda: _other_releases(case, package),
-        )
-    ]
 
 
 @rule("CG414", "package-libraries", reads=RECORDS)
@@ -349,10 +326,10 @@ def _other_runtime(case: Case, package: GpuPackage, major: int, cuda: Version) -
         "warn" if case.facts.packages.is_optional(package.name) else "fail",
         package.name,
         f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
-        + _assumption(package),
+        + assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
-        source=package_files.source(package),
+        source=source_of(package),
     )
 
 

@@ -1,4 +1,4 @@
-"""What becomes of everything that is blessed on a target when something of the target changes.
+"""What becomes of everything that is blessed on a target when the target or the facts change.
 
 Each entry is evaluated before and after, on each pool by itself: a pool that fails already must not
 hide another one that begins to. Pure; `compatgate.gate.whatif` asks it of a snapshot.
@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.evaluate import evaluate, is_allowed
@@ -89,14 +90,15 @@ def what_if(
         BadInput: a malformed value or an unknown component.
     """
     judge, samples = _Judge(target, facts, matrix, now), Samples(facts, matrix)
+    judges = (judge, judge)
     moves = [(pool, change_pool(pool, changes, facts.gpus)) for pool in pools]
     entries = [
         found
         for entry in matrix.entries.of(target.name)
         if entry.status in IN_USE
-        if (found := _of_entry(entry, moves, changes, samples, judge))
+        if (found := _of_entry(entry, moves, changes, samples, judges))
     ]
-    entries.sort(key=lambda e: (-ORDER[e.change], -RANK[e.outcome], e.entry))
+    entries.sort(key=_worst_first)
     alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
     host = _host(alone)
     outcome = _outcome(entries, host)
@@ -116,12 +118,51 @@ def what_if(
     )
 
 
+class Side(Struct, frozen=True):
+    """A target and a matrix as one set of facts resolves them, and those facts."""
+
+    target: Target
+    facts: Facts
+    matrix: Matrix
+
+
+def facts_change(before: Side, after: Side, now: datetime) -> tuple[EntryChange, ...]:
+    """Evaluate everything in use on a target with the facts of before and with other ones.
+
+    Args:
+        before: what stands for an entry is chosen by these facts, so that a release that only the
+            other ones know does not take its place.
+        after: the same target with other facts.
+        now: for ends of life, waivers and the age of evidence.
+
+    Returns:
+        Every entry in use, worst first.
+    """
+    judges = (
+        _Judge(before.target, before.facts, before.matrix, now),
+        _Judge(after.target, after.facts, after.matrix, now),
+    )
+    samples = Samples(before.facts, before.matrix)
+    pools = {pool.name: pool for pool in after.target.pools}
+    moves = [(pool, pools[pool.name]) for pool in before.target.pools if pool.name in pools]
+    found = (
+        _of_entry(entry, moves, {}, samples, judges)
+        for entry in before.matrix.entries.of(before.target.name)
+        if entry.status in IN_USE
+    )
+    return tuple(sorted(filter(None, found), key=_worst_first))
+
+
+def _worst_first(entry: EntryChange) -> tuple[int, int, str]:
+    return -ORDER[entry.change], -RANK[entry.outcome], entry.entry
+
+
 def _of_entry(
     entry: Entry,
     moves: Iterable[tuple[Pool, Pool]],
     changes: Mapping[str, Any],
     samples: Samples,
-    judge: _Judge,
+    judges: tuple[_Judge, _Judge],
 ) -> EntryChange | None:
     """What becomes of an entry; None where it is for other GPUs than those of the pools."""
     concerned = [(old, new) for old, new in moves if entry.is_for(old) or entry.is_for(new)]
@@ -131,7 +172,7 @@ def _of_entry(
     if not all(stacks):
         return EntryChange(entry.name, entry.status, open=left)
     found = [
-        _telling([_on_pool(entry, stack, changes, old, new, judge) for stack in of_pool])
+        _telling([_on_pool(entry, stack, changes, old, new, judges) for stack in of_pool])
         for (old, new), of_pool in zip(concerned, stacks, strict=True)
     ]
     return EntryChange(entry.name, entry.status, tuple(found))
@@ -149,15 +190,15 @@ def _on_pool(
     changes: Mapping[str, Any],
     before: Pool,
     after: Pool,
-    judge: _Judge,
+    judges: tuple[_Judge, _Judge],
 ) -> PoolChange:
     changed = change_stack(stack, changes)
-    was, then = judge(stack, before), judge(changed, after)
+    was, then = judges[0](stack, before), judges[1](changed, after)
     found = compare.changes(was, then)
     worst = compare.worst(found)
     worse = ORDER[worst] > ORDER["same"]
     if worse:
-        then = judge(changed, after, with_fixes=True)
+        then = judges[1](changed, after, with_fixes=True)
     return PoolChange(
         before.name,
         changed.to_json(),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from compatgate.core.components import is_framework, resolve_component
+from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.core.versions import parse_version, show
 from compatgate.discovery.image.compat import of_path
@@ -17,7 +17,8 @@ from compatgate.discovery.image.rpm import LARGEST as LARGEST_RPM
 from compatgate.discovery.image.rpm import rpm_packages
 from compatgate.discovery.image.wanted import python_of
 from compatgate.discovery.libraries import library_observation, parse_version_file
-from compatgate.discovery.lockfiles import build_label
+from compatgate.discovery.lockfiles import build_label, conda
+from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.packages import observe, tidy
 from compatgate.discovery.python_env import read_answer
@@ -28,8 +29,6 @@ _LARGEST_TEXT = 256 * 1024
 _TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTILINE)
 _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
-_CONDA_FRAMEWORKS = frozenset({"pytorch", "pytorch-gpu", "tensorflow", "jax", "cupy", "vllm"})
-_CONDA_OTHERS = frozenset({"libcublas", "tensorrt", "python"})
 
 
 def named_by_folder(folder: str) -> tuple[str, str] | None:
@@ -81,12 +80,13 @@ def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]
         return []
     name, version, build = parts
     component = signals.conda.get(name)
-    if component is None and name in _CONDA_FRAMEWORKS | _CONDA_OTHERS:
-        component = resolve_component(name.removesuffix("-gpu")).component.name
+    if component is None:
+        known = conda.component_of(Package(name, origin, build=build, ecosystem="conda"))
+        component = known.name if known else None
     if component is None or name == "cuda-nvtx":
         return []
     label = ""
-    if name in _CONDA_FRAMEWORKS:
+    if is_framework(component):
         label = f"+{build_label.of_conda_framework(build)}"
     elif component in ("cudnn", "nccl"):
         match = _CONDA_CUDA.search(build)

@@ -7,29 +7,13 @@ from collections.abc import Sequence
 
 from compatgate.core.components import COMPONENTS, Component
 from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import CONDA
 from compatgate.discovery.lockfiles import build_label
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.lockfiles.pypi import Found
 from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput
 
-_NAMES = {
-    "pytorch": "torch",
-    "pytorch-gpu": "torch",
-    "pytorch-cpu": "torch",
-    "cudatoolkit": "cuda",
-    "cuda-version": "cuda",
-    "pytorch-cuda": "cuda",
-    "cuda-cudart": "cuda",
-    "cuda-runtime": "cuda",
-    "cuda-toolkit": "cuda",
-    "libcudnn": "cudnn",
-    "libcublas": "cublas",
-    "tensorflow-gpu": "tensorflow",
-    "cupy-core": "cupy",
-    "onnxruntime": "onnxruntime-gpu",
-}
-"""conda's package names, where they are not the component's."""
 _TOOLKIT = re.compile(
     r"cuda(?:-.+)?|lib(?:cu|npp|nv)[a-z]+(?:-(?:dev|static))?|nvidia-.+|pytorch-mutex"
 )
@@ -54,7 +38,7 @@ def component_of(package: Package) -> Component | None:
     name = package.name.lower()
     if name == "onnxruntime" and not build_label.uses_cuda(package.build):
         return None
-    component = COMPONENTS.get(_NAMES.get(name, name))
+    component = COMPONENTS.get(CONDA.get(name, name))
     return None if component is None or component.kind == "driver" else component
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Locked, Packages, why_gpu
 from compatgate.core.frameworks import CONDA
 from compatgate.core.stack_values import Wheel
@@ -57,12 +58,13 @@ def gpu_packages(
             continue
         if is_gpu_package(package, known):
             _observe(package, observations, left)
-        elif found := package.ecosystem == "pypi" and pypi.component_of(package.name):
-            name = found[0].name
+        elif found := package.ecosystem == "pypi" and find_component(name):
+            name = found.component.name
         else:
             continue
-        if wheel := _wheel(package):
-            wheels.setdefault(name, wheel)
+        wheel = _wheel(package)
+        if wheel and _is_better(wheel, wheels.get(name)):
+            wheels[name] = wheel
         if package.version:
             origins.setdefault(name, _origin(package, asked))
     if observations or wheels or any(pypi.component_of(package.name) for package in packages):
@@ -123,12 +125,18 @@ def _observe(package: Package, observations: list[Observation], left: list[str])
 
 def _origin(package: Package, asked: Sequence[str]) -> Origin:
     return Origin(
+        canonicalize_name(package.name),
         package.version or "",
         package.ecosystem,
         package.wheels,
         (package.index,) if package.index else tuple(asked),
         package.digests,
     )
+
+
+def _is_better(wheel: Wheel, other: Wheel | None) -> bool:
+    """Tell whether a file says more of a part than another: a metapackage holds no library."""
+    return other is None or ((other.file or "").endswith("-any.whl") and wheel.file is not None)
 
 
 def _wheel(package: Package) -> Wheel | None:

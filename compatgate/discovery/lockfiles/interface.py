@@ -75,6 +75,7 @@ class Origin(Struct, frozen=True):
     """Where the files of a package are, as a lock or bill of materials says it.
 
     Attributes:
+        name: normalised, as on the index: that of a component may be another one.
         version: as it is written there, without a label that only an index names.
         ecosystem: conda's packages are no wheels.
         wheels: those that fit the platform, where they are listed; URLs, paths or names.
@@ -82,6 +83,7 @@ class Origin(Struct, frozen=True):
         digests: SHA-256 that a wheel may have; empty where none are stated without their files.
     """
 
+    name: str
     version: str
     ecosystem: Ecosystem = "pypi"
     wheels: tuple[Wheel, ...] = ()

@@ -9,29 +9,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.core.components import Component, find_component, is_framework
+from compatgate.core.components import Component, find_component, is_framework, mention
 from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import CUDA_BY_PLUGIN, META, NOT_ON_INDEX
 from compatgate.discovery.lockfiles import build_label
 from compatgate.discovery.lockfiles.interface import Package
 from compatgate.discovery.observed import Conflict, Observation
 from compatgate.errors import BadInput
 
-_MAYBE = re.compile(
-    r"cuda|cudnn|nccl|cublas|cupy|torch|tensorflow|jax|onnxruntime|vllm|transformer|flash|tensorrt|triton"
-)
-"""A first look at a name: resolving what is no component costs a search for similar names."""
-_NOT_ON_PYPI = frozenset(
-    {"cuda", "cudnn", "nccl", "cublas", "cudart", "cuda-runtime", "pytorch", "onnxruntime"}
-    | {"tensorflow-gpu", "jaxlib", "nvinfer"}
-)
-"""Names of components whose package on the index is another thing, a stub or a part."""
 _UNLABELLED = ("cuda", "cublas")
 """Their versions are the toolkit's own: 12.4.127 needs no label to say CUDA 12."""
-_META = frozenset({"tensorrt", "transformer-engine"})
-"""Packages that bring no library but the one of their name and version for a CUDA, ``...-cu13``."""
 _PARTS = re.compile(r"tensorrt(?:-(?:cu\d{2}|lean|dispatch))*-(?:libs|bindings)")
-_BY_PLUGIN = ("jax",)
-"""Frameworks whose own wheel has no CUDA: without a plugin beside it the package is for CPUs."""
 _JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
 
 
@@ -73,7 +61,7 @@ def _is_at_index(url: str) -> bool:
 def component_of(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
     """The component that a package on the index is, and the CUDA that its name states."""
     canonical = canonicalize_name(name)
-    if canonical in _NOT_ON_PYPI or len(canonical) > 100 or not _MAYBE.search(canonical):
+    if canonical in NOT_ON_INDEX or len(canonical) > 100 or not mention().search(canonical):
         return None
     resolved = find_component(canonical)
     if resolved is None or resolved.component.kind in ("driver", "runtime"):
@@ -88,7 +76,7 @@ def belongs_to_component(name: str) -> bool:
         name: normalised.
     """
     return bool(
-        component_of(name) or name in _NOT_ON_PYPI or _PARTS.fullmatch(name) or find_component(name)
+        component_of(name) or name in NOT_ON_INDEX or _PARTS.fullmatch(name) or find_component(name)
     )
 
 
@@ -110,7 +98,7 @@ def observe(packages: Sequence[Package], indexes: Sequence[str]) -> Found:
         if not found:
             continue
         component, cuda = found
-        decided = is_of_index(package, indexes) and component.name not in _BY_PLUGIN
+        decided = is_of_index(package, indexes) and component.name not in CUDA_BY_PLUGIN
         (index if decided else elsewhere).add(component.name)
         if package.version is None:
             left.append(unpinned(component.name, package))
@@ -146,7 +134,7 @@ def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
     brought = {
         (seen.component, seen.version.partition("+")[0])
         for seen in observations
-        if seen.component in _META and "+" in seen.version
+        if seen.component in META and "+" in seen.version
     }
     return [o for o in observations if (o.component, o.version) not in brought]
 

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
-from compatgate.discovery.sbom.interface import NOT_BY_NAME, Bill, Part
+from compatgate.discovery.sbom.interface import Bill, Part
 from compatgate.discovery.sbom.relevant import may_be_component
 from compatgate.errors import BadInput
 
@@ -24,7 +25,7 @@ _MARKER = "uv:package:marker"
 """uv exports a lock for every platform, and says so in a property."""
 STACK = "compatgate:stack"
 """A property of the document: what ``inspect`` found that is no component, as a JSON object."""
-_TEXTS = ("cuda-compat", "cuda-compat-use", *NOT_BY_NAME)
+_TEXTS = ("cuda-compat", "cuda-compat-use", *NEEDS_URL)
 _BY_NAME = ("wheels", "measured")
 _REST = (*_TEXTS, "arch", "require", "open", "conflicts", "unread", *_BY_NAME)
 _KEPT = ("type", "bom-ref", "group", "name", "version", "purl", "components", "properties")

@@ -9,9 +9,6 @@ from msgspec import Struct
 from compatgate.discovery.lockfiles.interface import Origin
 from compatgate.discovery.observed import Conflict, Observation
 
-NOT_BY_NAME = ("driver", "tritonserver")
-"""Components that no name alone identifies: packages of that name are something else."""
-
 
 class Part(Struct, frozen=True):
     """One component of a bill of materials.

@@ -13,13 +13,14 @@ from msgspec import Struct
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
 from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery import packages
 from compatgate.discovery.lockfiles import conda, pypi
 from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
 from compatgate.discovery.lockfiles.interface import Origin, Package
 from compatgate.discovery.observed import Conflict, Observation
 from compatgate.discovery.sbom.bounds import library
-from compatgate.discovery.sbom.interface import NOT_BY_NAME, Part
+from compatgate.discovery.sbom.interface import Part
 from compatgate.discovery.sbom.relevant import may_be_component
 from compatgate.discovery.signals import Signals
 from compatgate.errors import BadInput
@@ -126,7 +127,7 @@ def _by_name(
     if resolved is None:
         return []
     component = resolved.component.name
-    if component in NOT_BY_NAME:
+    if component in NEEDS_URL:
         return []
     if not version:
         left.append(f"{component}: no version is stated ({origin})")

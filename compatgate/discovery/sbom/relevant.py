@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
-_WORDS = re.compile(
-    r"pkg:(?:pypi|conda)/|cuda|cudnn|cudart|nccl|cublas|nvinfer|tensorrt|python|torch|tensorflow|jax|onnxruntime|vllm"
-    r"|cupy|transformer|flash",
-    re.IGNORECASE,
-)
+from compatgate.core.components import mention
+
+_OF_PYTHON = re.compile(r"pkg:(?:pypi|conda)/", re.IGNORECASE)
+"""Packages that may carry GPU code whatever they are called."""
 
 
 def may_be_component(*texts: object) -> bool:
     """Tell whether a name or a package URL could be one of a component or GPU package."""
-    return any(isinstance(text, str) and _WORDS.search(text) for text in texts)
+    known = mention()
+    return any(
+        isinstance(text, str) and bool(_OF_PYTHON.search(text) or known.search(text))
+        for text in texts
+    )

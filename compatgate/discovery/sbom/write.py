@@ -18,9 +18,9 @@ from uuid import NAMESPACE_URL, uuid5
 from compatgate import __version__
 from compatgate.core.components import COMPONENTS, in_order, is_framework, label_of
 from compatgate.core.stack_values import SPECIAL
+from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.sbom.cyclonedx import STACK
-from compatgate.discovery.sbom.interface import NOT_BY_NAME
 from compatgate.discovery.stack import Inspection
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ def to_cyclonedx(what: str, inspection: Inspection) -> Json:
     """
     stack = inspection.stack
     names = in_order(name for name in stack if name not in SPECIAL)
-    rest = {name: value for name, value in stack.items() if name in SPECIAL or name in NOT_BY_NAME}
+    rest = {name: value for name, value in stack.items() if name in SPECIAL or name in NEEDS_URL}
     for key, more in (
         ("open", inspection.open),
         ("conflicts", [conflict.message for conflict in inspection.conflicts]),

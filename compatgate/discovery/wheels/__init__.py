@@ -19,6 +19,7 @@ from compatgate.discovery.wheels.on_demand import (
     find_known,
     measure_all,
     stated,
+    why_not,
 )
 from compatgate.discovery.wheels.progress import Progress
 
@@ -41,4 +42,5 @@ __all__ = [
     "stated",
     "toolkits_of_ptx",
     "wheel_at",
+    "why_not",
 ]

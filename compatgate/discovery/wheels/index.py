@@ -47,6 +47,8 @@ class IndexFile(Struct, frozen=True):
         metadata: SHA-256 of its metadata, which is at ``url`` + ``.metadata``; ``""`` where it is
             there and no digest is stated; None where it is not there.
         credentials: ``user:password`` for the server.
+        uploaded: ISO time at which the index received it; ``""`` where it does not say.
+        yanked: its maker asks not to install it any more.
     """
 
     name: str
@@ -55,6 +57,8 @@ class IndexFile(Struct, frozen=True):
     size: int | None = None
     metadata: str | None = None
     credentials: str = ""
+    uploaded: str = ""
+    yanked: bool = False
 
     @property
     def headers(self) -> dict[str, str]:
@@ -174,7 +178,7 @@ class PackageIndex:
         base, credentials = _split_credentials(url)
         page = f"{base.rstrip('/')}/{canonicalize_name(package)}/"
         if page.startswith("file:"):
-            data, kind = _local_page(page), "text/html"
+            data, kind = _local_page(page)
         else:
             data, kind, page = self._page(page, credentials)
         if data is None:
@@ -189,9 +193,12 @@ class PackageIndex:
             Damaged: it has another digest than the index states.
             Unavailable: the index does not answer.
         """
-        if file.metadata is None or file.url.startswith("file:"):
+        if file.metadata is None:
             return None
-        data, _, _ = self._get(f"{file.url}.metadata", file.headers, LARGEST_METADATA)
+        if file.url.startswith("file:"):
+            data = _local_file(f"{file.url}.metadata", LARGEST_METADATA)
+        else:
+            data, _, _ = self._get(f"{file.url}.metadata", file.headers, LARGEST_METADATA)
         if data is not None and file.metadata not in _NO_HASH:
             found = hashlib.sha256(data).hexdigest()
             if found != file.metadata:
@@ -282,6 +289,8 @@ def _listed(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[
             size=size if isinstance(size, int) and size >= 0 else None,
             metadata=_metadata(item.get("core-metadata", item.get("data-dist-info-metadata"))),
             credentials=own or (credentials if same else ""),
+            uploaded=str(item.get("upload-time") or ""),
+            yanked=item.get("yanked") not in (None, False),
         )
 
 
@@ -324,7 +333,8 @@ class _Links(HTMLParser):
         found = dict(attrs)
         if tag == "a" and found.get("href"):
             value = found.get("data-core-metadata", found.get("data-dist-info-metadata"))
-            self.files.append({"url": found["href"], "core-metadata": value})
+            yanked = found.get("data-yanked", False) is not False
+            self.files.append({"url": found["href"], "core-metadata": value, "yanked": yanked})
 
 
 def _from_html(data: bytes, page: str) -> list[dict[str, Any]]:
@@ -333,11 +343,19 @@ def _from_html(data: bytes, page: str) -> list[dict[str, Any]]:
     return parser.files
 
 
-def _local_page(url: str) -> bytes | None:
-    folder = unquote(urlsplit(url).path)
+def _local_page(url: str) -> tuple[bytes | None, str]:
+    """Read the page of a package from a folder: ``index.json`` (PEP 691), else ``index.html``."""
+    for name, kind in (("index.json", "application/json"), ("index.html", "text/html")):
+        data = _local_file(f"{url}{name}", LARGEST_PAGE)
+        if data is not None:
+            return data, kind
+    return None, ""
+
+
+def _local_file(url: str, largest: int) -> bytes | None:
     try:
-        with open(os.path.join(folder, "index.html"), "rb") as file:
-            return file.read(LARGEST_PAGE)
+        with open(unquote(urlsplit(url).path), "rb") as file:
+            return file.read(largest)
     except OSError:
         return None
 

@@ -266,7 +266,7 @@ class _Measurement:
             wheel=self._wheel.name,
             sha256=digest,
             verified="whole" if whole else "members",
-            requires=identity.requires,
+            requires=tuple(dict.fromkeys(identity.requires)),
             requires_python=identity.requires_python,
             libraries=tuple(sorted(libraries, key=lambda library: library.path)),
             alternatives=alternatives(library.path for library in libraries),

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from compatgate.core.package_builds import torch_of_label
+
 _NUMBER_OF_CUDA = re.compile(r"(?<![a-z])(cuda|cu|rocm)[_-]?\d{2,3}(?![0-9a-z])")
 _FOLDER = re.compile(r"(?:sm|cu|cuda|rocm|arch|compute)[_-]?\d{2,3}[af]?(?:_\d)?")
-_TORCH_OF_BUILD = re.compile(
-    r"(?:torch|pt|th)(?P<major>\d)(?:\.(?P<minor>\d{1,2})|(?P<plain>\d{1,2}))"
-)
 
 
 def alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
@@ -39,8 +38,7 @@ def torch_of_build(requires: Sequence[str], version: str) -> str | None:
     for text in requires:
         if (release := _pinned_torch(text)) is not None:
             return release
-    match = _TORCH_OF_BUILD.search(version.partition("+")[2])
-    return f"{match['major']}.{match['minor'] or match['plain']}" if match else None
+    return torch_of_label(version.partition("+")[2])
 
 
 def _pinned_torch(text: str) -> str | None:

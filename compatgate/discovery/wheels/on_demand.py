@@ -75,7 +75,7 @@ class Wanted(Struct, frozen=True):
     @property
     def release(self) -> str:
         """Return the release as an installer asks for it."""
-        return f"{self.package.name}=={self.origin.version}"
+        return f"{self.origin.name}=={self.origin.version}"
 
 
 class Measured(Struct, frozen=True):
@@ -100,7 +100,8 @@ def stated(package: OpenPackage) -> Wanted:
     wheel = package.wheel
     digests = (wheel.sha256,) if wheel and wheel.sha256 else ()
     indexes = (wheel.index if wheel else "",)
-    return Wanted(package, Origin(package.version.text, indexes=indexes, digests=digests))
+    origin = Origin(package.name, package.version.text, indexes=indexes, digests=digests)
+    return Wanted(package, origin)
 
 
 def find_known(wanted: Wanted, sources: Sources, options: Options, *, aged: bool) -> Record | None:
@@ -111,6 +112,9 @@ def find_known(wanted: Wanted, sources: Sources, options: Options, *, aged: bool
         sources: an earlier choice of a wheel depends on the indexes.
         options: with the folder of earlier measurements.
         aged: an earlier choice counts, however old it is.
+
+    Raises:
+        BadInput: what its wheel carries cannot all be read.
     """
     locked = _locked_file(wanted)
     digests = [locked.sha256] if locked and locked.sha256 else []
@@ -131,7 +135,8 @@ def measure_now(
     """Measure the wheel of a package, from the index that lists it.
 
     Raises:
-        BadInput: it is no package of an index, or its index may not be asked.
+        BadInput: it is no package of an index, its index may not be asked, or what its wheel
+            carries cannot all be read.
         Damaged: a wheel is not what the lock, the index or the server says.
         NotFound: there is no wheel for the platform.
         Unavailable: a server does not answer.
@@ -268,7 +273,7 @@ def _listed(index: PackageIndex, wanted: Wanted) -> IndexFile:
     Raises:
         NotFound: there is none.
     """
-    files = index.wheels(wanted.package.name, wanted.origin.version)
+    files = index.wheels(wanted.origin.name, wanted.origin.version)
     locked, wheel, digests = _locked_file(wanted), wanted.package.wheel, wanted.origin.digests
     if locked:
         files = [file for file in files if file.name == locked.name]
@@ -316,12 +321,23 @@ def _name_of(url: str) -> str:
 def _is_of(record: Record, wanted: Wanted) -> bool:
     """Tell whether a record is of the package and release: a digest alone may be of any wheel."""
     same = Version(record.version).public == Version(wanted.package.version.public).public
-    return same and record.package == wanted.package.name
+    return same and record.package == wanted.origin.name
 
 
 def _as_stacked(record: Record, wanted: Wanted) -> Record:
-    """Return the record under the version of the stack: an index may name the build for it."""
-    return replace(record, version=wanted.package.version.text)
+    """Return the record under the name and version of the stack.
+
+    A component has its own name, and the build may be named by the index alone.
+
+    Raises:
+        BadInput: what the wheel carries cannot all be read.
+    """
+    if record.unread:
+        names = ", ".join(path.rpartition("/")[2] for path in record.unread[:3])
+        what = f"its wheel holds libraries that cannot be read: {names}"
+        raise BadInput(what, field=wanted.release)
+    package = wanted.package
+    return replace(record, package=package.name, version=package.version.text)
 
 
 def _key(wanted: Wanted, sources: Sources) -> list[object]:
@@ -330,4 +346,4 @@ def _key(wanted: Wanted, sources: Sources) -> list[object]:
     file = package.wheel.file if package.wheel else ""
     names = [_name_of(wheel.url) for wheel in origin.wheels]
     platform = [package.os, package.cpu, package.python.text if package.python else ""]
-    return [package.name, origin.version, *platform, file, names, list(origin.digests), indexes]
+    return [origin.name, origin.version, *platform, file, names, list(origin.digests), indexes]

@@ -354,6 +354,20 @@ def test_a_target_of_a_database_is_judged_by_measured_records(server, run, tmp_p
     assert "CG410" in [found["rule"] for found in json.loads(text)["findings"]]
 
 
+def test_a_bundle_is_judged_by_measured_records(server, run, tmp_path):
+    from compatgate.resources import matrix_dir
+
+    server.add(NAME, content())
+    base = ["--database", str(tmp_path / "gate.db")]
+    bundle = str(tmp_path / "gate.bundle")
+    assert run("matrix", "import", *base, str(matrix_dir() / "examples"))[0] == 0
+    assert run("bundle", "export", *base, "-o", bundle)[0] == 0
+    lock = requirements(tmp_path, "gpu-pkg-cu12==1.0\n")
+    question = ["check", "--bundle", bundle, "--target", "prod-a100", "--stack", STACK]
+    _, text, _ = run(*question, "--lock", str(lock), "--read-wheels", "--format", "json")
+    assert "CG410" not in [found["rule"] for found in json.loads(text)["findings"]]
+
+
 def test_a_server_measures_by_itself(run, tmp_path):
     lock = requirements(tmp_path, "gpu-pkg-cu12==1.0\n")
     where = ["--server", "http://127.0.0.1:9", "--pool", A100]
@@ -366,3 +380,33 @@ def test_inspect_reads_wheels_of_files_that_name_packages_alone(run, tmp_path):
     status, _, errors = run("inspect", str(tmp_path), "--read-wheels")
     assert status == 2
     assert "names no wheels" in errors
+
+
+def test_windows_libraries_that_are_not_read_leave_the_package_open(server, check, tmp_path):
+    library = b"MZ" + bytes(100) + b"cudart64_12.dll" + bytes(100)
+    name = "gpu_pkg_cu12-1.0-cp312-cp312-win_amd64.whl"
+    server.add(name, make_wheel({"gpu_pkg/lib.dll": library}, name="gpu-pkg-cu12"))
+    lock = requirements(tmp_path, "gpu-pkg-cu12==1.0\n")
+    pool = "driver=580.88,gpu=RTX-4090,os=windows"
+    for _ in range(2):
+        found = check(lock, pool=pool)
+        opens_by_name(found, "its wheel holds libraries that cannot be read: lib.dll")
+
+
+def test_a_component_is_measured_under_its_name_on_the_index(server, check, tmp_path):
+    name = "transformer_engine_cu12-2.99.0-py3-none-manylinux_2_28_x86_64.whl"
+    code = make_fatbin(make_entry("sass", 80))
+    library = {"te/lib.so": make_shared_object(needs=["libcudart.so.12"], code=code)}
+    server.add(name, make_wheel(library, name="transformer-engine-cu12", version="2.99.0"))
+    found = check(requirements(tmp_path, "transformer-engine-cu12==2.99.0\n"))
+    assert found.notes[0].startswith(f"transformer-engine 2.99.0+cu12: measured now, {name}")
+    assert found.said("CG410") == []
+
+
+def test_packages_of_conda_are_not_read(server, check, tmp_path):
+    url = "https://conda.anaconda.org/conda-forge/linux-64/xformers-0.0.99-cuda126_0.conda"
+    lock = tmp_path / "explicit.txt"
+    lock.write_text(f"# platform: linux-64\n@EXPLICIT\n{url}\n")
+    (message,) = check(lock).said("CG410")
+    assert "packages of conda are not read" in message
+    assert server.paths == []

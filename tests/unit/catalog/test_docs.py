@@ -48,7 +48,8 @@ def test_the_examples_are_laid_over_the_shipped_facts(paths: list[str]) -> None:
     assert engine is not None
     assert engine.releases[0].builds[0].sass == ((8, 0), (9, 0))
     assert facts.known_issues.issues[-1].id == "OURS-7"
-    assert len(facts.overlays) == 4
+    assert facts.packages.carries("our-kernels") == "code"
+    assert len(facts.overlays) == 5
 
 
 def test_a_mistake_reads_as_on_the_page(overlay: Write) -> None:

@@ -100,8 +100,35 @@ def test_a_bad_overlay_is_an_error_without_a_traceback(facts: Facts, overlay: Wr
 
 
 def test_verify_answers_0_when_all_is_well(facts: Facts) -> None:
-    assert facts("verify") == (0, "the facts hold together\n", "")
-    assert parsed(facts("verify", "--format", "json")) == {"problems": []}
+    status, out, err = facts("verify")
+    assert (status, err) == (0, "")
+    assert out.startswith("the facts hold together\nmeasured ")
+    assert parsed(facts("verify", "--format", "json"))["problems"] == []
+
+
+def test_verify_tells_what_is_measured_from_what_is_derived(facts: Facts, overlay: Write) -> None:
+    before = parsed(facts("verify", "--format", "json"))["origins"]
+    assert set(before) == {"measured", "published", "metadata", "derived"}
+    issue = "{id: X, title: t, components: {torch: 2.*}, outcome: warn, message: m, source: s"
+    text = f"schema: facts/known_issues/v1\nissues: [{issue}, confidence: derived}}]"
+    told = parsed(facts("verify", "--format", "json", "--facts", overlay(text)))["origins"]
+    assert told == before | {"derived": before["derived"] + 1}
+    _, out, _ = facts("verify")
+    assert f"measured   {before['measured']:>5} wheels, each with its SHA-256" in out
+    assert f"derived    {before['derived']:>5} statements, concluded by others: they never" in out
+
+
+def test_verify_finds_a_record_that_was_copied_instead_of_measured(
+    facts: Facts, overlay: Write
+) -> None:
+    rows = "\n".join(
+        f"- {{version: '{v}', wheel: gpu_pkg-{v}-py3-none-any.whl, sha256: {'a' * 64}}}"
+        for v in ("1.0", "1.1")
+    )
+    path = overlay(f"schema: facts/packages/v1\npackage: gpu-pkg\nrecords:\n{rows}")
+    status, out, _ = facts("verify", "--facts", path)
+    assert status == 1
+    assert "package-digest: packages/gpu-pkg gpu_pkg-1.1-py3-none-any.whl" in out
 
 
 def test_verify_answers_1_and_names_the_problem(facts: Facts, overlay: Write) -> None:

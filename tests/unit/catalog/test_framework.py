@@ -22,7 +22,7 @@ os: [linux]
 releases:
 - version: 9.9.0
   source: our build pipeline
-  confidence: derived
+  confidence: metadata
   python: {wheels: ['3.12']}
   builds:
   - name: cuda12
@@ -149,7 +149,7 @@ class TestAFrameworkOfOnesOwn:
             "releases[version=9.9.0]: 'builds' is a required property",
         ),
         (
-            NEW.replace("  confidence: derived\n", ""),
+            NEW.replace("  confidence: metadata\n", ""),
             "releases[version=9.9.0]: 'confidence' is a required property",
         ),
         (

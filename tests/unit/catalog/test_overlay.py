@@ -234,3 +234,35 @@ def test_an_empty_directory_is_bad_input(tmp_path: Path) -> None:
 def test_a_file_that_speaks_to_no_facts_says_what_it_could(overlay: Write) -> None:
     with pytest.raises(BadInput, match="begin it with schema: facts/NAME/v1"):
         load_facts([overlay("branches: []", "notes.yaml")])
+
+
+class TestRecordsOfPackages:
+    def test_a_package_that_is_not_shipped_gets_records(self, overlay: Write) -> None:
+        path = overlay(_record("gpu-pkg", "1.0"), "anything.yaml")
+        (record,) = load_facts([path]).records("gpu-pkg")
+        assert (record.version, record.source) == ("1.0", "our index")
+
+    def test_a_wheel_is_added_to_those_of_a_shipped_package(self, overlay: Write) -> None:
+        shipped = load_facts([]).records("xformers")
+        found = load_facts([overlay(_record("xformers", "9.9"))]).records("xformers")
+        assert len(found) == len(shipped) + 1
+
+    def test_files_may_lie_in_folders_as_the_shipped_ones_do(
+        self, overlay: Write, tmp_path: Path
+    ) -> None:
+        overlay(_record("gpu-pkg", "1.0"), "ours/packages/gpu-pkg.yaml")
+        overlay("releases: [{version: 2.27.7, tag: v1}]", "ours/nccl.yaml")
+        facts = load_facts([str(tmp_path / "ours")])
+        assert "gpu-pkg" in facts.recorded
+        assert len(facts.overlays) == 2
+
+    def test_a_file_without_the_name_of_its_package_is_named(self, overlay: Write) -> None:
+        path = overlay("schema: facts/packages/v1\nrecords: []")
+        with pytest.raises(BadInput, match="does not say which package"):
+            load_facts([path])
+
+
+def _record(package: str, version: str) -> str:
+    wheel = f"{package.replace('-', '_')}-{version}-py3-none-any.whl"
+    row = f"{{version: '{version}', wheel: {wheel}, sha256: {'a' * 64}, source: our index}}"
+    return f"schema: facts/packages/v1\npackage: {package}\nrecords:\n- {row}\n"

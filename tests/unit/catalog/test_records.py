@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from compatgate.catalog import records
 from compatgate.core.facts.records import Library, Record, TorchAbi
@@ -49,6 +50,40 @@ def test_what_was_written_is_read_again():
     assert records.names() == ("gpu-pkg",)
     assert records.read_package("gpu-pkg") == (RECORD, OLDER)
     assert list(records.problems()) == []
+
+
+def test_what_is_stated_stays_when_records_are_written(folder):
+    stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
+    text = records.to_yaml("gpu-pkg", [OLDER], [stated])
+    (folder / "gpu-pkg.yaml").write_text(text)
+    records.write_package("gpu-pkg", [RECORD])
+    assert records.read_package("gpu-pkg") == (RECORD, OLDER)
+    assert yaml.safe_load((folder / "gpu-pkg.yaml").read_text())["statements"] == [stated]
+    assert list(records.problems()) == []
+
+
+def test_a_package_may_be_stated_alone(folder):
+    stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
+    (folder / "gpu-pkg.yaml").write_text(records.to_yaml("gpu-pkg", [], [stated]))
+    assert records.read_package("gpu-pkg") == ()
+    assert list(records.problems()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "check"),
+    [
+        ({"versions": "1.0"}, "package-versions"),
+        ({"builds": [{"cuda": "12", "code": ["sm_80"]}]}, "package-versions"),
+        ({"requires": ["torch >"]}, "package-requires"),
+        ({"least_capability": "9.0", "last_capability": "8.0"}, "package-capability"),
+        ({"fixed": True}, "package-builds"),
+        ({"builds": [{"code": ["8.0"]}]}, "schema"),
+    ],
+)
+def test_a_statement_that_contradicts_itself_is_a_problem(wrong, check, folder):
+    stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
+    (folder / "gpu-pkg.yaml").write_text(records.to_yaml("gpu-pkg", [], [stated | wrong]))
+    assert [problem.check for problem in records.problems()] == [check]
 
 
 def test_a_record_of_another_wheel_stays_and_one_of_the_same_is_replaced():

@@ -222,3 +222,14 @@ def test_typing_extensions_can_be_imported_after_msgspec_was() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stderr == ""
+
+
+def test_a_question_about_a_pool_loads_nothing_that_reads_files_or_networks() -> None:
+    code = (
+        "import sys; from compatgate.cli.main import main;"
+        "main(['check', '--pool', 'driver=535.104.05,gpu=L4', '--stack', 'cuda=12.2,arch=sm_89']);"
+        "print([m for m in sys.modules if m.startswith('compatgate.discovery')"
+        " or m in ('compatgate.cli.wheels', 'urllib3')])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.splitlines()[-1] == "[]", result.stdout

@@ -63,9 +63,16 @@ def test_a_target_that_there_is_not_is_an_error() -> None:
         of(target=nowhere)
 
 
-@pytest.mark.parametrize(("key", "value"), [("cpu", "arm64"), ("os", "beos")])
+@pytest.mark.parametrize(("key", "value"), [("cpu", "sparc"), ("os", "beos")])
 def test_a_processor_or_system_that_is_none_is_named(key: str, value: str) -> None:
     with pytest.raises(BadInput, match=rf"pool\.{key}: '{value}' is not known"):
         of({**X86, key: value})
     with pytest.raises(BadInput, match=rf"set\.{key}: '{value}' is not known"):
         of(X86, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu"), [("arm64", "aarch64"), ("ARM64", "aarch64"), ("amd64", "x86_64")]
+)
+def test_a_processor_has_the_names_of_containers_too(name: str, cpu: str) -> None:
+    assert of({**X86, "cpu": name}).cpu == cpu

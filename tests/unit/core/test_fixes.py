@@ -28,7 +28,7 @@ def weights(case):
     """Rule to how bad: 2 fails, 1 unknown, 0 otherwise."""
     found = {}
     for rule in RULES:
-        answer = rule.check(case)
+        answer = rule.answer(case)
         outcomes = set() if isinstance(answer, str) else {p.outcome for p in answer}
         found[rule.id] = 2 if "fail" in outcomes else 1 if "unknown" in outcomes else 0
     return found
@@ -80,7 +80,7 @@ def test_applying_a_change_leaves_the_case_as_it_was(case_of):
         ("driver=580.65.06,gpu=L4", "cuda=12.4,arch=sm_90", "CG201", {"arch": ["sm_90", "sm_89"]}),
         ("driver=580.65.06,gpu=V100-SXM2-32GB", "cuda=13.0,arch=sm_70", "CG203", {"cuda": "12.9"}),
         ("driver=580.65.06,gpu=L4", "cuda=12.4,cudnn=8.7.0,arch=sm_89", "CG301",
-         {"cudnn": "8.8.0"}),
+         {"cudnn": "8.9.0"}),
         ("driver=580.65.06,gpu=L4", "cuda=12.4,cudnn=9.1.0+cu11,arch=sm_89", "CG301",
          {"cudnn": "9.1.0+cu12"}),
         ("driver=580.65.06,gpu=V100-SXM2-32GB", "cuda=12.4,cudnn=9.11.0,arch=sm_70", "CG302",
@@ -132,7 +132,7 @@ def _objections(case):
     return {
         (rule.id, problem.component): problem.outcome
         for rule in RULES
-        if rule.about_facts and not isinstance(answer := rule.check(case), str)
+        if rule.about_facts and not isinstance(answer := rule.answer(case), str)
         for problem in answer
         if problem.outcome in ("fail", "unknown")
     }
@@ -140,7 +140,7 @@ def _objections(case):
 
 def _objects(case, finding):
     rank = ("fail", "unknown", "warn") if finding.outcome == "warn" else ("fail", "unknown")
-    answer = next(rule for rule in RULES if rule.id == finding.rule).check(case)
+    answer = next(rule for rule in RULES if rule.id == finding.rule).answer(case)
     return not isinstance(answer, str) and any(
         p.component == finding.component and p.outcome in rank for p in answer
     )

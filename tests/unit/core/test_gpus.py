@@ -174,8 +174,23 @@ class TestRefusals:
 
     def test_nothing_similar_gives_the_way_out_only(self) -> None:
         with pytest.raises(BadInput) as caught:
-            resolve_gpu("Instinct MI300X", GPUS)
+            resolve_gpu("Voodoo 5", GPUS)
         assert caught.value.hint == "give its compute capability, like gpu=sm_90"
+
+    @pytest.mark.parametrize(
+        ("text", "vendor"),
+        [
+            ("Instinct MI300X", "AMD"),
+            ("AMD Radeon PRO W7900", "AMD"),
+            ("mi250", "AMD"),
+            ("gfx90a", "AMD"),
+            ("Intel Arc B580", "Intel"),
+            ("Gaudi2", "Intel"),
+        ],
+    )
+    def test_gpus_of_others_are_named_as_such(self, text: str, vendor: str) -> None:
+        with pytest.raises(BadInput, match=f"is a GPU of {vendor}: compatgate knows NVIDIA's"):
+            resolve_gpu(text, GPUS)
 
 
 class TestTables:

@@ -123,3 +123,18 @@ def test_what_is_no_list_of_reasons_is_refused(value):
 def test_reasons_alone_are_no_stack():
     with pytest.raises(BadInput, match="the stack is empty"):
         parse_stack({"unmeasured": {"fast==1.0": "the index is away"}})
+
+
+def test_a_component_keeps_the_records_that_ship_under_the_name_of_its_package(facts, monkeypatch):
+    shipped = record("fast-cu12", "1.0")
+    monkeypatch.setattr(facts, "recorded", facts.recorded | {"fast-cu12"})
+    monkeypatch.setattr(facts, "_shipped", facts.recorded)
+    monkeypatch.setattr(facts, "_records", {**facts._records, "fast-cu12": (shipped,)})
+    monkeypatch.setattr(facts, "remembered", {})
+    known = facts.with_measured([record(version="2.0+cu12", digest=OTHER)])
+    for text, digest in (("1.0+cu12", DIGEST), ("2.0+cu12", OTHER)):
+        version = parse_version("fast", text)
+        options = {"stated": (), "os": "linux", "cpu": "x86_64", "python": None}
+        found = find_package(known, "fast", version, wheel=None, **options)
+        assert found.record is not None
+        assert found.record.sha256 == digest

@@ -160,6 +160,9 @@ def test_torch_s_version_file_tells_label_and_cuda() -> None:
         ("pytorch-2.3.1-py3.11_cuda12.1_cudnn8.9.2_0", "torch", "2.3.1+conda.cu121"),
         ("pytorch-2.5.1-cuda126_py311h1_300", "torch", "2.5.1+conda.cu126"),
         ("pytorch-2.3.1-py3.11_cpu_0", "torch", "2.3.1+cpu"),
+        ("pytorch-cpu-2.3.1-cpu_generic_py311hd3aefb3_0", "torch", "2.3.1+cpu"),
+        ("cupy-core-13.3.0-py311he02522b_2", "cupy", "13.3.0+conda"),
+        ("onnxruntime-1.20.1-py311h1_0_cuda", "onnxruntime-gpu", "1.20.1+conda"),
         ("cudnn-8.9.2.26-cuda11_0", "cudnn", "8.9.2.26+cu11"),
         ("cuda-cudart-12.4.127-0", "cuda", "12.4.127"),
         ("cuda-version-12.4-h3060b56_3", "cuda", "12.4"),
@@ -172,7 +175,9 @@ def test_conda_records_are_components(name, component, version) -> None:
     assert [(o.component, o.version) for o in found] == [(component, version)]
 
 
-@pytest.mark.parametrize("name", ["numpy-1.26-py311_0", "history", "x-1"])
+@pytest.mark.parametrize(
+    "name", ["numpy-1.26-py311_0", "onnxruntime-1.20.1-py311h1_0_cpu", "history", "x-1"]
+)
 def test_other_conda_records_are_passed_over(name) -> None:
     assert files.conda_package(f"opt/conda/conda-meta/{name}.json", "here", SIGNALS) == []
 

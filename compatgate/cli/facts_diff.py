@@ -1,0 +1,268 @@
+"""``compatgate facts diff``: what differs between two sets of facts, and which verdicts change."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.parser import some
+from compatgate.cli.terminal import printable
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.catalog.difference import FactSet, RecordChange
+    from compatgate.core.whatif import EntryChange, PoolChange
+    from compatgate.gate.facts_diff import DecisionChange, Replayed
+    from compatgate.gate.snapshot import Snapshot
+
+HELP = "compare two sets of facts: records, verdicts of the matrix, recent decisions"
+
+_EXAMPLES = """\
+examples:
+  compatgate facts diff shipped ./new-facts
+  compatgate facts diff shipped ./new-facts --matrix ./matrix --format json
+  compatgate facts diff ./facts ./new-facts --database postgresql://gate@db/gate --decisions 1000
+
+OLD and NEW: "shipped"; overlays, separated like PATH; or a whole folder of facts, such as
+matrix/facts of another release. Every entry in use is judged on every target with both, and the
+newest decisions of the database are asked again; nothing is stored.
+
+exit status: 0 no verdict gets worse, 1 some do, 2 bad input
+"""
+_MOST_SHOWN = 40
+_LONGEST_VALUE = 60
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action: two sets of facts, and the matrix to judge with both."""
+    from compatgate.cli.database import add_database, add_format
+
+    parser.epilog = _EXAMPLES
+    parser.add_argument("old", metavar="OLD", help="shipped, overlays, or a folder of facts")
+    parser.add_argument("new", metavar="NEW", help="likewise")
+    parser.add_argument(
+        "--matrix",
+        metavar="FILE|DIR",
+        action="append",
+        default=[],
+        help="judge the matrix of these files instead of the stored one; may be repeated",
+    )
+    add_database(parser)
+    parser.add_argument(
+        "--decisions",
+        metavar="N",
+        type=some,
+        default=200,
+        help="ask the newest N decisions of the database again (200)",
+    )
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare and print; 1 when a verdict gets worse.
+
+    Raises:
+        BadInput: one of the two cannot be read, or the matrix files are wrong.
+        NotFound: there is no such database.
+        Unavailable: the database does not answer.
+    """
+    from compatgate.catalog.difference import differences, open_set
+
+    old, new = open_set(args.old), open_set(args.new)
+    records = differences(old, new)
+    entries, unusable, replayed = _verdicts(args, old, new)
+    if args.format == "json":
+        from compatgate.cli.database import print_json
+
+        print_json(_document(old, new, records, entries, unusable, replayed))
+    else:
+        lines = [*_of_records(records), *_of_entries(entries, unusable), *_of_decisions(replayed)]
+        print("\n".join(map(printable, lines)))
+        if entries is None:
+            hint = "name a matrix with --matrix, or a database with --database"
+            print(f"no verdicts were compared: {hint}", file=sys.stderr)
+    return 1 if _gets_worse(entries or {}, replayed) else 0
+
+
+# --- judging -------------------------------------------------------------------------------
+
+Entries = Mapping[str, Sequence["EntryChange"]]
+
+
+def _verdicts(
+    args: argparse.Namespace, old: FactSet, new: FactSet
+) -> tuple[Entries | None, dict[str, str], Replayed | None]:
+    """Judge the matrix and the decisions with both facts; None where there are none to judge."""
+    from compatgate.gate.facts_diff import entries_by_target, of_files
+    from compatgate.store import clock
+
+    if args.matrix and args.database:
+        raise BadInput("give one of the two", field="--matrix and --database")
+    if args.matrix:
+        from compatgate.documents.sources import read_paths
+
+        sides = of_files(read_paths(args.matrix), old.facts, new.facts)
+        return entries_by_target(*sides, clock.now()), _unusable(*sides), None
+    if not _is_there(args.database):
+        return None, {}, None
+    return _of_database(args, old, new)
+
+
+def _is_there(named: str | None) -> bool:
+    """Tell whether a database is named, or the user's own exists."""
+    from pathlib import Path
+
+    from compatgate.store.urls import ENVIRONMENT, resolve_url
+
+    if named or os.environ.get(ENVIRONMENT):
+        return True
+    return Path(str(resolve_url(None).database)).exists()
+
+
+def _of_database(
+    args: argparse.Namespace, old: FactSet, new: FactSet
+) -> tuple[Entries, dict[str, str], Replayed]:
+    from compatgate.cli.database import opened
+    from compatgate.gate.facts_diff import entries_by_target, replay
+    from compatgate.gate.snapshots import Snapshots
+    from compatgate.store import clock
+
+    now = clock.now()
+    with opened(args, overlays=()) as gate:
+        before, after = (Snapshots(gate.database, side.facts).current() for side in (old, new))
+        entries = entries_by_target(before, after, now)
+        replayed = replay(gate.database, before, after, now, most=args.decisions)
+    return entries, _unusable(before, after), replayed
+
+
+def _unusable(before: Snapshot, after: Snapshot) -> dict[str, str]:
+    """Name the targets that one of the two facts cannot resolve, and why."""
+    return {**before.unusable, **after.unusable}
+
+
+def _gets_worse(entries: Entries, replayed: Replayed | None) -> bool:
+    """Tell whether a verdict is more severe than it was."""
+    worse = any(e.change in ("breaks", "worsens") for found in entries.values() for e in found)
+    return worse or any(change.is_worse for change in (replayed.changes if replayed else ()))
+
+
+# --- JSON ----------------------------------------------------------------------------------
+
+
+def _document(
+    old: FactSet,
+    new: FactSet,
+    records: Sequence[RecordChange],
+    entries: Entries | None,
+    unusable: dict[str, str],
+    replayed: Replayed | None,
+) -> dict[str, Any]:
+    import msgspec
+
+    changed = [
+        {"target": target, **entry.to_json()}
+        for target, found in (entries or {}).items()
+        for entry in found
+        if _changed_pools(entry)
+    ]
+    return {
+        "old": {"name": old.name, "facts": old.facts.digest},
+        "new": {"name": new.name, "facts": new.facts.digest},
+        "records": msgspec.to_builtins(records),
+        "entries": None
+        if entries is None
+        else {
+            "judged": sum(map(len, entries.values())),
+            "targets": len(entries),
+            "changed": changed,
+            "unusable": unusable,
+        },
+        "decisions": None
+        if replayed is None
+        else {
+            "read": replayed.decisions,
+            "verdicts": replayed.asked,
+            "changed": [change.to_json() for change in replayed.changes],
+            "not_asked": replayed.left,
+        },
+    }
+
+
+# --- text ----------------------------------------------------------------------------------
+
+_SIGNS = {"add": "+", "change": "~", "remove": "-"}
+
+
+def _of_records(records: Sequence[RecordChange]) -> Iterator[str]:
+    count = len(records)
+    yield "facts: 1 record differs" if count == 1 else f"facts: {count or 'no'} records differ"
+    for change in records[:_MOST_SHOWN]:
+        name = " ".join(filter(None, (change.facts, change.part, change.key)))
+        yield f"  {_SIGNS[change.action]} {name}"
+        for field in change.fields:
+            yield f"      {field.path}: {_short(field.before)} -> {_short(field.after)}"
+    if count > _MOST_SHOWN:
+        yield f"  and {count - _MOST_SHOWN} more (--format json)"
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def _of_entries(entries: Entries | None, unusable: Mapping[str, str]) -> Iterator[str]:
+    if entries is None:
+        return
+    changed = [(t, e) for t, found in entries.items() for e in found if _changed_pools(e)]
+    total = sum(map(len, entries.values()))
+    count = len(changed) or "none"
+    yield f"matrix: {count} of {total} entries in use change on {len(entries)} targets"
+    for target, entry in changed:
+        for pool in _changed_pools(entry):
+            yield (
+                f"  {target} {entry.entry} on {pool.pool}: {pool.before.verdict} -> "
+                f"{pool.after.verdict} ({pool.change})"
+            )
+            for finding in pool.lost[:3]:
+                yield f"      {finding.rule} {finding.message}"
+    for target, why in unusable.items():
+        yield f"  {target} could not be judged: {why}"
+
+
+def _changed_pools(entry: EntryChange) -> list[PoolChange]:
+    return [
+        pool
+        for pool in entry.pools
+        if pool.change != "same" or pool.before.verdict != pool.after.verdict
+    ]
+
+
+def _of_decisions(replayed: Replayed | None) -> Iterator[str]:
+    if replayed is None:
+        return
+    count = len(replayed.changes)
+    yield (
+        f"decisions: {count or 'none'} of {replayed.asked} verdicts change "
+        f"({replayed.decisions} decisions)"
+    )
+    for change in replayed.changes[:_MOST_SHOWN]:
+        yield _of_decision(change)
+    if count > _MOST_SHOWN:
+        yield f"  and {count - _MOST_SHOWN} more (--format json)"
+    for name, why in replayed.left.items():
+        yield f"  {name} could not be asked again: {why}"
+
+
+def _of_decision(change: DecisionChange) -> str:
+    names = ",".join(f"{name}={value}" for name, value in list(change.stack.items())[:4])
+    rules = f" by {', '.join(change.rules)}" if change.rules else ""
+    stops = {True: "allowed", False: "stopped"}
+    return (
+        f"  {change.verdict_id} {change.target or 'a pool'} {names}: {change.before} "
+        f"({stops[change.allowed_before]}) -> {change.after} ({stops[change.allowed_after]})"
+        f"{rules}, {change.times} times"
+    )

@@ -1,0 +1,368 @@
+"""``compatgate facts refresh``: what the package index has and the facts do not, for review."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.terminal import printable
+from compatgate.errors import BadInput, CompatgateError, Unavailable
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.facts import Facts
+    from compatgate.discovery.image.transport import Transport
+    from compatgate.discovery.wheels import IndexFile, PackageIndex, Progress
+    from compatgate.refresh import Bounds, News, Survey
+    from compatgate.refresh.folder import Folder
+
+HELP = "find releases and wheels that the facts do not know, and write them for review"
+
+_EXAMPLES = """\
+examples:
+  compatgate facts refresh --check
+  compatgate facts refresh --out ./new-facts
+  compatgate facts refresh torch xformers==0.0.36 --out ./new-facts
+  compatgate facts refresh --since 2026-10-01 --limit 0 --check --format json
+  compatgate check --stack torch=2.16.0 --pool gpu=L4,driver=580.95.05 --facts ./new-facts
+
+Without a name, everything that the facts follow: the frameworks, cuDNN, NCCL, toolkits, and the
+packages with records. New is what is newer than the newest known release or was uploaded after it,
+and what was added to known releases later: another Python, a rebuild, a build for another CUDA.
+PKG==VERSION asks for one release whatever its age. Pre-releases and yanked wheels do not count.
+
+The files in --out have the shape of an overlay: try them with --facts or $COMPATGATE_FACTS, compare
+them with "compatgate facts diff shipped DIR". A second run goes on where the first one stopped.
+
+exit status: 0 done, or nothing is new; 1 --check found something new; 2 bad input, or not all of it
+could be asked for or measured
+"""
+_PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
+_LONGEST_HOURS = 24.0
+_TRIES = 3
+"""Things that are asked about before an index that answers nothing is given up."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action: what to refresh, from where, into which folder."""
+    from compatgate.refresh.bounds import DEFAULT_LIMIT
+
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "what", nargs="*", metavar="PKG[==VERSION]", help="packages (all that the facts follow)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="write files to review into this folder")
+    parser.add_argument(
+        "--check", action="store_true", help="measure and write nothing; 1 when something is new"
+    )
+    parser.add_argument(
+        "--index",
+        metavar="URL",
+        action="append",
+        help="ask this simple index (as pip and uv are set up); may be repeated",
+    )
+    parser.add_argument(
+        "--offline",
+        metavar="DIR",
+        help="ask nothing else than this folder: PKG/index.json (PEP 691), the wheels or their "
+        "metadata (PEP 658) beside it",
+    )
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=int,
+        default=DEFAULT_LIMIT,
+        help=f"newest releases of each package; 0: all ({DEFAULT_LIMIT})",
+    )
+    parser.add_argument(
+        "--since",
+        metavar="DATE|DAYS",
+        help="everything unknown that was uploaded since, gaps included: 2026-10-01 or 30d",
+    )
+    parser.add_argument(
+        "--metadata-only",
+        action="store_true",
+        help="write what metadata tells of frameworks and libraries; measure no wheel",
+    )
+    parser.add_argument("--pre", action="store_true", help="pre-releases count, too")
+    parser.add_argument("--yanked", action="store_true", help="yanked wheels count, too")
+    parser.add_argument(
+        "--platform",
+        choices=_PLATFORMS,
+        action="append",
+        help="whose wheels are measured (Linux on x86_64 and aarch64); may be repeated",
+    )
+    parser.add_argument(
+        "--no-cache", action="store_true", help="measure anew, and keep nothing for next time"
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=3600.0, help="for all of it (3600)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Survey, then measure and write; exit status as the help says.
+
+    Raises:
+        BadInput: a malformed option.
+    """
+    from compatgate.catalog import load_facts, open_library
+    from compatgate.cli.facts_measure import shown_progress
+    from compatgate.refresh import Listing, chosen, followed, survey
+    from compatgate.refresh.folder import Folder
+
+    bounds, names, indexes = _bounds(args), _names(args.what), _indexes(args)
+    if not args.check and not args.out:
+        hint = "name a folder with --out, or ask with --check"
+        raise BadInput("refresh writes files to review", field="--out", hint=hint)
+    folder = None if args.check else Folder(args.out, args.facts)
+    library, facts = open_library(args.facts), load_facts(args.facts)
+    things = chosen(followed(library, facts), names, facts)
+    report = _Report(args.format)
+    with _asked(indexes, args.timeout) as (index, transport), shown_progress() as progress:
+        writer = _Writer(args, facts, index, transport, progress)
+        for found in survey(things, Listing(index, transport), _by_fact(bounds, things)):
+            report.add(found, progress)
+            if report.is_hopeless:
+                _say(progress, "the index does not answer: the rest was not asked for")
+                break
+            if folder is not None and found.news:
+                report.failed += writer.write(found.news, folder)
+        if folder is not None:
+            folder.check()
+    report.print(folder.written if folder else ())
+    if report.failed:
+        return 2
+    return 1 if args.check and report.news else 0
+
+
+# --- options -------------------------------------------------------------------------------
+
+
+def _names(what: Sequence[str]) -> list[str]:
+    return [_requirement(text)[0] for text in what]
+
+
+def _requirement(text: str) -> tuple[str, str | None]:
+    """Split ``PKG`` or ``PKG==VERSION``."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        requirement = None
+    pins = list(requirement.specifier) if requirement else []
+    exact = len(pins) == 1 and pins[0].operator == "==" and "*" not in pins[0].version
+    if requirement is None or requirement.url or requirement.marker or (pins and not exact):
+        hint = "like xformers or xformers==0.0.36"
+        raise BadInput("not a package or a release of one", field=text, hint=hint)
+    return str(canonicalize_name(requirement.name)), pins[0].version if pins else None
+
+
+def _bounds(args: argparse.Namespace) -> Bounds:
+    from compatgate.discovery.lockfiles import Platform
+    from compatgate.refresh import Bounds
+
+    if args.limit < 0:
+        raise BadInput("not a number of releases", field="--limit", value=args.limit, hint="0: all")
+    if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
+        hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
+        raise BadInput("not a time limit", field="--timeout", value=args.timeout, hint=hint)
+    named: dict[str, frozenset[str]] = {}
+    for text in args.what:
+        name, version = _requirement(text)
+        if version:
+            named[name] = named.get(name, frozenset()) | {version}
+    platforms = [
+        Platform(
+            "windows" if name.startswith("windows") else "linux",
+            "aarch64" if name.endswith("aarch64") else "x86_64",
+        )
+        for name in args.platform or _PLATFORMS[:2]
+    ]
+    return Bounds(named, args.limit, _since(args.since), args.pre, args.yanked, platforms)
+
+
+def _by_fact(bounds: Bounds, things: Sequence[Any]) -> Bounds:
+    """Let a release that was asked for by a distribution count for what it is a part of."""
+    from msgspec.structs import replace
+
+    named = dict(bounds.named)
+    for thing in things:
+        versions = [v for name in thing.names for v in bounds.named.get(name, ())]
+        if versions:
+            named |= dict.fromkeys(thing.names, frozenset(versions))
+    return replace(bounds, named=named)
+
+
+def _since(text: str | None) -> str:
+    if text is None:
+        return ""
+    today = datetime.now(UTC).date()
+    try:
+        if text.endswith("d") and text[:-1].isdigit():
+            return (today - timedelta(days=int(text[:-1]))).isoformat()
+        return date.fromisoformat(text).isoformat()
+    except (ValueError, OverflowError):
+        hint = "a day such as 2026-10-01, or a number of days such as 30d"
+        raise BadInput("not a day", field="--since", value=text, hint=hint) from None
+
+
+def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
+    from pathlib import Path
+
+    from compatgate.discovery.wheels import configured
+
+    if not args.offline:
+        return tuple(args.index or configured())
+    if args.index:
+        raise BadInput("give one of the two", field="--offline and --index")
+    if not os.path.isdir(args.offline):
+        hint = "a folder with PKG/index.json"
+        raise BadInput("there is no such folder", field="--offline", value=args.offline, hint=hint)
+    return (Path(args.offline).resolve().as_uri(),)
+
+
+@contextmanager
+def _asked(indexes: Sequence[str], timeout: float) -> Iterator[tuple[PackageIndex, Transport]]:
+    from compatgate.discovery.image.deadline import Deadline
+    from compatgate.discovery.image.options import ImageOptions
+    from compatgate.discovery.image.transport import Transport
+    from compatgate.discovery.wheels import PackageIndex
+
+    with Deadline(timeout) as deadline, Transport(ImageOptions(), deadline) as transport:
+        yield PackageIndex(indexes, transport), transport
+
+
+# --- measuring and writing -----------------------------------------------------------------
+
+
+class _Writer:
+    """Measures new wheels, and writes what is new into a folder as it goes."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        facts: Facts,
+        index: PackageIndex,
+        transport: Transport,
+        progress: Progress,
+    ) -> None:
+        from compatgate.discovery.wheels import Options, default_folder, toolkits_of_ptx
+
+        cache = None if args.no_cache else default_folder()
+        self._metadata_only = bool(args.metadata_only)
+        self._options = Options(toolkits=toolkits_of_ptx(facts.arch), cache=cache)
+        self._index, self._transport, self._progress = index, transport, progress
+
+    def write(self, found: Sequence[News], folder: Folder) -> int:
+        """Write some news; return how many wheels could not be measured."""
+        failed = 0
+        for news in found:
+            if news.entry is not None:
+                folder.add_entry(news)
+            for wheel in () if self._metadata_only else news.wheels:
+                if not folder.has(news.package, wheel.name, wheel.sha256):
+                    failed += not self._measure(wheel, folder)
+        return failed
+
+    def _measure(self, wheel: IndexFile, folder: Folder) -> bool:
+        from msgspec.structs import replace
+
+        from compatgate.discovery.wheels import measure_file
+
+        try:
+            record = measure_file(
+                wheel, self._index, self._transport, self._options, self._progress
+            )
+        except CompatgateError as error:
+            _say(self._progress, f"error: {error.detail}")
+            return False
+        folder.add_record(replace(record, source=_origin(wheel)))
+        return True
+
+
+def _origin(wheel: IndexFile) -> str:
+    """Say where a wheel was read and when."""
+    day = datetime.now(UTC).date().isoformat()
+    return f"{wheel.name} on the package index, measured {day}"
+
+
+def _say(progress: Any, text: str) -> None:
+    progress.say(printable(text))
+
+
+# --- reporting -----------------------------------------------------------------------------
+
+
+class _Report:
+    """What was found, printed as it is found (text) or at the end (JSON)."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self.news: list[News] = []
+        self.left_out: dict[str, int] = {}
+        self.problems: list[str] = []
+        self.failed = 0
+        self._answered = 0
+        self._unreached = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Tell whether the index answered nothing so far, and was asked often enough."""
+        return not self._answered and self._unreached >= _TRIES
+
+    def add(self, found: Survey, progress: Any) -> None:
+        """Take what was found of one thing."""
+        unreached = isinstance(found.problem, Unavailable)
+        self._unreached += unreached
+        self._answered += not unreached
+        if found.problem is not None:
+            self.failed += 1
+            self.problems.append(found.problem.detail)
+            _say(progress, f"error: {found.problem.detail}")
+        self.news += found.news
+        if found.left_out:
+            self.left_out[found.facts] = found.left_out
+        if self._form == "text":
+            for news in found.news:
+                print(printable(_line(news)), flush=True)
+
+    def print(self, written: Sequence[str]) -> None:
+        """Print the rest."""
+        from compatgate.refresh import NOT_TOLD
+
+        if self._form == "json":
+            document = {
+                "new": [news.to_json() for news in self.news],
+                "left_out": self.left_out,
+                "not_told": NOT_TOLD.split(", ") if any(n.entry for n in self.news) else [],
+                "written": list(written),
+                "problems": self.problems,
+            }
+            print(json.dumps(document))
+            return
+        if not self.news and not self.failed:
+            print("nothing is new")
+        for path in written:
+            print(printable(f"wrote {path}"))
+        if written and any(news.entry for news in self.news):
+            print(f"the index does not tell: {NOT_TOLD}")
+        for facts, count in self.left_out.items():
+            text = (
+                f"{facts}: {count} more new release{'s' if count > 1 else ''} (--limit 0 for all)"
+            )
+            print(text, file=sys.stderr)
+
+
+def _line(news: News) -> str:
+    day = f", {news.uploaded[:10]}" if news.uploaded else ""
+    wheels = "".join(f"\n  {wheel.name}" for wheel in news.wheels)
+    return f"{news.package} {news.version}: {news.what}{day}{wheels}"

@@ -1,0 +1,51 @@
+"""What labels, links and statements say of a build: whose GPUs and which torch it is for."""
+
+from __future__ import annotations
+
+import re
+
+from compatgate.core.facts.records import Record, Statement
+from compatgate.core.versions import Version
+
+_OF_ROCM = re.compile(r"lib(?:amdhip64|hip[a-z]+|hsa-runtime64|MIOpen|migraphx|rocblas|rccl)\b")
+_OF_CUDA = re.compile(r"lib(?:cuda|cudart|cublas|cudnn|nvinfer|nvrtc)\.")
+
+
+def gpus_of_record(record: Record | None) -> str:
+    """Return whose GPUs a wheel is for, where all that it links against is AMD's."""
+    libraries = record.libraries if record else ()
+    if any(library.carries_code for library in libraries):
+        return ""
+    named = [name for library in libraries for name in (*library.needs, *library.opens)]
+    needed = [name for library in libraries for name in library.needs]
+    if any(map(_OF_CUDA.match, named)) or not any(map(_OF_ROCM.match, needed)):
+        return ""
+    return "AMD"
+
+
+def speaks_of(statement: Statement, version: Version) -> bool:
+    """Tell whether a statement is about a release."""
+    # Imported here: only packages that have statements need it, and reading it takes long.
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+    from packaging.version import Version as Pep440
+
+    try:
+        return SpecifierSet(statement.versions).contains(Pep440(version.public), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+_TORCH_OF_LABEL = re.compile(
+    r"(?:torch|pt|th)(?P<major>\d)(?:\.(?P<minor>\d{1,2})|(?P<plain>\d{1,2}))"
+)
+
+
+def torch_of_label(label: str) -> str | None:
+    """Return the torch release that a local label names, as ``2.8``; None where it names none.
+
+    Args:
+        label: like that of ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+    """
+    match = _TORCH_OF_LABEL.search(label)
+    return f"{match['major']}.{match['minor'] or match['plain']}" if match else None

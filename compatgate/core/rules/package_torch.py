@@ -1,0 +1,74 @@
+"""CG413: whether the C++ code of a package was built for the stack's torch."""
+
+from __future__ import annotations
+
+from compatgate.core.case import Case
+from compatgate.core.packages import GpuPackage
+from compatgate.core.parts import RECORDS
+from compatgate.core.requires import is_pinned_with
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
+from compatgate.core.rules.package_files import undefined
+from compatgate.core.rules.packages import assumption, other_releases, source_of, when_open
+from compatgate.core.verdict import FindingOutcome
+from compatgate.core.versions import Version, show
+
+
+@rule("CG413", "package-torch", reads=RECORDS)
+def package_torch(case: Case) -> Answer:
+    """An extension was built against another torch than the stack has.
+
+    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
+    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
+    later releases, too. Where torch is installed beside it (an image, a folder), its undefined
+    symbols are looked up in those that this torch defines, and that decides. Where neither symbols,
+    metadata nor file name say which torch it was built for, a package of the stack that pins both
+    says that they belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the
+    answer is unknown. A package that works without its extension (``torchao``) warns at most.
+    Without a record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE).
+
+    Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
+
+    Fix: the torch that it was built for, or a release for this torch.
+
+    Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
+    """
+    torch = case.stack.get("torch")
+    if torch is None or not case.packages:
+        return NOT_APPLICABLE
+    answers = [_torch_of(case, package, torch) for package in case.packages]
+    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
+    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
+    built_for = package.built_for_torch
+    if not (package.torch_abis if package.record else built_for):
+        return NOT_APPLICABLE
+    if package.record and all(abi.stable for abi in package.torch_abis):
+        return PASS
+    record = package.record
+    if record and record.torch_beside == torch.public:  # the symbols themselves were compared
+        if not record.torch_missing:
+            return PASS
+        return [undefined(package, record, torch, source_of(package))]
+    if built_for == show(torch.major_minor):
+        return PASS
+    optional = case.facts.packages.is_optional(package.name)
+    if built_for is None:
+        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
+            return PASS
+        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
+        outcome: FindingOutcome = "warn" if optional else when_open(case)
+        return [Problem(outcome, package.name, message, source=source_of(package))]
+    message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
+    return [
+        Problem(
+            "warn" if optional else "fail",
+            package.name,
+            message + assumption(package),
+            have=torch.text,
+            need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
+            source=source_of(package),
+            candidates=lambda: other_releases(case, package),
+        )
+    ]

@@ -1,0 +1,141 @@
+"""The components of matrix/facts/components.yaml, written by ``make vocabulary``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COMPONENTS: tuple[tuple[Any, ...], ...] = (
+    ("driver", "driver", "driver", "NVIDIA driver"),
+    ("cuda", "cuda", "library", "CUDA"),
+    ("cudnn", "cudnn", "library", "cuDNN"),
+    ("nccl", "nccl", "library", "NCCL"),
+    ("cublas", "pep440", "library", "cuBLAS"),
+    ("tensorrt", "pep440", "library", "TensorRT"),
+    ("python", "python", "runtime", "Python"),
+    ("torch", "pep440", "framework", "PyTorch"),
+    ("tensorflow", "pep440", "framework", "TensorFlow"),
+    ("jax", "pep440", "framework", "JAX"),
+    ("onnxruntime-gpu", "pep440", "framework", "ONNX Runtime"),
+    ("vllm", "pep440", "framework", "vLLM"),
+    ("cupy", "pep440", "framework", "CuPy"),
+    ("transformer-engine", "pep440", "framework", "Transformer Engine"),
+    ("flash-attn", "pep440", "framework", "FlashAttention"),
+    ("tritonserver", "pep440", "framework", "Triton Inference Server"),
+)
+"""Name, form of version, kind and title, in canonical order."""
+
+ALIASES: dict[str, str] = {
+    "nvidia-driver": "driver",
+    "cuda-toolkit": "cuda",
+    "cuda-runtime": "cuda",
+    "cudart": "cuda",
+    "libcudart": "cuda",
+    "nvidia-cuda-runtime": "cuda",
+    "libcudnn": "cudnn",
+    "nvidia-cudnn": "cudnn",
+    "libnccl": "nccl",
+    "nvidia-nccl": "nccl",
+    "libcublas": "cublas",
+    "nvidia-cublas": "cublas",
+    "libnvinfer": "tensorrt",
+    "nvinfer": "tensorrt",
+    "python3": "python",
+    "pytorch": "torch",
+    "tf": "tensorflow",
+    "tensorflow-gpu": "tensorflow",
+    "jaxlib": "jax",
+    "ort": "onnxruntime-gpu",
+    "flash-attention": "flash-attn",
+    "triton-inference-server": "tritonserver",
+}
+"""Other names that mean a component."""
+
+NOT_ON_INDEX: tuple[str, ...] = (
+    "cuda",
+    "cudart",
+    "cuda-runtime",
+    "cudnn",
+    "nccl",
+    "cublas",
+    "nvinfer",
+    "pytorch",
+    "tf",
+    "tensorflow-gpu",
+    "jaxlib",
+    "ort",
+    "onnxruntime",
+)
+"""Names of components that are other packages, stubs or parts on the index."""
+
+CONDA: dict[str, str] = {
+    "cudatoolkit": "cuda",
+    "cuda-version": "cuda",
+    "pytorch-cuda": "cuda",
+    "cuda-cudart": "cuda",
+    "cuda-runtime": "cuda",
+    "cuda-toolkit": "cuda",
+    "libcudnn": "cudnn",
+    "libcublas": "cublas",
+    "pytorch": "torch",
+    "pytorch-gpu": "torch",
+    "pytorch-cpu": "torch",
+    "tensorflow-gpu": "tensorflow",
+    "onnxruntime": "onnxruntime-gpu",
+    "cupy-core": "cupy",
+}
+"""Names on channels of conda, where they are not the component's."""
+
+LIBRARIES: dict[str, str] = {
+    "libcudart": "cuda",
+    "libcudnn": "cudnn",
+    "libnccl": "nccl",
+    "libcublas": "cublas",
+    "libnvinfer": "tensorrt",
+}
+"""File names of libraries up to ``.so``."""
+
+MODULES: dict[str, str] = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "vllm": "vllm",
+    "cupy": "cupy",
+    "transformer_engine": "transformer-engine",
+    "flash_attn": "flash-attn",
+}
+"""Top-level modules that Python imports."""
+
+FOLDERS: dict[str, str] = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "jaxlib": "jax",
+    "onnxruntime": "onnxruntime-gpu",
+    "vllm": "vllm",
+    "cupy": "cupy",
+    "cupy_backends": "cupy",
+    "transformer_engine": "transformer-engine",
+    "flash_attn": "flash-attn",
+}
+"""Folders of site-packages that hold a component's files."""
+
+BUILT_PER_CUDA: tuple[str, ...] = (
+    "cudnn",
+    "nccl",
+    "tensorrt",
+)
+"""Components of which a version has a build for each CUDA."""
+
+META: tuple[str, ...] = (
+    "tensorrt",
+    "transformer-engine",
+)
+"""Components whose package brings nothing but the one for a CUDA."""
+
+CUDA_BY_PLUGIN: tuple[str, ...] = ("jax",)
+"""Components whose own package has no CUDA."""
+
+NEEDS_URL: tuple[str, ...] = (
+    "driver",
+    "tritonserver",
+)
+"""Components that no name alone identifies."""

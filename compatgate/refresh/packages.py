@@ -1,0 +1,159 @@
+"""New wheels of packages with records: releases, and what was added to known releases later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+from packaging.version import Version
+
+from compatgate.core.facts.records import Record
+from compatgate.discovery.lockfiles import Platform
+from compatgate.discovery.wheels import IndexFile, choose
+from compatgate.refresh.bounds import Bounds, is_later
+from compatgate.refresh.listing import first_upload, last_upload
+from compatgate.refresh.news import Kind, News
+from compatgate.refresh.tags import is_for, python_of
+
+Releases = Mapping[Version, Sequence[IndexFile]]
+
+
+def news_of_package(
+    name: str, known: Sequence[Record], releases: Releases, bounds: Bounds
+) -> tuple[list[News], int]:
+    """Find what an index has of a package and its records do not.
+
+    Args:
+        name: normalised.
+        known: its records.
+        releases: the index's wheels by version.
+        bounds: what counts.
+
+    Returns:
+        The news, newest release first, and how many new releases the limit leaves out.
+    """
+    by_version: dict[Version, list[Record]] = {}
+    for record in known:
+        by_version.setdefault(Version(record.version), []).append(record)
+    offered = {
+        version: allowed
+        for version, wheels in releases.items()
+        if (allowed := [wheel for wheel in wheels if bounds.allows(wheel, version)])
+    }
+    fresh = _new_releases(name, by_version, offered, bounds)
+    kept = fresh[: bounds.limit] if bounds.limit else fresh
+    found = [
+        news
+        for version in kept
+        if (news := _release(name, version, by_version, offered[version], known, bounds))
+    ]
+    for version in sorted(set(by_version) & set(offered), reverse=True):
+        if not bounds.named.get(name) or bounds.names(name, version):
+            found += _added(name, version, by_version[version], offered[version], bounds)
+    return found, len(fresh) - len(kept)
+
+
+def _new_releases(
+    name: str,
+    known: Mapping[Version, Sequence[Record]],
+    offered: Releases,
+    bounds: Bounds,
+) -> list[Version]:
+    unknown = [version for version in offered if version not in known]
+    if bounds.named.get(name):
+        return sorted((v for v in unknown if bounds.names(name, v)), reverse=True)
+    newest = max((Version(version.public) for version in known), default=Version("0"))
+    boundary = _boundary(known, offered)
+    return sorted(
+        (
+            version
+            for version in unknown
+            if bounds.is_new(version, first_upload(offered[version]), newest, boundary)
+        ),
+        reverse=True,
+    )
+
+
+def _boundary(known: Mapping[Version, Sequence[Record]], offered: Releases) -> str:
+    """Return when the last wheel was uploaded that has a record."""
+    recorded = {record.wheel for records in known.values() for record in records}
+    wheels = (wheel for version in known for wheel in offered.get(version, ()))
+    return last_upload(wheel for wheel in wheels if wheel.name in recorded)
+
+
+def _release(
+    name: str,
+    version: Version,
+    known: Mapping[Version, Sequence[Record]],
+    wheels: Sequence[IndexFile],
+    records: Sequence[Record],
+    bounds: Bounds,
+) -> News | None:
+    chosen = _representatives(wheels, _usual_python(records), bounds)
+    if not chosen:
+        return None
+    another = any(one.public == version.public for one in known)
+    kind: Kind = "build" if another else "release"
+    facts, uploaded = f"packages/{name}", first_upload(wheels)
+    return News(name, str(version), kind, f"a new {kind}", facts, chosen, uploaded=uploaded)
+
+
+def _usual_python(records: Sequence[Record]) -> str | None:
+    """Return the Python of which the newest records are, for wheels that compare."""
+    newest = sorted(records, key=lambda record: Version(record.version), reverse=True)
+    return next((python for r in newest if (python := python_of(r.wheel))), None)
+
+
+def _representatives(
+    wheels: Sequence[IndexFile], python: str | None, bounds: Bounds
+) -> tuple[IndexFile, ...]:
+    """Choose one wheel for each platform; one for all of them is chosen once."""
+    found = [
+        wheel
+        for platform in bounds.platforms
+        for wheel in choose(wheels, replace(platform, python=python or platform.python))
+    ]
+    return tuple({wheel.name: wheel for wheel in found}.values())
+
+
+def _added(
+    name: str,
+    version: Version,
+    records: Sequence[Record],
+    wheels: Sequence[IndexFile],
+    bounds: Bounds,
+) -> Iterator[News]:
+    """Find what came to a known release later: a rebuild, another Python, another platform."""
+    facts, label = f"packages/{name}", str(version)
+    digests = {record.wheel: record.sha256 for record in records}
+    for wheel in wheels:
+        if digests.get(wheel.name) and wheel.sha256 not in (None, digests[wheel.name]):
+            what = f"{wheel.name} was rebuilt: another SHA-256"
+            yield News(name, label, "rebuild", what, facts, (wheel,), uploaded=wheel.uploaded)
+    began = last_upload(wheel for wheel in wheels if wheel.name in digests)
+    asked = bounds.names(name, version)
+    for platform in bounds.platforms:
+        here = [w for w in wheels if is_for(w, platform)]
+        covered = any(is_for(IndexFile(r.wheel, ""), platform) for r in records)
+        later = [
+            w
+            for w in here
+            if w.name not in digests
+            and (is_later(w.uploaded, began) or (asked and not covered))
+            and (not bounds.since or w.uploaded >= bounds.since)
+        ]
+        for wheel in _one_a_python(later, platform, covered=covered):
+            what = f"{wheel.name} was added {'later' if covered else 'for another platform'}"
+            yield News(name, label, "wheel", what, facts, (wheel,), uploaded=wheel.uploaded)
+
+
+def _one_a_python(
+    wheels: Sequence[IndexFile], platform: Platform, *, covered: bool
+) -> list[IndexFile]:
+    """Choose one wheel for each Python; one in all for a platform without a record."""
+    if not covered:
+        return choose(wheels, platform)
+    found: dict[str | None, IndexFile] = {}
+    for wheel in sorted(wheels, key=lambda wheel: wheel.uploaded):
+        found[python_of(wheel.name)] = wheel
+    return list(found.values())

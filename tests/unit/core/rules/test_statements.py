@@ -1,0 +1,215 @@
+"""CG410 to CG413 on what is stated of packages that are compiled elsewhere."""
+
+import pytest
+
+from compatgate.core.arch import parse_arch
+from compatgate.core.facts.common import Source
+from compatgate.core.facts.records import BuildList, Library, Record, Statement
+from compatgate.core.target import Policy
+
+H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
+T4 = "driver=580.95.05,gpu=T4"
+B200 = "driver=580.95.05,gpu=B200"
+BASE = "torch=2.9.1+cu128"
+
+
+def statement(versions=">=1.0,<2", compiled="install", confidence="metadata", **fields):
+    return Statement(versions, compiled, Source("setup.py", confidence=confidence), **fields)
+
+
+def builds(*names, cuda=None):
+    return BuildList(tuple(code for name in names for code in parse_arch(name)), cuda)
+
+
+@pytest.fixture
+def ask_with(facts, ask, monkeypatch):
+    """Ask with statements, and records, of one's own in the place of the shipped ones."""
+
+    def asked(pool, stack, *statements, records=(), **options):
+        monkeypatch.setattr(facts, "statements", lambda name: statements if name == "fast" else ())
+        monkeypatch.setattr(facts, "records", lambda name: records if name == "fast" else ())
+        monkeypatch.setattr(facts, "remembered", {})
+        return ask(pool, stack, **options)
+
+    return asked
+
+
+def found(verdict, rule):
+    return [f for f in verdict.findings if f.rule == rule]
+
+
+def test_a_capability_below_the_least_is_denied_with_the_words_of_the_source(ask_with):
+    said = statement(least_capability=(8, 0), says="only for Ampere")
+    verdict = ask_with(T4, f"{BASE},fast=1.5", said)
+    (finding,) = found(verdict, "CG411")
+    assert (finding.outcome, finding.have) == ("fail", "1.5")
+    assert "compute capability 8.0 and newer, not on T4 (7.5): only for Ampere" in finding.message
+    assert found(verdict, "CG410") == []
+
+
+def test_a_capability_above_the_last_is_denied(ask_with):
+    said = statement(least_capability=(8, 0), last_capability=(9, 0))
+    (finding,) = found(ask_with(B200, f"{BASE},fast=1.5", said), "CG411")
+    assert finding.need == "compute capability 8.0 to 9.0"
+
+
+def test_stated_code_does_not_help_against_a_refusal(ask_with):
+    said = statement(least_capability=(8, 0))
+    verdict = ask_with(T4, f"{BASE},fast=1.5[sm_75]", said)
+    assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
+
+
+def test_a_least_capability_is_no_proof_for_those_above(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.5", statement(least_capability=(8, 0)))
+    assert verdict.verdict == "unknown"
+    (finding,) = found(verdict, "CG410")
+    assert "fast=1.5[sm_80+sm_90]" in finding.need
+
+
+def test_what_is_only_derived_never_denies(ask_with):
+    said = statement(least_capability=(8, 0), confidence="derived")
+    verdict = ask_with(T4, f"{BASE},fast=1.5", said)
+    assert [f.outcome for f in found(verdict, "CG411")] == ["unknown"]
+
+
+def test_a_statement_is_about_its_releases_alone(ask_with):
+    verdict = ask_with(T4, f"{BASE},fast=2.0", statement(least_capability=(8, 0)))
+    assert found(verdict, "CG411") == []
+    assert "no record says" in found(verdict, "CG410")[0].message
+
+
+def test_the_fixed_list_of_a_build_script_denies_what_none_of_it_runs_on(ask_with):
+    said = statement(builds=(builds("sm_80", "sm_90"),), fixed=True)
+    (finding,) = found(ask_with(B200, f"{BASE},fast=1.5", said), "CG411")
+    assert "makes code for sm_80, sm_90 alone" in finding.message
+    assert found(ask_with(H100, f"{BASE},fast=1.5", said), "CG411") == []
+
+
+def test_a_builder_who_states_code_has_changed_the_script(ask_with):
+    said = statement(builds=(builds("sm_80", "sm_90"),), fixed=True)
+    assert ask_with(B200, f"{BASE},fast=1.5[sm_100]", said).verdict == "pass"
+
+
+def test_a_list_that_the_builder_can_change_denies_nothing_and_is_named(ask_with):
+    said = statement(builds=(builds("sm_80"), builds("sm_90", cuda=">=11.8")))
+    verdict = ask_with(B200, f"{BASE},fast=1.5", said)
+    assert found(verdict, "CG411") == []
+    assert "fast=1.5[sm_80+sm_90] where its build script" in found(verdict, "CG410")[0].need
+
+
+def test_lists_of_other_cuda_majors_do_not_count(ask_with):
+    said = statement(builds=(builds("sm_90"), builds("sm_75", cuda="<12")), fixed=True)
+    assert [f.outcome for f in found(ask_with(T4, f"{BASE},fast=1.5", said), "CG411")] == ["fail"]
+    older = ask_with(T4, "torch=2.3.1+cu118,fast=1.5", said)
+    assert found(older, "CG411") == []
+
+
+def test_what_compiles_for_the_gpu_that_it_finds_is_judged(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.5", statement(compiled="run"))
+    assert found(verdict, "CG410") == []
+    assert verdict.verdict == "pass"
+
+
+def test_what_has_no_gpu_code_of_its_own_is_judged(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.5", statement(compiled="nothing"))
+    assert verdict.verdict == "pass"
+
+
+def test_without_a_word_on_how_it_is_compiled_it_stays_open(ask_with):
+    said = statement(compiled=None, least_capability=(7, 5))
+    assert [f.outcome for f in found(ask_with(H100, f"{BASE},fast=1.5", said), "CG410")] == [
+        "unknown"
+    ]
+
+
+def test_requirements_that_are_stated_have_to_hold(ask_with):
+    said = statement(requires=("torch>=2.10", "cuda>=12.0"))
+    (finding,) = found(ask_with(H100, f"{BASE},cuda=12.8,fast=1.5", said), "CG412")
+    assert (finding.component, finding.need) == ("torch", ">=2.10")
+    assert finding.source.title == "setup.py"
+
+
+def test_wheels_of_the_project_for_other_releases_of_torch_are_named(ask_with):
+    said = statement(torch_wheels=("2.7", "2.8"))
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.5", said), "CG410")
+    assert "publishes wheels for torch 2.7 to 2.8 only" in finding.message
+    (finding,) = found(ask_with(H100, "torch=2.8.0+cu128,fast=1.5", said), "CG410")
+    assert "publishes" not in finding.message
+
+
+def test_under_audit_the_question_for_code_is_a_warning(ask_with):
+    policy = Policy(packages="audit")
+    verdict = ask_with(H100, f"{BASE},fast=1.5", statement(), policy=policy)
+    assert [f.outcome for f in found(verdict, "CG410")] == ["warn"]
+
+
+def test_the_label_of_a_build_says_for_which_torch_it_is(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.5+cu12torch2.8cxx11abiTRUE[sm_90]", statement())
+    assert [f.outcome for f in found(verdict, "CG413")] == ["fail"]
+    same = ask_with(H100, f"{BASE},fast=1.5+cu12torch2.9cxx11abiTRUE[sm_90]", statement())
+    assert found(same, "CG413") == []
+    assert same.verdict == "pass"
+
+
+def test_the_file_of_a_build_says_for_which_torch_it_is(ask_with):
+    file = "fast-1.5+pt28cu128-cp312-cp312-linux_x86_64.whl"
+    stack = {"torch": "2.9.1+cu128", "fast": "1.5[sm_90]", "wheels": {"fast": {"file": file}}}
+    verdict = ask_with(H100, stack, statement())
+    assert [f.outcome for f in found(verdict, "CG413")] == ["fail"]
+
+
+def test_a_record_decides_where_there_is_one(ask_with):
+    measured = Record(
+        "fast",
+        "1.5",
+        "fast-1.5-py3-none-any.whl",
+        libraries=(Library("fast/_C.so", sass={"sm_90": 1}, units=1),),
+    )
+    said = statement(builds=(builds("sm_80"),), fixed=True)
+    assert ask_with(H100, f"{BASE},fast=1.5", said, records=(measured,)).verdict == "pass"
+
+
+def test_ptx_beside_libraries_is_for_a_linker_and_not_for_the_driver(ask_with):
+    code = Library("fast/_C.so", sass={"sm_90": 1}, units=1)
+    ptx = {"ptx": {"compute_70": 1}, "ptx_cuda": "12.9", "units": 1}
+    wheel = "fast-1.5-py3-none-any.whl"
+    beside = Record("fast", "1.5", wheel, libraries=(code, Library("fast/shim.fatbin", **ptx)))
+    older = "driver=550.54.15,gpu=H100-SXM5-80GB"
+    stack = "torch=2.4.1+cu124,fast=1.5"
+    assert found(ask_with(older, stack, records=(beside,)), "CG411") == []
+    alone = Record("fast", "1.5", wheel, libraries=(Library("fast/shim.fatbin", **ptx),))
+    verdict = ask_with(older, stack, records=(alone,))
+    assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
+
+
+# --- builds for GPUs that are not NVIDIA's ------------------------------------------------------
+
+
+@pytest.mark.parametrize(("label", "whose"), [("rocm6.4", "AMD"), ("xpu", "Intel")])
+def test_a_build_for_other_gpus_fails(label, whose, ask_with):
+    (finding,) = found(ask_with(H100, f"{BASE},fast=1.5+{label}"), "CG411")
+    assert finding.outcome == "fail"
+    assert f"is a build for GPUs of {whose}: it has no code for H100" in finding.message
+
+
+def rocm(*needs, **fields):
+    library = Library("fast/_C.so", needs=needs, **fields)
+    return (Record("fast", "1.5", "fast-1.5-py3-none-any.whl", libraries=(library,)),)
+
+
+def test_a_wheel_that_links_against_rocm_alone_fails(ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.5", records=rocm("libamdhip64.so.7"))
+    assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        rocm("libamdhip64.so.7", "libcudart.so.12"),
+        rocm("libamdhip64.so.7", sass={"sm_90": 1}, units=1),
+        rocm("libtorch.so"),
+    ],
+)
+def test_a_wheel_that_has_something_of_cuda_is_no_build_for_rocm(records, ask_with):
+    verdict = ask_with(H100, f"{BASE},fast=1.5", records=records)
+    assert found(verdict, "CG411") == []
