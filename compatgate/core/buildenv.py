@@ -169,7 +169,7 @@ def _runs(pool: Pool, build: Build, facts: Facts) -> bool:
     if build.sass is None:
         toolkit = facts.arch.toolkits.get(show(build.cuda))
         return toolkit is not None and pool.gpu.capability in toolkit.sass
-    how = how_it_runs(build.code_on(pool.cpu), pool.gpu.capability, facts.arch)
+    how = how_it_runs(build.code_on(pool.os, pool.cpu), pool.gpu.capability, facts.arch)
     return how == "sass" or (how == "ptx" and build.cuda <= (case.driver_cuda or (0, 0)))
 
 

@@ -10,7 +10,7 @@ from compatgate.core.arch import Arch
 from compatgate.core.facts import Pair
 from compatgate.core.frameworks import Found
 from compatgate.core.stack import Stack
-from compatgate.core.target import Cpu
+from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version
 
 
@@ -27,7 +27,7 @@ class Carrier(Struct, frozen=True):
 
 
 def carriers_of(
-    stack: Stack, frameworks: Iterable[Found], cuda: Version | None, cpu: Cpu
+    stack: Stack, frameworks: Iterable[Found], cuda: Version | None, os: Os, cpu: Cpu
 ) -> list[Carrier]:
     """The parts of a stack whose GPU code is known.
 
@@ -39,13 +39,14 @@ def carriers_of(
         stack: that may state its code.
         frameworks: of the stack, in the facts; what is stated replaces their code.
         cuda: of the stack.
-        cpu: of the pool; wheels for Arm have other code.
+        os: of the pool; wheels for Windows have other code.
+        cpu: of the pool; wheels for Arm have, too.
     """
     own = cuda.major_minor if cuda else None
     if stack.arch is not None:
         return [Carrier(stack.arch, own)]
     builds = [found.build for found in frameworks if found.build and found.build.sass]
     return [
-        Carrier(build.code_on(cpu), (build.ptx_cuda or build.cuda or own) if cuda else None)
+        Carrier(build.code_on(os, cpu), (build.ptx_cuda or build.cuda or own) if cuda else None)
         for build in builds
     ]

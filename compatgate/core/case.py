@@ -249,7 +249,7 @@ class Case:
         Parts whose files were measured are judged by their records, library by library.
         """
         built = [found for found in self.frameworks if found.name not in self.stack.measured]
-        return carriers_of(self.stack, built, self.cuda, self.pool.cpu)
+        return carriers_of(self.stack, built, self.cuda, self.pool.os, self.pool.cpu)
 
     @derived
     def code(self) -> tuple[Arch, ...] | None:

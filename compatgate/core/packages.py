@@ -412,7 +412,7 @@ def ways_here(
     """Judge every library that a package loads, alternatives together.
 
     Where the names of alternatives say a CUDA (``libbitsandbytes_cuda128.so``), the one for the
-    stack's CUDA stands alone, where there is one.
+    stack's CUDA stands alone, or the nearest of its major, where there is one.
     """
     key = (device, cuda.major_minor if cuda else None)
     if key not in package.memory:
@@ -455,7 +455,22 @@ def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Libra
     return found + [[library] for library in by_path.values()]
 
 
+_NAMED_CUDA = re.compile(r"cuda(1\d)(\d)(?!\d)")
+
+
+def cuda_of_name(path: str) -> Pair | None:
+    """Return the CUDA that the name of a library says: 12.8 for ``libbitsandbytes_cuda128.so``."""
+    found = _NAMED_CUDA.search(path)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
-    name = re.compile(rf"cuda{cuda.major}{cuda.minor}(?!\d)") if cuda else None
-    named = [library for library in group if name and name.search(library.path)]
-    return named or group
+    """Return the libraries for a CUDA: the highest not above it, else the lowest of its major."""
+    if cuda is None:
+        return group
+    own = cuda.major_minor
+    named = {pair for library in group if (pair := cuda_of_name(library.path))}
+    same_major = [pair for pair in named if pair[0] == own[0]]
+    nearest = max((p for p in same_major if p <= own), default=min(same_major, default=None))
+    found = [one for one in group if nearest and cuda_of_name(one.path) == nearest]
+    return found or group

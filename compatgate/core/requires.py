@@ -18,6 +18,7 @@ from compatgate.core.target import Pool
 from compatgate.core.versions import Version, agree, parse_version
 from compatgate.errors import BadInput
 
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 _OF_PYTHON = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
 
 
@@ -61,19 +62,23 @@ class Asked(Struct, frozen=True):
     extras: frozenset[str] = frozenset()
 
 
-def requirements_of(package: GpuPackage, stack: Stack, pool: Pool) -> Iterator[Requirement]:
+def requirements_of(
+    package: GpuPackage, stack: Stack, pool: Pool, extra: str = ""
+) -> Iterator[Requirement]:
     """Yield what a package requires of parts that the stack states, held or not.
 
-    What the stack does not state is the installer's affair; requirements of an extra are left out,
-    and so are those whose marker does not hold on the pool.
+    What the stack does not state is the installer's affair; requirements of an extra that is not
+    asked for are left out, and so are those whose marker does not hold on the pool.
     """
-    yield from _compare(_applicable(package.requires, package.memory, stack, pool), stack)
+    yield from _compare(_applicable(package.requires, package.memory, stack, pool, extra), stack)
 
 
 def is_pinned_with(
     package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack, pool: Pool
 ) -> bool:
     """Tell whether one of a stack's packages pins another one and a further part, and both hold.
+
+    Pins of one extra count, too (``sglang[srt]``): they are for each other, whoever asked for it.
 
     Args:
         package: that is pinned.
@@ -83,10 +88,18 @@ def is_pinned_with(
         pool: where it runs.
     """
     for by in packages:
-        asked = requirements_of(by, stack, pool) if by.name != package.name else ()
-        if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
-            return True
+        for extra in _extras(by) if by.name != package.name else ():
+            asked = requirements_of(by, stack, pool, extra)
+            if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
+                return True
     return False
+
+
+def _extras(package: GpuPackage) -> tuple[str, ...]:
+    """Return the extras that a package's requirements name, beginning with none."""
+    requires = package.record.requires if package.record else ()
+    named = (extra for text in requires for extra in _EXTRA.findall(text))
+    return tuple(dict.fromkeys(("", *named)))
 
 
 def requirements_by(by: Build | Release, stack: Stack, pool: Pool) -> Iterator[Requirement]:
@@ -109,14 +122,18 @@ def _compare(asked: Iterable[Asked], stack: Stack) -> Iterator[Requirement]:
 
 
 def _applicable(
-    requires: tuple[str, ...], memory: dict[Any, Any], stack: Stack, pool: Pool
+    requires: tuple[str, ...],
+    memory: dict[Any, Any],
+    stack: Stack,
+    pool: Pool,
+    extra: str = "",
 ) -> tuple[Asked, ...]:
     """Return the requirements whose markers hold, remembered for the pool's kind and the Python."""
     python = stack.get("python")
-    key = ("requires", pool.os, pool.cpu, python.text if python else None)
+    key = ("requires", pool.os, pool.cpu, python.text if python else None, extra)
     found: tuple[Asked, ...] | None = memory.get(key)
     if found is None:
-        environment = _environment(pool, python)
+        environment = {**_environment(pool, python), "extra": extra}
         asked = (_ask(text, environment, python) for text in requires)
         found = memory[key] = tuple(one for one in asked if one)
     return found

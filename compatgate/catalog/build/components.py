@@ -5,6 +5,7 @@ from __future__ import annotations
 from compatgate.catalog.build.read import Record, of
 from compatgate.catalog.build.vocabulary import check_vocabulary
 from compatgate.core.facts.packages import KnownPackage, NamePattern, Packages
+from compatgate.core.versions import parse_version
 
 
 def components(document: Record) -> Packages:
@@ -25,6 +26,7 @@ def components(document: Record) -> Packages:
 
 
 def _package(record: Record) -> KnownPackage:
+    exact_before = record.get("exact_before")
     return KnownPackage(
         name=record["name"],
         carries=record["carries"],
@@ -32,4 +34,5 @@ def _package(record: Record) -> KnownPackage:
         optional=bool(record.get("optional")),
         gpus=record.get("gpus") or "",
         note=record.get("note") or "",
+        exact_before=parse_version(record["name"], exact_before) if exact_before else None,
     )

@@ -79,6 +79,7 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         ptx=pairs(code["ptx"]) if code else None,
         specific=_specific(code),
         aarch64=gpu_code(build["code_aarch64"]) if build.get("code_aarch64") else None,
+        windows=gpu_code(build["code_windows"]) if build.get("code_windows") else None,
         ptx_cuda=_pair((code or {}).get("ptx_cuda")),
         minimum_capability=_pair((minimum or {}).get("value")),
         pins=_pins(build, told),

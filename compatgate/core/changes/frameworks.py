@@ -89,7 +89,7 @@ def _has_code(case: Case, build: Build) -> bool:
     if device is None:
         return False
     if build.sass is not None:
-        code = build.code_on(case.pool.cpu)
+        code = build.code_on(case.pool.os, case.pool.cpu)
         return how_it_runs(code, device, case.facts.arch) == "sass"
     return build.minimum_capability is not None and device >= build.minimum_capability
 

@@ -50,6 +50,7 @@ class Build(Struct, frozen=True, dict=True):
             ``ptx``.
         aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
             of Linux x86_64.
+        windows: the code of its wheel for Windows, likewise.
         ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
@@ -72,6 +73,7 @@ class Build(Struct, frozen=True, dict=True):
     ptx: tuple[Pair, ...] | None = None
     specific: tuple[Arch, ...] = ()
     aarch64: tuple[Arch, ...] | None = None
+    windows: tuple[Arch, ...] | None = None
     ptx_cuda: Pair | None = None
     minimum_capability: Pair | None = None
     pins: dict[str, Pin] = {}
@@ -93,11 +95,16 @@ class Build(Struct, frozen=True, dict=True):
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
         return (*sass, *self.specific, *(Arch("ptx", pair) for pair in self.ptx or ()))
 
-    def code_on(self, cpu: str) -> tuple[Arch, ...]:
-        """Its GPU code on a processor; where that is not known, that of Linux x86_64."""
-        if cpu == "aarch64" and self.aarch64 is not None:
-            return self.aarch64
-        return self.code
+    def code_for(self, os: str, cpu: str) -> tuple[Arch, ...] | None:
+        """Return the GPU code of its wheel for a system and processor, None where not known."""
+        if os == "windows":
+            return self.windows
+        return self.aarch64 if cpu == "aarch64" else self.code
+
+    def code_on(self, os: str, cpu: str) -> tuple[Arch, ...]:
+        """Return its GPU code there; where that is not known, that of Linux x86_64."""
+        found = self.code_for(os, cpu)
+        return self.code if found is None else found
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from compatgate.core.components import is_framework
 from compatgate.core.derived import derived
 from compatgate.core.facts.common import Source
+from compatgate.core.versions import Version
 
 _BUILD = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
 """The CUDA of a build, at the end of a name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
@@ -37,6 +38,8 @@ class KnownPackage(Struct, frozen=True):
         name: normalised, as on the package index.
         optional: it works without the GPU code of its own wheel, by other means.
         gpus: whose GPUs it is for, where those are not NVIDIA's, ``AMD``.
+        exact_before: releases before this one load, of libraries that are named after a CUDA, only
+            the one of the stack's very CUDA (12.9 is not served by the library for 12.8).
     """
 
     name: str
@@ -45,6 +48,7 @@ class KnownPackage(Struct, frozen=True):
     optional: bool = False
     gpus: str = ""
     note: str = ""
+    exact_before: Version | None = None
 
 
 class NamePattern(Struct, frozen=True):
@@ -80,6 +84,11 @@ class Packages(Struct, frozen=True, dict=True):
         """Return whose GPUs a package is for, where those are known and not NVIDIA's."""
         known = self.by_name.get(name)
         return known.gpus if known else ""
+
+    def wants_exact_cuda(self, name: str, version: Version) -> bool:
+        """Tell whether a release loads the library for the stack's very CUDA, or none."""
+        known = self.by_name.get(name)
+        return bool(known and known.exact_before and version < known.exact_before)
 
     def why_named(self, name: str) -> str | None:
         """Return why a name means a tie to GPUs, None where it does not."""

@@ -20,10 +20,10 @@ def framework_arch(case: Case) -> Answer:
     Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
     cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What a build by
     conda, by NVIDIA's containers or by anybody else has code for is unknown until ``arch`` states
-    it, and so is the wheel for Windows or Linux on Arm, where its list is not known. A published
-    minimum may deny a GPU; it is no proof for GPUs that came with the build's own toolkit or later,
-    nor for Tegra parts. Where the files themselves were read (an image, a folder), CG411 judges
-    them.
+    it. The wheels for Windows and for Linux on Arm have lists of their own; where one is not known,
+    the answer is unknown. A published minimum may deny a GPU; it is no proof for GPUs that came
+    with the build's own toolkit or later, nor for Tegra parts. Where the files themselves were read
+    (an image, a folder), CG411 judges them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -54,10 +54,10 @@ def _arch_of(case: Case, found: Found) -> Answer:
 
 def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
     pool = case.pool
-    if pool.os == "windows" or (pool.cpu == "aarch64" and build.aarch64 is None):
+    code = build.code_for(pool.os, pool.cpu)
+    if code is None:
         where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
         return _not_known(case, found, f"the wheel for {where}")
-    code = build.code_on(pool.cpu)
     if how_it_runs(code, device, case.facts.arch):
         return PASS
     message = f"the {build.title} wheel of {found.title} has no code for {case.gpu_name}"

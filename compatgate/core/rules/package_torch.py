@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from compatgate.core.case import Case
+from compatgate.core.facts import Source
+from compatgate.core.facts.records import Record
 from compatgate.core.packages import GpuPackage
 from compatgate.core.parts import RECORDS
 from compatgate.core.requires import is_pinned_with
@@ -24,7 +28,9 @@ def package_torch(case: Case) -> Answer:
     metadata nor file name say which torch it was built for, a package of the stack that pins both
     says that they belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the
     answer is unknown. A package that works without its extension (``torchao``) warns at most.
-    Without a record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE).
+    Without a record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE),
+    else the other wheels of its release (of another system, with another CUDA label) say which
+    torch it is for.
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
@@ -42,6 +48,8 @@ def package_torch(case: Case) -> Answer:
 
 def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     built_for = package.built_for_torch
+    if package.record is None and built_for is None:
+        return _torch_of_release(case, package, torch)
     if not (package.torch_abis if package.record else built_for):
         return NOT_APPLICABLE
     if package.record and all(abi.stable for abi in package.torch_abis):
@@ -72,3 +80,46 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
             candidates=lambda: other_releases(case, package),
         )
     ]
+
+
+def _torch_of_release(case: Case, package: GpuPackage, torch: Version) -> Answer:
+    """Compare torch with the one that the release's other wheels were all built for.
+
+    A release is one source: its wheels for another system or with a CUDA label are for its torch. A
+    wheel that the asker names, and a label that is no CUDA, are somebody's own build.
+    """
+    version = package.version
+    if package.name in case.stack.wheels or not _OF_THE_PROJECT.fullmatch(version.local or ""):
+        return NOT_APPLICABLE
+    records = [
+        record
+        for record in case.facts.records(package.name)
+        if record.version.partition("+")[0] == version.public
+        and record.built_for_torch
+        and _is_for_one_torch(record)
+    ]
+    built_for = {record.built_for_torch for record in records}
+    if len(built_for) != 1 or show(torch.major_minor) in built_for:
+        return NOT_APPLICABLE
+    wanted = f"torch {built_for.pop()}"
+    message = f"{package.title} is a release for {wanted}, the stack has torch {torch}"
+    return [
+        Problem(
+            "fail",
+            package.name,
+            f"{message} (as {records[0].wheel})",
+            have=torch.text,
+            need=f"{wanted}, or a release of {package.name} for torch {torch.public}",
+            source=Source(f"measured: {records[0].wheel}", confidence="metadata"),
+            candidates=lambda: other_releases(case, package),
+        )
+    ]
+
+
+_OF_THE_PROJECT = re.compile(r"(cu\d+)?")
+"""Labels of a project's own builds; none is the package index's wheel."""
+
+
+def _is_for_one_torch(record: Record) -> bool:
+    """Tell whether a wheel has code that no other minor of torch loads."""
+    return any(library.torch and not library.torch.stable for library in record.libraries)

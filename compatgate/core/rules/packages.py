@@ -11,6 +11,7 @@ from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.packages import (
     GpuPackage,
+    cuda_of_name,
     is_specific,
     is_stray,
     release_of,
@@ -282,7 +283,9 @@ def package_libraries(case: Case) -> Answer:
     package that works without it (``open3d``) warns.
     cuSPARSE and cuSOLVER refer to nvJitLink by the toolkit that they are from; an older nvJitLink
     of the same major does not define these symbols, and loading stops with "undefined symbol:
-    __nvJitLinkComplete_12_4".
+    __nvJitLinkComplete_12_4". Of libraries that are named after a CUDA
+    (``libbitsandbytes_cuda128.so``) a package loads the one for the stack's CUDA; releases that do
+    not look for a near one do not work beside another CUDA.
 
     Example: ``nvidia-cusparse-cu12`` 12.3.1.170 (CUDA 12.4) beside ``nvidia-nvjitlink-cu12``
     12.1.105 fails.
@@ -294,7 +297,7 @@ def package_libraries(case: Case) -> Answer:
     """
     if not case.packages:
         return NOT_APPLICABLE
-    asked = [*_runtimes(case), *_links(case)]
+    asked = [*_runtimes(case), *_named_libraries(case), *_links(case)]
     problems = [problem for problem in asked if problem is not None]
     return problems or (PASS if asked else NOT_APPLICABLE)
 
@@ -310,6 +313,37 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         if needed:
             missing = None if needed & brought else max(needed)
             yield _other_runtime(case, package, missing, cuda) if missing else None
+
+
+def _named_libraries(case: Case) -> Iterator[Problem | None]:
+    """Look for the library for the stack's CUDA among alternatives that are named after one."""
+    cuda = case.cuda
+    if cuda is None:
+        return
+    for package in case.packages:
+        paths = [
+            path
+            for group in (package.record.alternatives if package.record else ())
+            for path in group
+        ]
+        named = sorted({pair for path in paths if (pair := cuda_of_name(path))})
+        if not named:
+            continue
+        exact = case.facts.packages.wants_exact_cuda(package.name, package.version)
+        fits = cuda.major_minor in named or (not exact and any(p[0] == cuda.major for p in named))
+        yield None if fits else _no_library_for(case, package, named, cuda)
+
+
+def _no_library_for(case: Case, package: GpuPackage, named: list[Pair], cuda: Version) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} has no library for CUDA {show(cuda.major_minor)}" + assumption(package),
+        have=", ".join(show(pair) for pair in named),
+        need=f"a release with a library for CUDA {show(cuda.major_minor)}",
+        source=source_of(package),
+        candidates=lambda: other_releases(case, package),
+    )
 
 
 def _runtime_packages(case: Case) -> Iterator[int]:

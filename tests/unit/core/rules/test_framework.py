@@ -260,6 +260,17 @@ def test_the_list_of_the_linux_x86_wheel_does_not_speak_of_other_wheels(pool, ru
     assert "fail" not in said(verdict, rule)
 
 
+@pytest.mark.parametrize(
+    ("gpu", "said_of_it"),
+    [("GeForce-RTX-3090", []), ("GeForce-RTX-5090", []), ("V100-SXM2-32GB", ["fail"])],
+)
+def test_the_list_of_the_windows_wheel_decides_on_windows(gpu, said_of_it, ask):
+    """The list for Linux has 7.0; that of the fixture for Windows has not."""
+    pool = f"driver=581.29,gpu={gpu}"
+    assert said(ask(f"{pool},os=windows", "torch=2.9.1+cu128"), "CG405") == said_of_it
+    assert said(ask(pool.replace("581.29", "580.95.05"), "torch=2.9.1+cu128"), "CG405") == []
+
+
 def test_an_aarch64_pool_asks_for_an_aarch64_wheel(ask):
     """torch 1.13.1 has wheels for 3.11 on x86_64 alone."""
     stack = "torch=1.13.1+cu117,python=3.11"

@@ -162,6 +162,34 @@ def test_of_alternatives_the_one_for_the_stacks_cuda_is_loaded(ask_with, paths, 
     assert [f.outcome for f in found(verdict, "CG411")] == (["fail"] if fails else [])
 
 
+@pytest.mark.parametrize(
+    ("cuda", "exact", "fails"),
+    [
+        ("12.8", True, False),
+        ("12.6", True, True),  # no library for it
+        ("12.6", False, False),  # the nearest of its major
+        ("13.0", False, True),  # none of its major
+    ],
+)
+def test_a_library_that_is_named_after_a_cuda_is_wanted_for_the_stacks(
+    ask_with, facts, monkeypatch, cuda, exact, fails
+):
+    monkeypatch.setattr(type(facts.packages), "wants_exact_cuda", lambda *_: exact)
+    paths = ("fast/lib_cuda121.so", "fast/lib_cuda128.so")
+    libraries = [library(path, sass={"sm_90": 9}) for path in paths]
+    one = record("1.0", *libraries, alternatives=(paths,))
+    verdict = ask_with(H100, f"cuda={cuda},fast=1.0", one)
+    assert [f.outcome for f in found(verdict, "CG414")] == (["fail"] if fails else [])
+
+
+def test_the_nearest_alternative_of_the_stacks_cuda_decides(ask_with):
+    paths = ("fast/lib_cuda121.so", "fast/lib_cuda126.so", "fast/lib_cuda130.so")
+    code = ({"sm_90": 9}, {"sm_80": 9}, {"sm_90": 9})
+    libraries = [library(path, sass=sass) for path, sass in zip(paths, code, strict=True)]
+    verdict = ask_with(H100, f"{BASE},fast=1.0", record("1.0", *libraries, alternatives=(paths,)))
+    assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
+
+
 def test_a_part_without_code_is_a_warning(ask_with):
     parts = library(sass={"sm_90": 9}), library("fast/_old.so", sass={"sm_80": 9})
     (finding,) = found(ask_with(H100, f"{BASE},fast=1.0", record("1.0", *parts)), "CG411")
@@ -292,9 +320,37 @@ def test_an_extension_runs_with_the_torch_that_it_was_built_for(ask_with, abi, b
 
 
 @pytest.mark.parametrize(
+    ("version", "pool", "torch", "fails"),
+    [
+        ("1.0+cu118", H100, "2.9.1+cu128", True),
+        ("1.0+cu118", H100, "2.8.0+cu128", False),
+        ("1.0+mine", H100, "2.9.1+cu128", False),
+        ("1.1", H100, "2.9.1+cu128", False),
+        ("1.0", f"{H100},os=windows", "2.9.1+cu128", True),
+    ],
+)
+def test_the_other_wheels_of_a_release_say_its_torch(ask_with, version, pool, torch, fails):
+    abi = TorchAbi(cxx11=True, symbols=3, digest="ab")
+    one = record("1.0", library(torch=abi), built_for_torch="2.8")
+    verdict = ask_with(pool, f"torch={torch},fast={version}", one)
+    assert [f.outcome for f in found(verdict, "CG413")] == (["fail"] if fails else [])
+    assert found(verdict, "CG410")
+
+
+def test_a_wheel_that_is_named_is_not_taken_for_its_release(ask_with):
+    abi = TorchAbi(cxx11=True, symbols=3, digest="ab")
+    one = record("1.0", library(torch=abi), built_for_torch="2.8")
+    wheel = {"file": "fast-1.0+cu118-cp312-cp312-linux_x86_64.whl"}
+    stack = {"torch": "2.9.1+cu128", "fast": "1.0+cu118", "wheels": {"fast": wheel}}
+    assert found(ask_with(H100, stack, one), "CG413") == []
+
+
+@pytest.mark.parametrize(
     ("pins", "outcome"),
     [
         (("fast==1.0", "torch==2.9.1"), []),
+        (("fast==1.0; extra == 'srt'", "torch==2.9.1; extra == 'srt'"), []),
+        (("fast==1.0; extra == 'srt'", "torch==2.9.1; extra == 'all'"), ["unknown"]),
         (("fast==1.0",), ["unknown"]),
         (("fast>=1.0", "torch==2.9.1"), ["unknown"]),
         (("fast==1.0", "torch==2.8.0"), ["unknown"]),

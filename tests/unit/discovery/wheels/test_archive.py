@@ -66,6 +66,11 @@ def test_it_tells_what_the_wheel_says_of_itself():
     assert identity.requires_python == ">=3.9"
 
 
+def test_a_requirement_that_is_stated_twice_is_one():
+    data = make_wheel({}, requires=["protobuf", "numpy", "protobuf"])
+    assert opened(data).identity.requires == ("protobuf", "numpy")
+
+
 def test_a_member_that_record_denies_is_refused():
     good = make_wheel({"pkg/a.so": b"a" * 2000}, stored=True)
     place = good.index(b"a" * 2000)
