@@ -188,7 +188,8 @@ def _local(path: str) -> Inspected:
     from compatgate.catalog import load_facts
     from compatgate.discovery.local import inspect_path
 
-    return Inspected(inspect_path(path, load_facts().arch))
+    facts = load_facts()
+    return Inspected(inspect_path(path, facts.arch, facts.packages))
 
 
 _LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
@@ -255,13 +256,21 @@ KINDS: tuple[Kind, ...] = (
 
 
 def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -> str:
+    from compatgate.discovery.stack.carried import carried_by
+
     colour = wants_colour(sys.stdout)
     lines = [paint(_shown(what), "bold", colour=colour)]
+    measured = inspection.stack.get("measured", {})
     for name, value in inspection.stack.items():
-        shown = " ".join(value) or "none" if isinstance(value, list) else value
+        if name == "measured":
+            continue
+        shown = " ".join(value) or "none" if isinstance(value, list) else str(value)
         lines.append(f"  {name:<12} {_shown(shown)}")
     if not inspection.stack:
         lines.append("  no version of a CUDA component and no GPU code found")
+    if measured:
+        lines += ["", paint("packages, by their own files", "bold", colour=colour)]
+    lines += (f"  {name:<12} {_shown(carried_by(one))}" for name, one in measured.items())
     if inspection.observations:
         lines += ["", paint("seen", "bold", colour=colour)]
     for seen in inspection.observations:

@@ -14,6 +14,8 @@ LONGEST_REQUIRE = 8192
 """Characters of all these expressions; the longest that NVIDIA published has 2,596."""
 MOST_REMARKS = 1000
 """Sentences of ``open``, ``conflicts`` or ``unread``."""
+MOST_LIBRARIES = 2000
+"""Of one package, in its record; vLLM has 8, flashinfer-cubin 40 groups."""
 LONGEST_NAME = 256
 """Characters of a component's, target's, pool's or GPU's name."""
 LONGEST_VERSION = 256

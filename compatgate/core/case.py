@@ -55,7 +55,7 @@ DERIVED: dict[str, Parts] = {
     "usable_cuda": FORWARD,
     "frameworks": CUDA,
     "carriers": CODE,
-    "code": CODE,
+    "code": CODE | RECORDS,
     "runs": CODE,
     "ptx_cuda": CODE,
     "packages": RECORDS,
@@ -244,14 +244,21 @@ class Case:
 
     @derived
     def carriers(self) -> list[Carrier]:
-        """What carries GPU code: the workload as stated, else the frameworks' known builds."""
-        return carriers_of(self.stack, self.frameworks, self.cuda, self.pool.os, self.pool.cpu)
+        """What carries GPU code: the workload as stated, else the frameworks' known builds.
+
+        Parts whose files were measured are judged by their records, library by library.
+        """
+        built = [found for found in self.frameworks if found.name not in self.stack.measured]
+        return carriers_of(self.stack, built, self.cuda, self.pool.os, self.pool.cpu)
 
     @derived
     def code(self) -> tuple[Arch, ...] | None:
-        """GPU code as stated, else of the published builds; None when neither is known."""
-        carriers = self.carriers
-        return tuple(code for one in carriers for code in one.code) if carriers else None
+        """GPU code as stated and measured, else of published builds; None when none is known."""
+        codes = [one.code for one in self.carriers]
+        if self.stack.measured:
+            codes += [package.carried for package in self.packages if package.installed]
+        found = tuple(dict.fromkeys(code for one in codes for code in one))
+        return found if found or self.carriers else None
 
     @derived
     def runs(self) -> HowItRuns | None:
@@ -284,7 +291,11 @@ class Case:
         stack = self.stack
         names = [name for name in stack.versions if self.facts.is_package(name)]
         found = [self._package(name) for name in names]
-        measured = [name for name in stack.components if name not in names and self._known(name)]
+        measured = [
+            name
+            for name in stack.components
+            if name not in names and (name in stack.measured or self._known(name))
+        ]
         found += [package for name in measured if (package := self._package(name)).is_known]
         return tuple(found)
 
@@ -311,6 +322,7 @@ class Case:
             os=pool.os,
             cpu=pool.cpu,
             python=stack.get("python"),
+            measured=stack.measured.get(name),
         )
 
     # --- libraries and matrix --------------------------------------------------------------

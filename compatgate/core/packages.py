@@ -27,6 +27,13 @@ _STRAY = 0.04
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
 
 
+_FOR_OTHERS = re.compile(
+    r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
+    r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
+)
+"""Libraries of NVIDIA that another package brings, and MAGMA's and NVSHMEM's code within PyTorch:
+for GPUs of their own choice (torch 2.10 has MAGMA for 5.0 and nothing else below 7.0)."""
+
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 
 
@@ -40,6 +47,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
             so.
         toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
         stated: GPU code that the asker states for it.
+        installed: the record is of its installed files, not of a wheel.
         statements: what sources and documentation say of this release.
         file: name of its wheel, where it is known.
         gpus: whose GPUs it is for, where those are known and not NVIDIA's, ``AMD``.
@@ -52,22 +60,29 @@ class GpuPackage(Struct, frozen=True, dict=True):
     assumed: str = ""
     toolkits: tuple[Pair, ...] = ()
     stated: tuple[Arch, ...] = ()
+    installed: bool = False
     statements: tuple[Statement, ...] = ()
     file: str = ""
     gpus: str = ""
+    on_request: bool = False
 
     @property
     def is_known(self) -> bool:
         """Tell whether anything is known of this release."""
         return bool(self.record or self.statements or self.gpus)
 
-    on_request: bool = False
-
     @property
     def is_open(self) -> bool:
-        """Tell whether nothing says what the package carries."""
+        """Tell whether nothing says what the package, or a part of it, carries."""
         known = self.record or self.toolkits or self.stated or self.gpus
-        return not known and self.compiled in (None, "install")
+        return bool(self.unread) or (not known and self.compiled in (None, "install"))
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Return its installed files that could not be read, where nothing else speaks for them."""
+        if self.stated or self.toolkits or not (self.installed and self.record):
+            return ()
+        return self.record.unread
 
     @property
     def compiled(self) -> str | None:
@@ -111,22 +126,35 @@ class GpuPackage(Struct, frozen=True, dict=True):
         return tuple(library.torch for library in libraries if library.torch)
 
     @derived
+    def carried(self) -> tuple[Arch, ...]:
+        """Return the code of the libraries that count, each architecture once."""
+        names = {name for library in self.libraries for name in (*library.sass, *library.ptx)}
+        return tuple(code for name in sorted(names) for code in parse_arch(name))
+
+    @derived
     def libraries(self) -> tuple[Library, ...]:
         """Return the libraries whose code says which GPUs the package supports.
 
-        Libraries that the wheel only bundles (``NAME.libs/``) do not, where it has code of its own;
-        nor do libraries with nothing but architecture-specific code (``sm_90a``): they are loaded
-        on that GPU alone. Files of PTX beside libraries are linked with code that the package
-        compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they are.
+        Libraries that the wheel only bundles (``NAME.libs/``, NVIDIA's own) do not, where it has
+        code of its own; nor do libraries with nothing but architecture-specific code (``sm_90a``):
+        they are loaded on that GPU alone. Files of PTX beside libraries are linked with code that
+        the package compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they
+        are.
         """
         record = self.record
         if record is None:
             return ()
         carrying = [one for one in record.libraries if one.carries_code and one.loaded]
-        own = [library for library in carrying if ".libs/" not in library.path] or carrying
+        own = [library for library in carrying if not _is_bundled(library)] or carrying
         own = [library for library in own if not _is_to_be_linked(library)] or own
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
+
+
+def _is_bundled(library: Library) -> bool:
+    """Tell whether a library is another project's, which the package only brings along."""
+    name = library.path.rpartition("/")[2]
+    return ".libs/" in library.path or _FOR_OTHERS.fullmatch(name) is not None
 
 
 def _is_to_be_linked(library: Library) -> bool:
@@ -153,6 +181,7 @@ def find_package(
     os: Os,
     cpu: Cpu,
     python: Version | None,
+    measured: Record | None = None,
 ) -> GpuPackage:
     """Return a package of a stack with its record; the same one again while the facts are loaded.
 
@@ -165,7 +194,10 @@ def find_package(
         os: of the pool.
         cpu: of the pool.
         python: of the stack, where it is known.
+        measured: of its installed files; it decides.
     """
+    if measured is not None:
+        return measured_package(facts, name, version, stated, measured)
     key = (name, version.text, wheel, stated, os, cpu, python.text if python else None)
     found = facts.remembered.get(key)
     if found is None:
@@ -196,6 +228,28 @@ def find_package(
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()
         facts.remembered[key] = found
+    return found
+
+
+def measured_package(
+    facts: Facts, name: str, version: Version, stated: tuple[Arch, ...], measured: Record
+) -> GpuPackage:
+    """Return a package with the record of its installed files, which remembers it."""
+    key = (name, version.text, stated)
+    found: GpuPackage | None = measured.memory.get(key)
+    if found is None:
+        toolkits = facts.cuda_components.toolkits(name, version.public)
+        named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
+        found = GpuPackage(
+            name,
+            version,
+            measured,
+            toolkits=toolkits,
+            stated=stated,
+            installed=True,
+            gpus=named or gpus_of_record(measured),
+        )
+        measured.memory[key] = found
     return found
 
 
@@ -242,9 +296,17 @@ def open_packages(
                 continue
             wheel, stated = stack.wheels.get(name), stack.code.get(name, ())
             package = find_package(
-                facts, name, version, wheel=wheel, stated=stated, os=os, cpu=cpu, python=python
+                facts,
+                name,
+                version,
+                wheel=wheel,
+                stated=stated,
+                os=os,
+                cpu=cpu,
+                python=python,
+                measured=stack.measured.get(name),
             )
-            if package.is_open:
+            if package.is_open and not package.installed:
                 found.append(OpenPackage(name, version, wheel, os, cpu, python))
     return tuple(dict.fromkeys(found))
 

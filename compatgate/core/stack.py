@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -27,6 +27,9 @@ from compatgate.core.stack_values import (
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
 
+if TYPE_CHECKING:
+    from compatgate.core.facts.records import Record
+
 _FIELDS = {
     "arch": "arch",
     "cuda-compat": "cuda_compat",
@@ -37,6 +40,7 @@ _FIELDS = {
     "conflicts": "conflicts",
     "unread": "unread",
     "wheels": "wheels",
+    "measured": "measured",
     "unmeasured": "unmeasured",
 }
 """Keys that are no components, and the fields that they are."""
@@ -52,7 +56,10 @@ class Stack(Struct, frozen=True, dict=True):
             CUDA.
         code: GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name.
         wheels: the files that parts are installed from, by name, where they are known.
-        arch: SASS and PTX that the workload carries; None when not stated.
+        measured: what the files of parts hold where the stack was read from them (an image, a
+            folder), by name; it decides over records of published wheels.
+        arch: SASS and PTX that the workload carries, save that of parts in ``measured``; None when
+            not stated.
         cuda_compat: CUDA version of the forward-compatibility package in the image.
         compat_use: when that package is loaded.
         require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
@@ -71,6 +78,7 @@ class Stack(Struct, frozen=True, dict=True):
     packages: dict[str, Version] = {}
     code: dict[str, tuple[Arch, ...]] = {}
     wheels: dict[str, Wheel] = {}
+    measured: dict[str, Record] = {}
     cuda_compat: Version | None = None
     compat_use: CompatUse = "always"
     require: tuple[str, ...] = ()
@@ -114,6 +122,8 @@ class Stack(Struct, frozen=True, dict=True):
             body["unread"] = [*self.unread, *self.assumed]
         if self.wheels:
             body["wheels"] = {name: wheel.to_json() for name, wheel in self.wheels.items()}
+        if self.measured:
+            body["measured"] = {name: one.to_stack() for name, one in self.measured.items()}
         if self.unmeasured:
             body["unmeasured"] = self.unmeasured
         return body
@@ -195,7 +205,7 @@ def _made(parts: _Parts, image: str | None) -> Stack:
 
 def _states_anything(special: Mapping[str, Any]) -> bool:
     return "arch" in special or any(
-        value for name, value in special.items() if name not in ("wheels", "unmeasured")
+        value for name, value in special.items() if name not in ("wheels", "measured", "unmeasured")
     )
 
 
@@ -247,7 +257,9 @@ def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
             kept(stack.components) | stated.components,
             kept(stack.packages) | stated.packages,
             kept(stack.code) | stated.code,
-            special | {"wheels": kept(stack.wheels)} | stated.special,
+            special
+            | {"wheels": kept(stack.wheels), "measured": kept(stack.measured)}
+            | stated.special,
         ),
         stack.image,
     )

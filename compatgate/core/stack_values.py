@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.bounds import (
@@ -15,6 +15,7 @@ from compatgate.core.bounds import (
     LONGEST_VERSION,
     MOST_ALTERNATIVES,
     MOST_ARCHITECTURES,
+    MOST_LIBRARIES,
     MOST_REMARKS,
     refuse_longer,
     refuse_more,
@@ -22,6 +23,9 @@ from compatgate.core.bounds import (
 from compatgate.core.components import resolve_component
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from compatgate.core.facts.records import Record
 
 CompatUse = Literal["always", "newer", "tried"]
 """When the ``cuda-compat`` package is loaded instead of the host's driver: always (the library path
@@ -35,6 +39,9 @@ _LONGEST_TEXT = 1024
 _WHEEL_KEYS = ("file", "sha256", "index")
 _KEYS_HINT = f"known: {', '.join(_WHEEL_KEYS)}"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_CODE = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
+_RELEASE = re.compile(r"\d{1,4}\.\d{1,4}(?:\.\d{1,4}){0,2}")
+_RECORD_HINT = "as `compatgate inspect --format json` prints it"
 
 
 class Wheel(Struct, frozen=True, omit_defaults=True):
@@ -164,6 +171,62 @@ def _wheel(name: str, value: Any) -> Wheel:
     return Wheel(value.get("file", ""), digest, value.get("index", ""))
 
 
+def _measured(value: Any) -> dict[str, Record]:
+    """Read what the files of parts were measured to hold, by name."""
+    if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
+        problem = f"must be an object with at most {_MOST_WHEELS} names"
+        hint = 'like {"flash-attn": {"libraries": [{"path": "a.so", "sass": {"sm_90": 1}}]}}'
+        raise BadInput(problem, field="measured", hint=hint)
+    return {
+        resolve_component(name).component.name: _record(name, record)
+        for name, record in value.items()
+    }
+
+
+def _record(name: str, value: Any) -> Record:
+    from compatgate.core.facts.records import Record  # most stacks have none
+
+    field = f"measured.{name}"
+    if not isinstance(value, Mapping):
+        raise BadInput("must be an object", field=field, value=value)
+    try:
+        record = convert({"wheel": "", **value, "package": name, "version": ""}, Record)
+    except ValidationError as error:
+        what, _, where = str(error).partition(" - at ")
+        at = where.strip("`").removeprefix("$.")
+        field = f"{field}.{at}" if at else field
+        raise BadInput(f"is not a record: {what}", field=field, hint=_RECORD_HINT) from None
+    refuse_more(len(record.libraries), MOST_LIBRARIES, "libraries", f"{field}.libraries")
+    for library in record.libraries:
+        for code in (*library.sass, *library.ptx):
+            _code_name(code, f"{field}.libraries")
+        for names, units in library.code_of_units:
+            if units < 0 or not names:
+                raise BadInput("counts units without code", field=f"{field}.libraries", value=units)
+            for code in names:
+                _code_name(code, f"{field}.libraries")
+        _dotted(library.ptx_cuda, f"{field}.libraries.ptx_cuda")
+    _dotted(record.built_for_torch, f"{field}.built_for_torch")
+    refuse_longer(record.torch_beside or "", LONGEST_VERSION, f"{field}.torch_beside")
+    return record
+
+
+def _code_name(name: str, field: str) -> None:
+    """Make sure that a name is one architecture.
+
+    Raises:
+        BadInput: it is not.
+    """
+    if not _CODE.fullmatch(name):
+        hint = "like sm_90 or compute_90"
+        raise BadInput("is not an architecture", field=field, value=name[:40], hint=hint)
+
+
+def _dotted(text: str | None, field: str) -> None:
+    if text is not None and not _RELEASE.fullmatch(text):
+        raise BadInput("is not a release", field=field, value=text[:40], hint="like 12.8")
+
+
 def _unmeasured(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or len(value) > _MOST_WHEELS:
         problem = f"must be an object with at most {_MOST_WHEELS} names"
@@ -194,6 +257,7 @@ SPECIAL: dict[str, Callable[[Any], Any]] = {
     "conflicts": _remarks,
     "unread": _remarks,
     "wheels": _wheels,
+    "measured": _measured,
     "unmeasured": _unmeasured,
 }
 """Keys that are no components, and how each is read; each raises BadInput."""

@@ -49,7 +49,7 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
         local = _is_here(container)
         pids = engine.processes(container) if local else []
         looked = _look(pids, facts, host)
-        files = seen_in_files(engine, container, signals, facts.arch)
+        files = seen_in_files(engine, container, signals, facts)
     if not local:
         host.notes.append("the engine runs on another machine: processes and GPUs are not known")
     seen = joined(files, looked, facts.arch)
@@ -108,7 +108,9 @@ def joined(files: Inspection, looked: Looked, arch: CudaArch) -> Inspection:
             if not _alike(name, stack.setdefault(name, value), value):
                 message = f"processes differ: {name} is {stack[name]}, in {process.pid} {value}"
                 conflicts.append(Conflict(name, message, str(stack[name])))
-    if any("arch" in seen.stack for _, seen in looked):
+    if "measured" in files.stack:  # what is loaded is among what is judged package by package
+        stack.pop("arch", None)
+    elif any("arch" in seen.stack for _, seen in looked):
         stack["arch"], disagreements = _code(looked, arch)
         conflicts += disagreements
     loaded = dict(stack)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from compatgate.core.facts import CudaArch
+from compatgate.core.facts import Facts
 from compatgate.diagnostics.engine import Container, Engine
 from compatgate.discovery.image import ImageOptions
 from compatgate.discovery.image.config import read_config
@@ -25,7 +25,7 @@ def seen_in_files(
     engine: Engine,
     container: Container,
     signals: Mapping[str, Any],
-    arch: CudaArch,
+    facts: Facts,
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Inspection:
@@ -35,7 +35,7 @@ def seen_in_files(
         engine: that the container runs on.
         container: as it was found there.
         signals: the fact file ``image_signals``, as the catalog gives it.
-        arch: where code runs.
+        facts: where code runs, and which packages matter.
         deadline_s: seconds that it may take.
 
     Raises:
@@ -49,7 +49,7 @@ def seen_in_files(
         scan = Scan(published, ImageOptions(layers="all"), deadline)
         layer = _FileSystem(1, Descriptor("", 0), container.short)
         scan.read([layer], _Export(engine, container))
-    return concluded(stated, scan.seen, arch)
+    return concluded(stated, scan.seen, facts.arch, facts.packages)
 
 
 class _Export:

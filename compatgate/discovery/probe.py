@@ -24,6 +24,7 @@ from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
 from compatgate.discovery.nvml import read_nvml
 from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation, ObservedPool
 from compatgate.discovery.python_env import ask_python
+from compatgate.discovery.stack.conclude import measured_of
 from compatgate.discovery.stack.settle import settle
 from compatgate.errors import BadInput
 from compatgate.not_json import NOT_JSON
@@ -72,7 +73,7 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
     """
     notes: list[str] = []
     report, kernel = look_at_gpus(notes)
-    environment = ask_python(python, facts.packages) if python else None
+    environment = ask_python(python, facts.packages, facts.arch) if python else None
     libraries = find_libraries()
     observations = [
         *driver_observations(report, kernel),
@@ -80,6 +81,8 @@ def probe_machine(facts: Facts, *, python: str | None = None) -> Probe:
         *libraries,
     ]
     stack, conflicts = settle(observations, environment.arch if environment else None)
+    if environment and (measured := measured_of(stack, environment.measured)):
+        stack["measured"] = {name: record.to_stack() for name, record in measured.items()}
     pools: tuple[ObservedPool, ...] = ()
     if report:
         pools = pools_here(report, kernel, facts, notes)

@@ -8,14 +8,16 @@ import signal
 import subprocess
 import tempfile
 from threading import Timer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import is_framework
-from compatgate.core.facts.packages import Packages
+from compatgate.core.components import COMPONENTS, is_framework
+from compatgate.core.facts import CudaArch
+from compatgate.core.facts.packages import FILES_ARE_READ, Packages
+from compatgate.core.facts.records import Record
 from compatgate.core.frameworks import CONDA
 from compatgate.discovery import python_script
 from compatgate.discovery.lockfiles import pypi
@@ -25,7 +27,12 @@ from compatgate.discovery.observed import Observation
 from compatgate.errors import BadInput
 from compatgate.not_json import NOT_JSON
 
+if TYPE_CHECKING:
+    from compatgate.discovery.stack import Findings
+
 TIMEOUT_S = 120.0
+MOST_PLACES = 16
+"""Folders of packages that are read of one interpreter."""
 LARGEST_ANSWER = 4 * 1024 * 1024
 """Bytes of the largest answer that is read; a thousand packages are 50 kB."""
 
@@ -35,20 +42,29 @@ class Environment(Struct, frozen=True):
 
     Attributes:
         observations: loaded versions first, then what package metadata says.
-        arch: GPU code of its PyTorch; None without one.
+        arch: GPU code of its PyTorch; None without one, and where its files say it.
+        measured: what the files of its packages hold, by the name of the package.
         notes: what could not be asked, and why.
     """
 
     observations: tuple[Observation, ...]
     arch: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    measured: dict[str, Record] = {}
 
 
-def ask_python(python: str, known: Packages, *, timeout_s: float = TIMEOUT_S) -> Environment:
-    """Run an interpreter and ask for its frameworks.
+def ask_python(
+    python: str,
+    known: Packages,
+    facts: CudaArch | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> Environment:
+    """Run an interpreter, ask for its frameworks, and read the files of its packages.
 
     Args:
         known: which packages carry GPU code.
+        facts: toolkits and their PTX.
         python: path of the interpreter, of its environment's folder, or a name on ``PATH``.
         timeout_s: seconds that it may take; importing torch takes several.
 
@@ -64,7 +80,43 @@ def ask_python(python: str, known: Packages, *, timeout_s: float = TIMEOUT_S) ->
         document = None
     if python_script.MARK not in answer or not isinstance(document, dict):
         raise _bad(python, "did not answer as a Python interpreter would")
-    return read_answer(document, python, known)
+    files = _files(document.get("places"), known, facts)
+    if files is None:
+        return read_answer(document, python, known)
+    return _with_files(read_answer(document, python, FILES_ARE_READ), files, python)
+
+
+def _files(places: Any, known: Packages, facts: CudaArch | None) -> Findings | None:
+    """Read the folders in which an interpreter finds its packages; None where none can be read."""
+    from compatgate.discovery.folder import find_in_folder
+
+    found: Findings | None = None
+    names = places if isinstance(places, list) else []
+    real = dict.fromkeys(os.path.realpath(n) for n in names if isinstance(n, str) and n)
+    for place in list(real)[:MOST_PLACES]:
+        if os.path.isdir(place) and os.path.basename(place).endswith("-packages"):
+            more = find_in_folder(place, known, facts)
+            if found is None:
+                found = more
+            else:
+                found.extend(more)
+    return found
+
+
+def _with_files(answer: Environment, files: Findings, python: str) -> Environment:
+    """Return what an interpreter answered, with the GPU packages that its files show."""
+    asked = {seen.component for seen in answer.observations}
+    packages = [
+        replace(seen, origin=f"{python}: package {seen.component}")
+        for seen in files.observations
+        if seen.component not in asked and seen.component not in COMPONENTS
+    ]
+    return Environment(
+        (*answer.observations, *packages),
+        arch=None if "torch" in files.measured else answer.arch,
+        notes=(*answer.notes, *(f"{python}: {text}" for text in files.open)),
+        measured=files.measured,
+    )
 
 
 def read_answer(document: dict[str, Any], python: str, known: Packages) -> Environment:

@@ -13,7 +13,7 @@ def source() -> str:
 _SOURCE = """\
 import json, re, sys
 answer = {"python": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "conda": [], "torch": None,
-          "notes": []}
+          "notes": [], "places": []}
 try:
     import sysconfig
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -24,6 +24,9 @@ try:
         if name:
             name = re.sub("[-_.]+", "-", name).lower()
             answer["packages"].setdefault(name, found.version)
+            place = str(found.locate_file(""))
+            if place not in answer["places"]:
+                answer["places"].append(place)
             if (found.read_text("INSTALLER") or "").strip() == "conda":
                 answer["conda"].append(name)
 except Exception as error:

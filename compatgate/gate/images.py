@@ -104,7 +104,7 @@ class Images:
         )
         cpus: set[str] = {pool.cpu for pool in asked_target(request, snapshot).pools}
         cpu = "aarch64" if cpus == {"aarch64"} else "x86_64"
-        reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts.arch, wait_s)
+        reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts, wait_s)
         shown = _of_platform(reading, cpus)
         stack = shown_wins(shown, stated or {}, "the image")
         body = {**body, "stack": stack, "image": reading.pinned}

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from compatgate.catalog import read_source
-from compatgate.core.facts import CudaArch
+from compatgate.core.facts import Facts
 from compatgate.discovery.image import ImageOptions, ImageReading, Reference, read_image
 from compatgate.errors import TimedOut, Unavailable
 
@@ -67,7 +67,7 @@ class Readings:
         self._known: OrderedDict[Key, ImageReading] = OrderedDict()
 
     def read(
-        self, name: Reference, platform: str, facts: CudaArch, wait_s: float | None = None
+        self, name: Reference, platform: str, facts: Facts, wait_s: float | None = None
     ) -> ImageReading:
         """What an image holds.
 
@@ -76,7 +76,7 @@ class Readings:
         Args:
             name: of the image; its registry may be asked.
             platform: which image of an index is meant.
-            facts: where code runs.
+            facts: where code runs, and which packages matter.
             wait_s: seconds to wait, where that is less than the deadline.
 
         Raises:
@@ -101,7 +101,7 @@ class Readings:
         assert flight.reading is not None  # noqa: S101 - it is over, and was no error
         return flight.reading
 
-    def _wait(self, key: Key, name: Reference, facts: CudaArch, wait_s: float) -> _Flight:
+    def _wait(self, key: Key, name: Reference, facts: Facts, wait_s: float) -> _Flight:
         """The reading when it is over; begun here, as soon as few enough are under way."""
         end = time.monotonic() + wait_s
         flight: _Flight | None = None
@@ -121,7 +121,7 @@ class Readings:
         most = max(1, self._at_once - _KEPT_FREE)
         return len(self._flights) < self._at_once and same < most
 
-    def _begin(self, key: Key, name: Reference, facts: CudaArch) -> _Flight:
+    def _begin(self, key: Key, name: Reference, facts: Facts) -> _Flight:
         flight = _Flight(name.registry)
         thread = threading.Thread(target=self._fly, args=(flight, key, name, facts), daemon=True)
         try:
@@ -131,14 +131,14 @@ class Readings:
         self._flights[key] = flight
         return flight
 
-    def _fly(self, flight: _Flight, key: Key, name: Reference, facts: CudaArch) -> None:
+    def _fly(self, flight: _Flight, key: Key, name: Reference, facts: Facts) -> None:
         try:
             flight.reading = read_image(
                 str(name),
                 signals=self._signals,
                 platform=key[1],
                 deadline_s=LONGEST_S,
-                options=replace(self._options, arch_facts=facts),
+                options=replace(self._options, arch_facts=facts.arch, packages=facts.packages),
             )
         except BaseException as error:  # raised again by those who wait
             flight.error = error

@@ -20,11 +20,12 @@ from compatgate.core.target import Mode
 from compatgate.core.verdict import Basis, FindingOutcome, Outcome
 
 Text = Annotated[str, Meta(min_length=1)]
-StackValue = str | int | bool | list[str] | dict[str, dict[str, str] | str] | None
+StackValue = str | int | bool | list[str] | dict[str, dict[str, Any] | str] | None
 _NUMBER = (
     "version as text; `arch` and `require` are lists; `disable-require` is true or false; "
     "`cuda-compat-use` is always, newer or tried; `open`, `conflicts` and `unread` are sentences; "
-    "`wheels` has `file`, `sha256` and `index` by name; `unmeasured` says by release why a package "
+    "`wheels` has `file`, `sha256` and `index` by name; `measured` what the files of a part hold, "
+    "as `inspect` prints it for images and folders; `unmeasured` says by release why a package "
     "has no record. GPU code may stand behind a version: "
     "`2.8.3[sm_90]`"
 )

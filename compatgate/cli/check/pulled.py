@@ -42,7 +42,12 @@ def read_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReadin
     from compatgate.catalog import read_source
     from compatgate.discovery.image import default_folder, options_from_environment, read_image
 
-    options = replace(options_from_environment(), cache=default_folder(), arch_facts=facts.arch)
+    options = replace(
+        options_from_environment(),
+        cache=default_folder(),
+        arch_facts=facts.arch,
+        packages=facts.packages,
+    )
     platform = "linux/arm64" if cpu == "aarch64" else "linux/amd64"
     return read_image(
         reference, signals=read_source("image_signals"), platform=platform, options=options

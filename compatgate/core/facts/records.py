@@ -111,6 +111,9 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
             libraries); what they carry is open.
         built_for_torch: torch release that its metadata or file name say it was built for, as
             ``2.9``; None where nothing says it.
+        torch_beside: torch release that is installed beside it, in whose libraries the symbols were
+            looked up that it asks for; None for wheels, and where they could not be read.
+        torch_missing: some of those that this torch does not define.
         source: where it was read, for a reader; the digest proves it.
     """
 
@@ -126,7 +129,14 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     kernel_sources: int = 0
     unread: tuple[str, ...] = ()
     built_for_torch: str | None = None
+    torch_beside: str | None = None
+    torch_missing: tuple[str, ...] = ()
     source: str = ""
+
+    @derived
+    def memory(self) -> dict[Any, Any]:
+        """Return what was derived from the record alone, by whoever derives it."""
+        return {}
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for printing; the fields of the contract are there even when empty."""
@@ -134,6 +144,14 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
         libraries = [_ALWAYS_OF_LIBRARY | library for library in document.pop("libraries", ())]
         return _ALWAYS | document | {"libraries": libraries}
 
+    def to_stack(self) -> dict[str, Any]:
+        """Return the record as a stack carries it, below the name of its package."""
+        document: dict[str, Any] = json.decode(json.encode(self))
+        return {k: v for k, v in document.items() if k not in OF_THE_STACK and v != ""}
+
+
+OF_THE_STACK = ("package", "version", "source", "verified")
+"""Fields that a record within a stack leaves out: the stack says them, or they prove nothing."""
 
 _ALWAYS: dict[str, Any] = {
     "package": "",

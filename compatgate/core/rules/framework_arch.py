@@ -22,7 +22,8 @@ def framework_arch(case: Case) -> Answer:
     conda, by NVIDIA's containers or by anybody else has code for is unknown until ``arch`` states
     it. The wheels for Windows and for Linux on Arm have lists of their own; where one is not known,
     the answer is unknown. A published minimum may deny a GPU; it is no proof for GPUs that came
-    with the build's own toolkit or later, nor for Tegra parts.
+    with the build's own toolkit or later, nor for Tegra parts. Where the files themselves were read
+    (an image, a folder), CG411 judges them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -36,8 +37,8 @@ def framework_arch(case: Case) -> Answer:
 
 def _arch_of(case: Case, found: Found) -> Answer:
     device, build = case.capability, found.build
-    if device is None:
-        return NOT_APPLICABLE
+    if device is None or found.name in case.stack.measured:
+        return NOT_APPLICABLE  # CG411 judges what was measured
     if not found.published and not found.without_cuda:
         stated = case.stack.arch is not None  # CG201 judges it
         whose = "conda's build" if found.conda else "this build"

@@ -29,7 +29,8 @@ def no_kernel_image(case: Case) -> Answer:
     Machine code (SASS) runs on devices of the same major with a minor not below its own, never
     between Tegra and other parts; ``sm_90a``-style code runs only on exactly its own capability,
     family-specific code on its family. Failing that, PTX at or below the device's capability can
-    be compiled by the driver (CG202 asks whether this driver can).
+    be compiled by the driver (CG202 asks whether this driver can). Code of packages whose files
+    were read is not judged here, but package by package (CG411).
 
     Example: an image with ``sm_80`` code alone on an H100 (9.0) fails.
 
@@ -43,7 +44,7 @@ def no_kernel_image(case: Case) -> Answer:
     if codes is None:
         if case.frameworks:
             return NOT_APPLICABLE
-        if case.cuda is None:
+        if case.cuda is None or case.stack.measured:
             return NOT_APPLICABLE
         return not_checked(
             "arch", "the stack states no GPU code; add arch=sm_.. to have it checked"

@@ -11,6 +11,7 @@ from compatgate.core.packages import GpuPackage
 from compatgate.core.parts import RECORDS
 from compatgate.core.requires import is_pinned_with
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
+from compatgate.core.rules.package_files import undefined
 from compatgate.core.rules.packages import assumption, other_releases, source_of, when_open
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
@@ -22,12 +23,14 @@ def package_torch(case: Case) -> Answer:
 
     libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
     imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where neither metadata nor file name say which torch it was built for, a
-    package of the stack that pins both says that they belong together, as ``sglang`` pins
-    ``sgl-kernel`` and torch; otherwise the answer is unknown. A package that works without its
-    extension (``torchao``) warns at most. Without a record, the label of a build decides
-    (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE), else the other wheels of its release (of
-    another system, with another CUDA label) say which torch it is for.
+    later releases, too. Where torch is installed beside it (an image, a folder), its undefined
+    symbols are looked up in those that this torch defines, and that decides. Where neither symbols,
+    metadata nor file name say which torch it was built for, a package of the stack that pins both
+    says that they belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the
+    answer is unknown. A package that works without its extension (``torchao``) warns at most.
+    Without a record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE),
+    else the other wheels of its release (of another system, with another CUDA label) say which
+    torch it is for.
 
     Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
 
@@ -51,6 +54,11 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
         return NOT_APPLICABLE
     if package.record and all(abi.stable for abi in package.torch_abis):
         return PASS
+    record = package.record
+    if record and record.torch_beside == torch.public:  # the symbols themselves were compared
+        if not record.torch_missing:
+            return PASS
+        return [undefined(package, record, torch, source_of(package))]
     if built_for == show(torch.major_minor):
         return PASS
     optional = case.facts.packages.is_optional(package.name)

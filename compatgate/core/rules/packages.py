@@ -19,7 +19,8 @@ from compatgate.core.packages import (
     ways_here,
 )
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
-from compatgate.core.requires import Requirement, requirements_of
+from compatgate.core.requires import Requirement
+from compatgate.core.rules import package_files
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
 from compatgate.core.rules.statements import excluded, is_excluded, left_open
 from compatgate.core.verdict import FindingOutcome
@@ -58,6 +59,8 @@ def when_open(case: Case) -> FindingOutcome:
 
 
 def _open(case: Case, package: GpuPackage) -> Problem:
+    if package.unread:
+        return package_files.unread(package, when_open(case))
     if asked := left_open(case, package, when_open(case)):
         return asked
     message = f"no record says what {package.title} carries"
@@ -216,6 +219,9 @@ def source_of(package: GpuPackage) -> Source | None:
     record = package.record
     if record is None:
         return package.statements[0].source if package.statements else None
+    if package.installed:
+        what = f" ({record.wheel})" if record.wheel else ""
+        return Source(f"measured: its installed files{what}", confidence="metadata")
     proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
     return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
 
@@ -248,7 +254,7 @@ def package_requires(case: Case) -> Answer:
     problems: list[Problem] = []
     asked = False
     for package in case.packages:
-        for requirement in requirements_of(package, case.stack, case.pool):
+        for requirement in package_files.requirements(case, package):
             asked = True
             if not requirement.holds:
                 problems.append(_unmet(package, requirement))

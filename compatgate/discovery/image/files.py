@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from email.parser import BytesHeaderParser
 
 from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import FILES_ARE_READ
@@ -27,28 +25,19 @@ from compatgate.discovery.python_env import read_answer
 from compatgate.discovery.signals import CUDA_COMPAT, Signals
 from compatgate.errors import BadInput
 
-_LARGEST_METADATA = 4 * 1024 * 1024
 _LARGEST_TEXT = 256 * 1024
 _TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTILINE)
 _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
 
 
-def distribution(path: str, content: Content) -> tuple[str, str] | None:
-    """Normalised name and version of a Python distribution.
+def named_by_folder(folder: str) -> tuple[str, str] | None:
+    """Name and version of a Python distribution, as the name of its folder states them.
 
-    A hard link has no content; then the folder's name tells (PyPA, "Recording installed
-    projects").
+    A hard link has no content (PyPA, "Recording installed projects").
     """
-    data = content.read_all(_LARGEST_METADATA) if content.left else None
-    if data:
-        headers = BytesHeaderParser().parsebytes(data.partition(b"\n\n")[0] + b"\n\n")
-        name, version = headers.get("Name"), headers.get("Version")
-        if name and version:
-            return canonicalize_name(str(name)), str(version).strip()
-    folder = path.split("/")[-2].rpartition(".")[0]
-    name, _, version = folder.partition("-")
-    return (canonicalize_name(name), version.partition("-py")[0]) if version else None
+    name, _, version = folder.rpartition("/")[2].rpartition(".")[0].partition("-")
+    return (name, version.partition("-py")[0]) if version else None
 
 
 def of_distribution(name: str, version: str, origin: str) -> list[Observation]:

@@ -13,6 +13,9 @@ from compatgate.discovery.image.manifest import Platform
 from compatgate.discovery.image.options import ImageOptions
 from compatgate.discovery.image.reading import ImageReading, restored, stored
 
+_FORM = "packages/1"
+"""Grows with what a reading holds."""
+
 
 class Kept:
     """Earlier readings, for one platform and one set of options.
@@ -62,6 +65,8 @@ class Kept:
             "signals": cache.key("", self._signals),
             "layers": self._options.layers,
             "facts": hashlib.sha256(repr(self._options.arch_facts).encode()).hexdigest(),
+            "packages": hashlib.sha256(repr(self._options.packages).encode()).hexdigest(),
+            "form": _FORM,
         }
 
     def _key(self, digest: str, needs: tuple[str, ...]) -> str:

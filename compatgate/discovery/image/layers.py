@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.facts.records import Library
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
+from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.image import files
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.feed import Content, Member
@@ -18,9 +21,15 @@ from compatgate.discovery.image.stream import Budget
 from compatgate.discovery.image.tar import members
 from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.image.wanted import Kind, is_cached, owner, wanted
+from compatgate.discovery.installed import File
+from compatgate.discovery.installed_metadata import LARGEST, LARGEST_LIST, LISTS, of_conda, trimmed
 from compatgate.discovery.libraries import major_observation
 from compatgate.discovery.signals import Signals
 from compatgate.discovery.stack import CodeFile
+from compatgate.discovery.wheels.kept import Missed
+from compatgate.discovery.wheels.kernels import of_code
+from compatgate.discovery.wheels.library import Opener, read_library
+from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols
 from compatgate.errors import BadInput
 
 _ELF = b"\x7fELF"
@@ -47,7 +56,8 @@ class Scan:
         self._visibility = Visibility(options.limits)
         self._members = 0
         self._wanted = 0
-        self._linked: dict[str, CodeFile] = {}  # code of this layer's files, for links
+        self._linked: dict[str, _Code] = {}  # code of this layer's files, for links
+        self._texts: dict[str, bytes] = {}  # metadata in caches, likewise
 
     def read(self, layers: Sequence[Layer], registry: Blobs) -> None:
         """Read layers, the highest first, until what is needed has been seen.
@@ -69,6 +79,7 @@ class Scan:
                     "count that it replaces"
                 )
             self._linked.clear()
+            self._texts.clear()
 
     def _read_layer(self, layer: Layer, registry: Blobs) -> None:
         with opened(layer, registry, self._budget) as (blob, feed):
@@ -108,11 +119,24 @@ class Scan:
             _READERS[kind](self, kind, member, content, f"{layer.name}: {member.path}")
 
     def _distribution(self, _: Kind, member: Member, content: Content, origin: str) -> None:
-        named = files.distribution(member.path, content)
-        if named is None or is_cached(member.path):
+        file = member.path.rpartition("/")[2]
+        data = content.read_all(LARGEST_LIST if file in LISTS else LARGEST)
+        if is_cached(member.path):  # an installed file may be a hard link to it
+            self._texts[member.path] = trimmed(file, data or b"")
             return
-        found = files.of_distribution(*named, origin)
-        self.seen.add_distribution(named[0], member.path)
+        data = data or self._texts.get(member.link)
+        folder = member.path.rpartition("/")[0]
+        one = self.seen.inventory.distribution(folder)
+        if data:
+            one.take(file, data, origin)
+        if file not in ("METADATA", "PKG-INFO"):
+            return
+        if not one.name and (named := files.named_by_folder(folder)):
+            one.identify(*named, origin)
+        if not one.name:
+            return
+        found = files.of_distribution(one.name, one.version, origin)
+        self.seen.add_distribution(one.name, member.path)
         self.seen.add(Witness.WHEEL, found)
         self.seen.add(Witness.LABEL, files.cuda_label(found))
 
@@ -124,6 +148,9 @@ class Scan:
         if not is_cached(member.path):
             found = files.conda_package(member.path, origin, self._signals)
             self.seen.add(Witness.CONDA, found)
+            record = of_conda(member.path, content.read_all(LARGEST_LIST) or b"", origin)
+            if record:
+                self.seen.inventory.distributions[member.path] = record
 
     def _library(self, _: Kind, member: Member, content: Content, origin: str) -> None:
         if is_cached(member.path):
@@ -156,25 +183,70 @@ class Scan:
                 f"{_LIBRARY_HELP}"
             )
 
-    def _code(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+    def _code(self, kind: Kind, member: Member, content: Content, origin: str) -> None:
         if member.kind == "hardlink":
             known = self._linked.get(member.link)
         else:
-            known = CodeFile.of(origin, "", self._code_of(content, origin))
-            self._linked[member.path] = known
-        if known and (known.arch or known.linked) and not is_cached(member.path):
-            self.seen.codes.append(replace(known, origin=origin, owner=owner(member.path)))
+            known = self._read_code(kind, member.path, content, origin)
+            if known:
+                self._linked[member.path] = known
+        if known is None or is_cached(member.path):
+            return
+        if known.why:
+            self.seen.unread.append((origin, known.why))
+        library = known.library and replace(known.library, path=member.path)
+        self.seen.inventory.add_file(File(member.path, origin, library, known.unread, known.torch))
+        if known.code.arch or known.code.linked:
+            code = replace(known.code, origin=origin, owner=owner(member.path))
+            self.seen.codes.append(code)
 
-    def _code_of(self, content: Content, origin: str) -> GpuCode:
+    def _read_code(self, kind: Kind, path: str, content: Content, origin: str) -> _Code | None:
+        """Read a library, program or kernel in one pass; None for what is none of them."""
         size = content.left
         head = content.read(min(len(_ELF), size))
-        if head != _ELF:
-            return GpuCode()
+        if head != _ELF and kind != "kernel":
+            return None
+        begun = _Begun(head, content)
         try:
-            return read_gpu_code(_Begun(head, content), size=size, name=origin)
+            if kind == "kernel" or ".so" not in path.rpartition("/")[2]:
+                code = read_gpu_code(begun, size=size, name=origin)
+                library = of_code(path, code) if kind == "kernel" else None
+                return _Code(CodeFile.of(origin, "", code), library)
+            reading = read_library(path, size, _once(begun), origin, named_only=True)
         except BadInput as error:
-            self.seen.note(f"{origin} cannot be read and may hold GPU code: {error.problem}")
-            return GpuCode()
+            return _Code(CodeFile.of(origin, "", GpuCode()), None, True, error.problem)
+        assert reading is not None  # noqa: S101 - its first bytes are those of an ELF file
+        code_file = CodeFile.of(origin, "", reading.code)
+        return _Code(code_file, reading.library, not reading.complete, torch=reading.torch)
+
+
+class _Code(Struct, frozen=True):
+    """What one file gave.
+
+    Attributes:
+        code: of the file.
+        library: what stands in a record; None for programs, and where the file could not be read.
+        unread: it, or its tables, could not be read.
+        why: it could not be read.
+        torch: what it asks torch for, and what it defines.
+    """
+
+    code: CodeFile
+    library: Library | None = None
+    unread: bool = False
+    why: str = ""
+    torch: TorchSymbols = NONE
+
+
+def _once(begun: Readable) -> Opener:
+    """Open a member of a stream, which passes once: what was missed of it stays missed."""
+
+    def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
+        if not whole:
+            raise Missed
+        read(begun)
+
+    return opener
 
 
 _Reader = Callable[[Scan, Kind, Member, Content, str], None]
@@ -189,6 +261,7 @@ _READERS: dict[Kind, _Reader] = {
     "rpm": Scan._packages,
     "rpm-log": Scan._package_log,
     "code": Scan._code,
+    "kernel": Scan._code,
     "library-path": Scan._library_path,
 }
 

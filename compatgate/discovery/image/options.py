@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.facts import CudaArch
+from compatgate.core.facts.packages import FILES_ARE_READ, Packages
 from compatgate.errors import BadInput
 
 Layers = Literal["auto", "all", "none"]
@@ -68,6 +69,7 @@ class ImageOptions(Struct, frozen=True):
         helpers: whether credential helpers may be run.
         cache: folder of earlier readings; None: none is used or kept.
         arch_facts: where code runs, to compare the GPU code of several distributions.
+        packages: what the facts say of packages, to name those that matter whatever their files.
         limits: how much is taken from an image.
     """
 
@@ -84,6 +86,7 @@ class ImageOptions(Struct, frozen=True):
     helpers: bool = True
     cache: str | None = None
     arch_facts: CudaArch | None = None
+    packages: Packages = FILES_ARE_READ
     limits: Limits = Limits()
 
 

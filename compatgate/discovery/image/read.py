@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from compatgate.core.components import resolve_component
 from compatgate.core.facts import CudaArch
+from compatgate.core.facts.packages import FILES_ARE_READ, Packages
 from compatgate.discovery.image.config import Stated, read_config
 from compatgate.discovery.image.deadline import Deadline
 from compatgate.discovery.image.kept import Kept
@@ -34,6 +35,7 @@ from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
 from compatgate.discovery.stack import Inspection, conclude
+from compatgate.discovery.wheels.measure import toolkits_of_ptx
 from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
 
 DEADLINE_S = 300.0
@@ -116,7 +118,7 @@ def _read(
         open_items.append("the layers were not read, as asked")
     chosen = layers[unread:][::-1]
     scan.read(chosen, found.registry)
-    found_there = concluded(stated, scan.seen, options.arch_facts)
+    found_there = concluded(stated, scan.seen, options.arch_facts, options.packages)
     open_items += found_there.open
     if not found_there.observations:
         open_items.append("nothing that is known to need a GPU was found in the image")
@@ -138,18 +140,22 @@ def _read(
     return reading, scan.verified
 
 
-def concluded(stated: Stated, seen: Seen, facts: CudaArch | None) -> Inspection:
+def concluded(
+    stated: Stated, seen: Seen, facts: CudaArch | None, known: Packages = FILES_ARE_READ
+) -> Inspection:
     """The stack that config and layers amount to.
 
     Args:
         stated: by the config; its architectures count where no file with GPU code was met.
         seen: in the layers.
         facts: where code runs; without them the code of several packages is not compared.
+        known: what the facts say of packages.
     """
     seen.add(Witness.CONFIG, stated.observations)
-    found = conclude(seen.findings(), facts)
+    toolkits = toolkits_of_ptx(facts) if facts else {}
+    found = conclude(seen.findings(known, toolkits), facts)
     stack, observations = dict(found.stack), found.observations
-    if stated.arch and "arch" not in stack:
+    if stated.arch and not {"arch", "measured"} & stack.keys():
         stack["arch"] = list(stated.arch)
         how = "env TORCH_CUDA_ARCH_LIST"
         observations += (Observation("arch", "+".join(stated.arch), how, "derived"),)

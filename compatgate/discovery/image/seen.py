@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from compatgate.core.facts.packages import FILES_ARE_READ, Packages
+from compatgate.discovery.installed import Inventory
 from compatgate.discovery.observed import Observation
 from compatgate.discovery.stack import CodeFile, Findings
 
@@ -41,6 +43,8 @@ class Seen(Struct):
         majors: components of which a library's name tells only the major version.
         codes: files with GPU code.
         open: what could not be read, in sentences.
+        inventory: distributions, and the files that may be theirs.
+        unread: files that may hold GPU code and could not be read, and why.
         jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
     """
 
@@ -48,6 +52,8 @@ class Seen(Struct):
     majors: list[Observation] = []
     codes: list[CodeFile] = []
     open: list[str] = []
+    inventory: Inventory = field(default_factory=Inventory)
+    unread: list[tuple[str, str]] = []
     jax_plugins: dict[str, str] = {}
 
     def add(self, witness: Witness, observations: Iterable[Observation | None]) -> None:
@@ -66,15 +72,34 @@ class Seen(Struct):
             if len(self.open) == _MOST_NOTES:
                 self.open.append("and more, which are not listed")
 
-    def findings(self) -> Findings:
-        """All of it, the witness that decides first."""
+    def findings(
+        self, known: Packages = FILES_ARE_READ, toolkits: Mapping[str, str] | None = None
+    ) -> Findings:
+        """All of it, the witness that decides first.
+
+        Args:
+            known: what the facts say of packages.
+            toolkits: version of PTX to the first toolkit that had it.
+        """
+        installed = self.inventory.installed(known, toolkits or {})
+        self.add(Witness.WHEEL, installed.observations)
+        for origin, why in self.unread:
+            if origin not in installed.owned:
+                self.note(f"{origin} cannot be read and may hold GPU code: {why}")
         ordered = sorted(self.observations, key=lambda pair: pair[0])
         channels = self._channels()
         ranked = (
             _labelled(self._with_plugin(o), channels) if w <= Witness.WHEEL else o
             for w, o in ordered
         )
-        return Findings(list(dict.fromkeys(ranked)), self.majors, self.codes, self.open)
+        return Findings(
+            list(dict.fromkeys(ranked)),
+            self.majors,
+            self.codes,
+            measured=installed.measured,
+            owned=installed.owned,
+            open=self.open,
+        )
 
     def _with_plugin(self, seen: Observation) -> Observation:
         """JAX has no build label; its plugin, which may be met later, tells the CUDA."""

@@ -6,9 +6,12 @@ import re
 from typing import Literal
 
 from compatgate.discovery.image.feed import Member
+from compatgate.discovery.installed_metadata import FILES, metadata_folder
+from compatgate.discovery.wheels.families import is_loaded_kernel
 
 Kind = Literal[
     "dist-info",
+    "kernel",
     "torch",
     "conda",
     "library",
@@ -53,6 +56,7 @@ _OF_NVIDIA = re.compile(
     r"nvfatbin|nvinfer|nvjitlink|nvjpeg|nvrtc|nvshmem|nvvm|nvtx)",
     re.IGNORECASE,
 )
+_OF_COMPONENTS = re.compile(r"lib(?:cublas|cuda|cudart|cudnn|nccl|nvblas|nvinfer)", re.IGNORECASE)
 _SMALLEST_CODE = 1024
 _LONGEST = 4096  # PATH_MAX: no program can open a longer one
 
@@ -65,9 +69,10 @@ def wanted(member: Member) -> Kind | None:
         return None
     if ".so" in name:
         return _library(member, path, name)
-    if name in ("METADATA", "PKG-INFO"):
-        named = path.endswith((".dist-info/METADATA", ".egg-info/PKG-INFO"))
-        return "dist-info" if named else None
+    if name in FILES:
+        return "dist-info" if metadata_folder(path) else None
+    if is_loaded_kernel(name):
+        return "kernel" if _SITE.search(path) else None
     if name == "version.py":
         return "torch" if path.endswith("/torch/version.py") else None
     if name in ("version.json", "version.txt"):
@@ -92,7 +97,14 @@ def _library(member: Member, path: str, name: str) -> Kind | None:
     shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
     if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
         return None
-    return None if _OF_NVIDIA.match(name) or _STUBS.search(path) else "code"
+    if _STUBS.search(path) or (_OF_NVIDIA.match(name) and not _is_of_package(path, name)):
+        return None
+    return "code"
+
+
+def _is_of_package(path: str, name: str) -> bool:
+    """Tell whether a library of NVIDIA is of a package, and not of a component with tables."""
+    return bool(_SITE.search(path)) and not _OF_COMPONENTS.match(name)
 
 
 def is_cached(path: str) -> bool:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from compatgate.core.arch import Arch
 from compatgate.core.components import COMPONENTS
-from compatgate.core.facts import Facts
+from compatgate.core.facts import Facts, Pair
 from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.packages import GpuPackage, measured_package, ways_here
 from compatgate.core.stack import Stack, complete
 from compatgate.core.versions import show
 from compatgate.discovery.nfd.devices import VENDOR, Devices
@@ -48,7 +50,7 @@ def spec_of_stack(
     """
     stack = complete(stack)
     left_out = [*_driver_needs(stack, facts), *_unseen(stack)]
-    if not (stack.components or stack.arch or stack.require):
+    if not (stack.components or stack.packages or stack.arch or stack.require):
         hint = "an image without a CUDA component or GPU code asks nothing of a GPU node"
         raise Inconclusive("the stack names nothing that needs a GPU", field="stack", hint=hint)
     if platform.startswith("linux/arm64") and _may_run_on_tegra(stack, facts):
@@ -61,7 +63,7 @@ def spec_of_stack(
     gpu, unknown = _gpu_rule(stack, facts, devices)
     rules = (gpu, _module_rule())
     left_out += unknown
-    description = _description(stack, left_out)
+    description = _description(stack, left_out, facts)
     sets = (Compatibility(rules, description=description),)
     return Written(Spec(VERSION, sets), tuple(left_out))
 
@@ -69,7 +71,8 @@ def spec_of_stack(
 def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[str]]:
     """A GPU of NVIDIA is there; none of those that no code of the stack runs on."""
     asked = {"vendor": Expression("In", (VENDOR,)), "class": Expression("In", _CLASSES)}
-    if not stack.arch:
+    code = _code(stack, facts)
+    if not code:
         note = "GPU code: the stack states none, so any GPU of NVIDIA is taken to do"
         return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
     if any(text.partition(": ")[0] not in COMPONENTS for text in stack.open):
@@ -77,14 +80,12 @@ def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[
         return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
     capabilities = devices.capabilities()
     useless = tuple(
-        device
-        for device, capability in capabilities.items()
-        if how_it_runs(stack.arch, capability, facts.arch) is None
+        device for device, capability in capabilities.items() if not _runs(stack, capability, facts)
     )
     if len(useless) == len(capabilities):
-        code = " ".join(arch.name for arch in stack.arch)
+        names = " ".join(arch.name for arch in code)
         raise Inconclusive(
-            f"no GPU with a known PCI id runs {code}", field="arch", hint="it may be Tegra code"
+            f"no GPU with a known PCI id runs {names}", field="arch", hint="it may be Tegra code"
         )
     if useless:
         asked["device"] = Expression("NotIn", useless)
@@ -116,13 +117,42 @@ def _unseen(stack: Stack) -> list[str]:
 
 
 def _may_run_on_tegra(stack: Stack, facts: Facts) -> bool:
-    if not stack.arch:
+    if not _code(stack, facts):
         return True
-    return any(how_it_runs(stack.arch, device, facts.arch) for device in facts.arch.tegra)
+    return any(_runs(stack, device, facts) for device in facts.arch.tegra)
 
 
-def _description(stack: Stack, left_out: list[str]) -> str:
+def _code(stack: Stack, facts: Facts) -> tuple[Arch, ...]:
+    """All GPU code of a stack, that of its packages' files included."""
+    packages = [code for one in _measured(stack, facts) for code in one.carried]
+    return tuple(dict.fromkeys([*(stack.arch or ()), *packages]))
+
+
+def _runs(stack: Stack, device: Pair, facts: Facts) -> bool:
+    """Tell whether loose code runs on a GPU, and something of each package that has any."""
+    if stack.arch and how_it_runs(stack.arch, device, facts.arch) is None:
+        return False
+    cuda = stack.get("cuda")
+    return all(
+        any(how for group in groups for _, how in group)
+        for one in _measured(stack, facts)
+        if (groups := ways_here(one, device, cuda, facts.arch))
+    )
+
+
+def _measured(stack: Stack, facts: Facts) -> list[GpuPackage]:
+    """The packages whose code has to run: not those that work without, nor NVIDIA's libraries."""
+    return [
+        measured_package(facts, name, stack.versions[name], stack.code.get(name, ()), record)
+        for name, record in stack.measured.items()
+        if name in stack.versions
+        and not facts.packages.is_optional(name)
+        and facts.packages.carries(name) != "libraries"
+    ]
+
+
+def _description(stack: Stack, left_out: list[str], facts: Facts) -> str:
     parts = [f"{name} {version}" for name, version in sorted(stack.components.items())]
-    code = " ".join(arch.name for arch in stack.arch or ())
+    code = " ".join(arch.name for arch in _code(stack, facts))
     what = ", ".join([*parts, *([code] if code else [])])
     return f"compatgate: {what}. Not checked by these rules: {'; '.join(left_out)}"

@@ -26,7 +26,8 @@ _MARKER = "uv:package:marker"
 STACK = "compatgate:stack"
 """A property of the document: what ``inspect`` found that is no component, as a JSON object."""
 _TEXTS = ("cuda-compat", "cuda-compat-use", *NEEDS_URL)
-_REST = (*_TEXTS, "arch", "require", "open", "conflicts", "unread")
+_BY_NAME = ("wheels", "measured")
+_REST = (*_TEXTS, "arch", "require", "open", "conflicts", "unread", *_BY_NAME)
 _KEPT = ("type", "bom-ref", "group", "name", "version", "purl", "components", "properties")
 """What is read of a component; licences and hashes need not hold for it to be read."""
 
@@ -74,6 +75,15 @@ class CycloneDxXml:
         return _bill(f"CycloneDX {version}", lambda b: b.from_xml(root), name)
 
 
+_Rest = dict[str, str | bool | list[str] | dict[str, Any]]
+
+
+def _kind(key: str) -> type:
+    if key in _BY_NAME:
+        return dict
+    return str if key in _TEXTS else list
+
+
 def _rest(properties: Any, name: str) -> dict[str, Any]:
     """The part of the stack that ``inspect --format cyclonedx`` wrote as a property.
 
@@ -88,9 +98,9 @@ def _rest(properties: Any, name: str) -> dict[str, Any]:
     if not stated:
         return {}
     try:
-        rest = msgspec.json.decode(str(stated[0]), type=dict[str, str | list[str]])
+        rest = msgspec.json.decode(str(stated[0]), type=_Rest)
         unknown = [key for key in rest if key not in _REST]
-        if unknown or any(isinstance(rest[key], str) is not (key in _TEXTS) for key in rest):
+        if unknown or any(not isinstance(rest[key], _kind(key)) for key in rest):
             raise ValueError(f"{unknown or sorted(rest)} in the stack")
     except (msgspec.DecodeError, ValueError) as error:
         raise BadInput(f"has a malformed property: {error}", field=f"{name}: {STACK}") from None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode
+from compatgate.discovery.observed import Observation
 from compatgate.discovery.sbom.bounds import LARGEST_FILE
 from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
 from compatgate.discovery.sbom.interface import Part, Reader, SbomReading
@@ -64,6 +68,8 @@ def read_sbom(
     parts = _for_platform(bill.parts, platform, name)
     found = observe(parts, name, read_signals(signals), known)
     rest = {key: value for key, value in bill.rest.items() if key != "open"}
+    measured = _measured(parts, rest.get("measured", {}), found.observations, name)
+    found = replace(found, observations=(*found.observations, *measured))
     left = [*bill.rest.get("open", ()), *found.open]
     if not found.observations and not left and not rest:
         left.append(f"{name} holds no component of a GPU stack")
@@ -73,6 +79,20 @@ def read_sbom(
     return SbomReading(
         bill.format, found.observations, conflicts, tuple(left[:50]), rest, found.origins
     )
+
+
+def _measured(
+    parts: Iterable[Part], measured: Mapping[str, Any], seen: Iterable[Observation], file: str
+) -> list[Observation]:
+    """Parts whose own files were read: they are packages, whatever their names say."""
+    known = {one.component for one in seen}
+    found: dict[str, Observation] = {}
+    for part in parts:
+        name = canonicalize_name(part.name)
+        if name in measured and name not in known and part.version:
+            origin = f"{file}: {part.ref}"
+            found.setdefault(name, Observation(name, part.version, origin, "metadata"))
+    return list(found.values())
 
 
 def _for_platform(

@@ -63,7 +63,7 @@ def common_code(
         facts: where code runs; without them the code of several distributions is united.
     """
     groups: dict[str, set[Arch]] = {}
-    for file in [f for f in files if not _of_others(f)] or files:
+    for file in [f for f in files if not is_of_others(f)] or files:
         groups.setdefault(file.owner, set()).update(file.arch)
     groups = {owner: codes for owner, codes in groups.items() if codes}
     union = in_order(set().union(*groups.values()))
@@ -106,7 +106,8 @@ def _runs(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
     )
 
 
-def _of_others(file: CodeFile) -> bool:
+def is_of_others(file: CodeFile) -> bool:
+    """Tell whether a file is NVIDIA's, or of a library within PyTorch: it does not vote."""
     name = file.origin.rpartition("/")[2]
     if file.owner.startswith("nvidia-"):
         return True

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.facts import CudaArch
+from compatgate.core.facts.records import Record
 from compatgate.discovery.observed import Conflict, Observation
-from compatgate.discovery.stack.code import common_code, made_by
+from compatgate.discovery.stack.code import common_code, is_of_others, made_by
 from compatgate.discovery.stack.findings import Findings
 from compatgate.discovery.stack.settle import settle
 
@@ -47,6 +48,9 @@ class Inspection(Struct, frozen=True):
 def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     """The stack that the findings amount to.
 
+    Files that stand in a package's record speak for that package alone; ``arch`` is the code of the
+    others.
+
     Args:
         found: all of them.
         facts: where code runs; without them the code of several distributions is not compared.
@@ -55,9 +59,15 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     compiled = made_by(found.files, facts)
     if compiled and not any(o.component == "cuda" for o in observations):
         observations.append(max(compiled, key=lambda o: _numbers(o.version)))
-    arch, disagreements = common_code(found.files, facts)
+    measured = measured_of(settle(observations)[0], found.measured)
+    loose = [file for file in found.files if found.owned.get(file.origin) not in measured]
+    if measured:  # what supports a package's code does not vote alone
+        loose = [file for file in loose if not is_of_others(file)]
+    arch, disagreements = common_code(loose, facts)
     stack, conflicts = settle(observations, [code.name for code in arch])
-    if any(file.arch for file in found.files):
+    if measured:
+        stack["measured"] = {name: record.to_stack() for name, record in measured.items()}
+    if any(file.arch for file in loose):
         stack.setdefault("arch", [])  # code there is, but none that all of it can run with
     with_ptx = [file for file in found.files if file.ptx_isa]
     return Inspection(
@@ -71,6 +81,19 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
         ),
         tuple(found.open),
     )
+
+
+def measured_of(stack: dict[str, Any], measured: Mapping[str, Record]) -> dict[str, Record]:
+    """Return the records of the releases that the stack has: another witness may have decided."""
+    return {
+        name: record
+        for name, record in measured.items()
+        if name in stack and _public(stack[name]) == _public(record.version)
+    }
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0].partition(".post")[0]
 
 
 def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.packages import FILES_ARE_READ
+from compatgate.core.facts.records import Record
 from compatgate.discovery.gpucode import GpuCode
 from compatgate.discovery.libraries import library_observation, major_observation
 from compatgate.discovery.observed import Observation
@@ -22,12 +23,16 @@ class Findings(Struct):
         observations: versions of components, the witness that decides first.
         majors: components of which only the major version is known, from a library's name.
         files: those with GPU code.
+        measured: what the files of packages hold, by the name of the package.
+        owned: origins of files that stand in such a record, with the name of the package.
         open: what could not be read, in sentences.
     """
 
     observations: list[Observation] = []
     majors: list[Observation] = []
     files: list[CodeFile] = []
+    measured: dict[str, Record] = {}
+    owned: dict[str, str] = {}
     open: list[str] = []
 
     def add_library(self, path: str, *, how: str = "") -> None:
@@ -72,4 +77,6 @@ class Findings(Struct):
         self.observations += other.observations
         self.majors += other.majors
         self.files += other.files
+        self.measured = {**other.measured, **self.measured}
+        self.owned |= other.owned
         self.open += other.open

@@ -8,13 +8,15 @@ from typing import Any
 from compatgate.core.bounds import MOST_REMARKS
 from compatgate.core.components import COMPONENTS
 from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.core.stack_values import Wheel
+from compatgate.core.stack_values import SPECIAL, Wheel
 from compatgate.core.versions import agree
 from compatgate.discovery.observed import Conflict
 from compatgate.errors import BadInput, CompatgateError
 
 Body = dict[str, Any]
-_SAID = ("open", "conflicts", "unread", "cuda-compat-use", "wheels", "unmeasured")
+_BY_NAME = ("wheels", "measured", "unmeasured")
+"""What says more of parts that the stack has, by their name."""
+_SAID = ("open", "conflicts", "unread", "cuda-compat-use", *_BY_NAME)
 
 
 def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
@@ -30,6 +32,9 @@ def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[C
     body: Body = {}
     sentences = list(left)
     for name, value in stack.items():
+        if name in _BY_NAME:
+            body[name] = _usable(value, sentences) if name == "measured" else value
+            continue
         try:
             parse_stack({name: value})
         except CompatgateError as error:
@@ -43,6 +48,19 @@ def with_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[C
         **({"open": _first(sentences)} if sentences else {}),
         **({"conflicts": _first(messages)} if messages else {}),
     }
+
+
+def _usable(measured: Mapping[str, Any], sentences: list[str]) -> Body:
+    """The records that a question takes; of the others it is said that they are none."""
+    found: Body = {}
+    for name, record in measured.items():
+        try:
+            SPECIAL["measured"]({name: record})
+        except CompatgateError as error:
+            sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
+        else:
+            found[name] = record
+    return found
 
 
 def _first(sentences: list[str]) -> list[str]:
@@ -92,22 +110,21 @@ def stated_wins(written: Body, stated: Mapping[str, Any], by: str) -> Body:
             for name in _contradicted(written, stated)]  # fmt: skip
     settled = {*stated, *(("cuda",) if any(map(_names_cuda, stated.items())) else ())}
     left = [text for text in written.get("open", ()) if text.partition(": ")[0] not in settled]
-    files = {name: of for name, of in written.get("wheels", {}).items() if name not in stated}
-    return beside(
-        stated, {**written, "open": left, **({"wheels": files} if files else {})}, conflicts=said
-    )
+    kept = {
+        key: {name: of for name, of in written.get(key, {}).items() if name not in stated}
+        for key in _BY_NAME
+    }
+    return beside(stated, {**written, "open": left, **kept}, conflicts=said)
 
 
 def beside(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] = ()) -> Body:
     """Two stacks with canonical names as one, with the remarks of both."""
-    remarks = {
+    remarks: Body = {
         name: [*other.get(name, ()), *decides.get(name, ()), *more]
         for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
     }
     both = {**other, **decides}
-    for key in ("wheels", "unmeasured"):
-        if by_name := {**other.get(key, {}), **decides.get(key, {})}:
-            both[key] = by_name
+    remarks |= {key: {**other.get(key, {}), **decides.get(key, {})} for key in _BY_NAME}
     return {
         **{name: value for name, value in both.items() if name not in remarks},
         **{name: values for name, values in remarks.items() if values},

@@ -62,6 +62,11 @@ def is_kernel_file(path: str) -> bool:
     return path.endswith((".cubin", ".fatbin", ".ptx", ".a", ".o"))
 
 
+def is_loaded_kernel(path: str) -> bool:
+    """Tell whether a file is GPU code that a program loads as it is, by its name."""
+    return path.endswith((".cubin", ".fatbin", ".ptx"))
+
+
 def is_kernel_source(path: str) -> bool:
     """Tell whether a member is CUDA source, by its name."""
     return path.endswith((".cu", ".cuh"))

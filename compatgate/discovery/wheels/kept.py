@@ -6,6 +6,8 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.wheels.families import NAMED, of_gpus
 
@@ -15,23 +17,55 @@ _WINDOW = 2 * 1024 * 1024
 _MOST_EXTRA = 12
 _LONGEST_NAME = 128
 _HEADERS = 4096
-_PT_DYNAMIC = 2
+_PT_LOAD, _PT_DYNAMIC, _PF_X = 1, 2, 1
+_LEAST_HEAD = 4 * 1024 * 1024
+_LEAST_TAIL = 2 * 1024 * 1024
 _LARGEST_DYNAMIC = 1024 * 1024
 _PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/%"
 
 
-def _dynamic_segment(head: bytes) -> range:
-    """Where the program headers of an ELF file place its dynamic section; empty without one."""
+class _Plan(Struct, frozen=True):
+    """What of a file is worth keeping.
+
+    Attributes:
+        head: bytes of its beginning.
+        tail: bytes of its end.
+        dynamic: place of its dynamic section; empty without one.
+    """
+
+    head: int = 0
+    tail: int = 0
+    dynamic: range = range(0)
+
+
+def _plan(head: bytes, size: int) -> _Plan:
+    """Read from the program headers of an ELF file where its tables may stand.
+
+    Linkers put them into the first segment, which has no code where code is kept apart; patchelf
+    puts new ones into a segment at the end.
+    """
+    loads: list[tuple[int, int, int]] = []
+    dynamic = range(0)
     table = int.from_bytes(head[32:40], "little")
     step, count = struct.unpack_from("<HH", head, 54)
     for number in range(min(count, 64)):
         place = table + number * step
         if place + 40 > len(head):
             break
-        kind, offset, size = struct.unpack_from("<I4xQ16xQ", head, place)
-        if kind == _PT_DYNAMIC and 0 < size <= _LARGEST_DYNAMIC:
-            return range(offset, offset + size)
-    return range(0)
+        kind, flags, start, length = struct.unpack_from("<IIQ16xQ", head, place)
+        if kind == _PT_LOAD:
+            loads.append((start, length, flags))
+        elif kind == _PT_DYNAMIC and 0 < length <= _LARGEST_DYNAMIC:
+            dynamic = range(start, start + length)
+    if not loads:
+        return _Plan(min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL), dynamic)
+    start, length, flags = min(loads)
+    apart = not flags & _PF_X
+    return _Plan(
+        min(max(start + length, _LEAST_HEAD), HEAD) if apart else HEAD,
+        min(max(size - max(loads)[0], _LEAST_TAIL), TAIL),
+        dynamic,
+    )
 
 
 class Missed(Exception):
@@ -46,25 +80,34 @@ class KeptStream:
     Args:
         size: in bytes.
         reopen: has a function read the same file from its beginning.
+        search: look for names of libraries in what passes.
 
     Attributes:
         named: libraries of GPUs that its data names.
     """
 
-    def __init__(self, size: int, reopen: Callable[[Callable[[Readable], None]], None]) -> None:
+    def __init__(
+        self,
+        size: int,
+        reopen: Callable[[Callable[[Readable], None]], None],
+        *,
+        search: bool = True,
+    ) -> None:
         self.size = size
+        self._searches = search
         self._reopen = reopen
         self.named: set[str] = set()
         self._file: Readable | None = None
         self._start = b""
-        self._head = bytearray()
+        self._head: list[bytes] = []  # joined when it is asked for
+        self._head_size = 0
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._seen = 0
         self._last = b""
         self._extra: list[tuple[int, bytes]] = []
         self._dynamic: tuple[int, bytearray] = (0, bytearray())
-        self._wanted: range | None = None
+        self._wanted: _Plan | None = None
 
     def begin(self, file: Readable, start: bytes) -> None:
         """Read from a file, of which some bytes were taken already."""
@@ -75,17 +118,20 @@ class KeptStream:
         data, self._start = self._start, b""
         if not data and self._file is not None:
             data = self._file.read(size)
-        self._search(data)
+        if self._searches:
+            self._search(data)
         self._watch(data)
         self._seen += len(data)
-        room = HEAD - len(self._head)
-        if room > 0:
-            self._head += data[:room]
+        plan = self._wanted
+        room = (plan.head if plan else HEAD) - self._head_size
+        if room > 0 and data:
+            self._head.append(data[:room])
+            self._head_size += len(self._head[-1])
         if len(data) > room:
             part = data[max(room, 0) :]
             self._tail.append(part)
             self._tail_size += len(part)
-            while self._tail_size - len(self._tail[0]) >= TAIL:
+            while self._tail_size - len(self._tail[0]) >= (plan.tail if plan else TAIL):
                 self._tail_size -= len(self._tail.popleft())
         return data
 
@@ -145,19 +191,22 @@ class KeptStream:
     def _pieces(self) -> list[tuple[int, bytes | bytearray]]:
         if len(self._tail) > 1:
             self._tail = deque([b"".join(self._tail)])
+        if len(self._head) > 1:
+            self._head = [b"".join(self._head)]
         tail = [(self._seen - self._tail_size, data) for data in self._tail]
-        return [(0, self._head), *tail, self._dynamic, *self._extra]
+        return [(0, data) for data in self._head] + [*tail, self._dynamic, *self._extra]
 
     def _watch(self, data: bytes) -> None:
         """Keep the dynamic section, which often stands far from both ends; a header says where."""
         if self._wanted is None:
-            if len(self._head) < _HEADERS:
+            if self._head_size < _HEADERS:
                 return
-            self._wanted = _dynamic_segment(bytes(self._head[:_HEADERS]))
-            self._dynamic = (self._wanted.start, bytearray())
-        first = max(self._wanted.start - self._seen, 0)
-        if first < len(data) and self._seen < self._wanted.stop:
-            self._dynamic[1].extend(data[first : self._wanted.stop - self._seen])
+            self._wanted = _plan(b"".join(self._head)[:_HEADERS], self.size)
+            self._dynamic = (self._wanted.dynamic.start, bytearray())
+        wanted = self._wanted.dynamic
+        first = max(wanted.start - self._seen, 0)
+        if first < len(data) and self._seen < wanted.stop:
+            self._dynamic[1].extend(data[first : wanted.stop - self._seen])
 
     def _search(self, data: bytes) -> None:
         """Find the names of libraries, also where one begins in what passed before."""

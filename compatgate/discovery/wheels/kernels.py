@@ -59,20 +59,22 @@ def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
         found.append(code)
 
     archive.read_member(member, read)
-    if not found or not found[0].entries:
-        return MemberResult()
-    units = found[0].units
-    recorded = newest(entry.cuda for entry in found[0].entries if entry.kind == "ptx")
-    return MemberResult(
-        Library(
-            member.filename,
-            sass=units.sass,
-            ptx=units.ptx,
-            units=units.count,
-            profiles=units.profiles if len(units.profiles) > 1 else {},
-            ptx_isa=found[0].ptx_isa,
-            ptx_cuda=recorded,
-        )
+    return MemberResult(of_code(member.filename, found[0])) if found else MemberResult()
+
+
+def of_code(path: str, code: GpuCode) -> Library | None:
+    """Describe a file that is nothing but GPU code; None where it has none."""
+    if not code.entries:
+        return None
+    units = code.units
+    return Library(
+        path,
+        sass=units.sass,
+        ptx=units.ptx,
+        units=units.count,
+        profiles=units.profiles if len(units.profiles) > 1 else {},
+        ptx_isa=code.ptx_isa,
+        ptx_cuda=newest(entry.cuda for entry in code.entries if entry.kind == "ptx"),
     )
 
 

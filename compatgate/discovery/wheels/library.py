@@ -9,21 +9,26 @@ Source: System V ABI ("Dynamic Section", "Symbol Table"), Linux Standard Base ("
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from compatgate.core.facts.records import Library, TorchAbi
+from compatgate.core.facts.records import Library
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.sections import MAGIC, read_sections
 from compatgate.discovery.gpucode.source import CHUNK, Readable, Source, damaged
 from compatgate.discovery.wheels.families import SYSTEM
 from compatgate.discovery.wheels.kept import KeptStream, Missed
+from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols, torch_symbols
 
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+LARGEST_SEARCHED = 2 * 1024 * 1024
+"""Bytes of a file from which on reading its tables costs less than searching it for names."""
 LARGEST_TABLES = 64 * 1024 * 1024
 """Bytes of the tables that are read of one file."""
 _MOST = 10_000
@@ -31,9 +36,6 @@ _LONGEST_NAME = 4096
 _NEEDED, _SONAME = 1, 14
 TABLES = (".dynamic", ".dynstr", ".dynsym", ".gnu.version", ".gnu.version_r")
 _VERSIONED = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
-_TORCH = re.compile(rb"_Z(?:N[VK]{0,2}|T[VIS]N?|GV)(?:3c10|2at|5torch|6caffe2)")
-_TORCH_C = re.compile(rb"(?:aoti_torch_|torch_(?:call|library|get|list|string|from|parallel))\w")
-_OLD_STRING = re.compile(rb"[ERK]Ss(?![a-z])")
 
 
 class Opener(Protocol):
@@ -41,6 +43,21 @@ class Opener(Protocol):
 
     def __call__(self, read: Callable[[Readable], None], /, *, whole: bool) -> None:
         """Read the member; ``whole``: to its end, and compare it with its digest."""
+
+
+class Reading(Struct, frozen=True):
+    """What one shared object gave.
+
+    Attributes:
+        complete: all its tables could be read.
+        code: every entry of its GPU code.
+        torch: what it asks torch for, and what it defines.
+    """
+
+    library: Library
+    complete: bool
+    code: GpuCode
+    torch: TorchSymbols = NONE
 
 
 class Tables(Struct):
@@ -54,11 +71,13 @@ class Tables(Struct):
     needed: tuple[str, ...] = ()
     symbols: dict[str, tuple[str, ...]] = {}
     defines: tuple[str, ...] = ()
-    torch: TorchAbi | None = None
+    torch: TorchSymbols = NONE
     complete: bool = True
 
 
-def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Library, bool] | None:
+def read_library(
+    path: str, size: int, opener: Opener, label: str, *, named_only: bool = False
+) -> Reading | None:
     """Read a shared object.
 
     Args:
@@ -66,14 +85,18 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
         size: in bytes, decompressed.
         opener: opens it; more than once where its tables are not where they usually are.
         label: for messages.
+        named_only: leave the tables of a file alone that holds no GPU code and names no library of
+            GPUs, as most do not; it matters to nobody. Large files are not searched for names: what
+            they may open is not told then.
 
     Returns:
-        What it holds, and whether all its tables could be read; None when it is no ELF file.
+        What it holds; None when it is no ELF file.
 
     Raises:
         BadInput: it is damaged.
     """
-    stream = KeptStream(size, lambda read: opener(read, whole=False))
+    searched = not named_only or size <= LARGEST_SEARCHED
+    stream = KeptStream(size, lambda read: opener(read, whole=False), search=searched)
     found: list[GpuCode] = []
 
     def read(file: Readable) -> None:
@@ -89,24 +112,53 @@ def read_library(path: str, size: int, opener: Opener, label: str) -> tuple[Libr
     opener(read, whole=True)
     if not found:
         return None
-    tables = _tables(stream, label)
-    units = found[0].units
+    skipped = named_only and searched and not stream.named and not found[0].entries
+    tables = Tables() if skipped else _tables(stream, label)
+    return _reading(path, found[0], tables, stream.named)
+
+
+def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> Reading | None:
+    """Read a shared object that can seek: its tables alone, not the code between them.
+
+    What it may open at run time (``opens``) stands anywhere in its data, and is not searched.
+
+    Args:
+        path: inside the package.
+        file: open, at its beginning.
+        size: in bytes.
+        label: for messages.
+
+    Returns:
+        What it holds; None when it is no ELF file.
+
+    Raises:
+        BadInput: it is damaged.
+    """
+    if _exactly(file, len(MAGIC)) != MAGIC:
+        return None
+    file.seek(0)
+    code = read_gpu_code(file, size=size, name=label)
+    return _reading(path, code, _tables(_OpenBytes(file, size), label), set())
+
+
+def _reading(path: str, code: GpuCode, tables: Tables, named: set[str]) -> Reading:
+    units = code.units
     needed = dict.fromkeys(name for name in tables.needed if not SYSTEM.fullmatch(name))
     library = Library(
         path,
         soname=tables.soname,
         needs=tuple(needed),
-        opens=tuple(sorted(stream.named - set(needed) - {tables.soname})),
+        opens=tuple(sorted(named - set(needed) - {tables.soname})),
         symbols=tables.symbols,
         defines=tables.defines,
         sass=units.sass,
         ptx=units.ptx,
         units=units.count,
         profiles=units.profiles if len(units.profiles) > 1 else {},
-        ptx_isa=found[0].ptx_isa,
-        torch=tables.torch,
+        ptx_isa=code.ptx_isa,
+        torch=tables.torch.abi,
     )
-    return library, tables.complete
+    return Reading(library, tables.complete, code, tables.torch)
 
 
 def _exactly(file: Readable, count: int) -> bytes:
@@ -116,10 +168,46 @@ def _exactly(file: Readable, count: int) -> bytes:
     return data
 
 
-class _KeptFile:
-    """A stream that passed, as a file that can seek."""
+class _Bytes(Protocol):
+    """Bytes of a file that has passed as a stream, or that is open.
 
-    def __init__(self, stream: KeptStream) -> None:
+    Attributes:
+        size: of the file.
+    """
+
+    size: int
+
+    def kept(self, offset: int, count: int, /) -> bytes:
+        """Return bytes; fewer at the end of the file or of what was kept."""
+
+    def again(self, offset: int, count: int, /) -> bytes:
+        """Return bytes, nothing where they cannot be had."""
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Have these bytes kept as well."""
+
+
+class _OpenBytes:
+    """An open file, all of which can be had."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.size = size
+        self._file = file
+
+    def kept(self, offset: int, count: int, /) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(max(min(count, self.size - offset), 0))
+
+    again = kept
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Do nothing: what cannot be read is not there."""
+
+
+class _KeptFile:
+    """Bytes that can be had, as a file that can seek."""
+
+    def __init__(self, stream: _Bytes) -> None:
         self._stream = stream
         self._at = 0
 
@@ -133,7 +221,7 @@ class _KeptFile:
         return data
 
 
-def _tables(stream: KeptStream, label: str) -> Tables:
+def _tables(stream: _Bytes, label: str) -> Tables:
     """Read the tables from what was kept; what was missed is fetched by reading once more."""
     if stream.kept(0, 6) != MAGIC + b"\2\1":
         return Tables()  # 32-bit or big-endian: no CUDA has that
@@ -152,14 +240,18 @@ def _tables(stream: KeptStream, label: str) -> Tables:
     try:
         return _read(stream, places)
     except Missed:
+        pass
+    try:
         stream.fetch_all(sorted(places.values()))
+    except Missed:
+        return Tables(complete=False)
     try:
         return _read(stream, places)
     except Missed:
         raise damaged(label, 0, "its tables are not where its headers say") from None
 
 
-def _read(stream: KeptStream, places: Mapping[str | None, tuple[int, int]]) -> Tables:
+def _read(stream: _Bytes, places: Mapping[str | None, tuple[int, int]]) -> Tables:
     """Read the tables.
 
     Raises:
@@ -175,10 +267,12 @@ def _read(stream: KeptStream, places: Mapping[str | None, tuple[int, int]]) -> T
     needed = tuple(name.decode("utf-8", "replace") for tag, name in dynamic if tag == _NEEDED)
     soname = next((n.decode("utf-8", "replace") for tag, n in dynamic if tag == _SONAME), None)
     symbols, defines = _versions_in_names(data, names)
-    return Tables(soname, needed[:_MOST], symbols, defines, _torch_abi(data, names))
+    return Tables(
+        soname, needed[:_MOST], symbols, defines, torch_symbols(names, _symbols(data, names))
+    )
 
 
-def _all(stream: KeptStream, start: int, end: int) -> bytes:
+def _all(stream: _Bytes, start: int, end: int) -> bytes:
     data = stream.kept(start, end - start)
     if len(data) < end - start:
         raise Missed
@@ -195,7 +289,7 @@ def _versions_in_names(
     indexes = data.get(".gnu.version", b"")
     wanted: dict[str, set[str]] = {}
     defined: set[str] = set()
-    for number, (name, undefined) in enumerate(_symbols(data, names)):
+    for number, (name, undefined, _) in enumerate(_symbols(data, names)):
         match = _VERSIONED.fullmatch(name)
         if match is None:
             continue
@@ -232,29 +326,11 @@ def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
     return files
 
 
-def _torch_abi(data: dict[str, bytes], names: bytes) -> TorchAbi | None:
-    """What the undefined symbols say of torch; None when they do not speak of it."""
-    if not _TORCH.search(names) and not _TORCH_C.search(names):
-        return None
-    undefined = {name for name, missing in _symbols(data, names) if missing}
-    found = sorted(name for name in undefined if _TORCH.match(name))
-    if not found:
-        stable = any(_TORCH_C.match(name) for name in undefined)
-        return TorchAbi(stable=True) if stable else None
-    cxx11 = None
-    if any(b"__cxx11" in name or b"B5cxx11" in name for name in found):
-        cxx11 = True
-    elif any(_OLD_STRING.search(name) for name in found):
-        cxx11 = False
-    digest = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
-    return TorchAbi(cxx11=cxx11, symbols=len(found), digest=digest)
-
-
-def _symbols(data: dict[str, bytes], names: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Name of each dynamic symbol, and whether it is undefined."""
+def _symbols(data: dict[str, bytes], names: bytes) -> Iterator[tuple[bytes, bool, int]]:
+    """Name of each dynamic symbol, whether it is undefined, and its binding."""
     table = _whole(data.get(".dynsym", b""), 24)
-    for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
-        yield _name(names, name), section == 0
+    for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
+        yield _name(names, name), section == 0, info >> 4
 
 
 def _name(names: bytes, offset: int) -> bytes:

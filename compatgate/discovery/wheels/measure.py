@@ -34,6 +34,7 @@ from compatgate.discovery.wheels.bytefile import HashedFile, LocalFile
 from compatgate.discovery.wheels.index import IndexFile, PackageIndex, digest_of_fragment
 from compatgate.discovery.wheels.kernels import kernel_files, read_kernels
 from compatgate.discovery.wheels.library import read_library
+from compatgate.discovery.wheels.listed import linked_outside, matters, with_toolkits
 from compatgate.discovery.wheels.memory import MemberResult, Memory
 from compatgate.discovery.wheels.names import alternatives, torch_of_build
 from compatgate.discovery.wheels.progress import Progress, Silent
@@ -235,7 +236,7 @@ class _Measurement:
 
         label = f"{self._wheel.name}: {member.filename}"
         found = read_library(member.filename, member.file_size, opener, label)
-        return MemberResult(*found) if found else MemberResult()
+        return MemberResult(found.library, found.complete) if found else MemberResult()
 
     def _take(self, path: str, result: MemberResult) -> None:
         if result.library is not None:
@@ -256,15 +257,7 @@ class _Measurement:
     ) -> Record:
         kernels = kernel_files(self._libraries)
         shared = [library for library in self._libraries if library.path not in kernels.paths]
-        brought = {
-            library.soname or _base(library.path) for library in shared if not matters(library)
-        }
-        brought |= {_base(library.path) for library in shared if not matters(library)}
-        libraries = [
-            replace(library, needs=tuple(n for n in library.needs if n not in brought))
-            for library in shared
-            if matters(library)
-        ]
+        libraries = linked_outside(shared, [one for one in shared if matters(one)])
         libraries += kernels.libraries
         version = Version(identity.version)
         return Record(
@@ -282,17 +275,6 @@ class _Measurement:
             built_for_torch=torch_of_build(identity.requires, str(version)),
             source=self._wheel.url,
         )
-
-
-def matters(library: Library) -> bool:
-    """Tell whether a library has to do with GPUs: by its code, its links or its own name."""
-    named = (library.soname or _base(library.path), *library.needs, *library.opens)
-    return bool(
-        library.carries_code
-        or library.symbols
-        or library.torch
-        or any(families.of_gpus(name) for name in named)
-    )
 
 
 def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
@@ -328,14 +310,6 @@ def _read_windows(archive: Archive, member: ZipInfo) -> MemberResult:
     return MemberResult(complete=not found)
 
 
-def _base(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
 def _finished(record: Record, options: Options) -> Record:
     """The record with the toolkits of its PTX, which are facts and may be mended."""
-    libraries = tuple(
-        replace(library, ptx_cuda=library.ptx_cuda or options.toolkits.get(library.ptx_isa or ""))
-        for library in record.libraries
-    )
-    return replace(record, libraries=libraries)
+    return replace(record, libraries=with_toolkits(record.libraries, options.toolkits))

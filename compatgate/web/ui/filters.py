@@ -10,6 +10,7 @@ import msgspec
 from markupsafe import Markup
 
 from compatgate.core.components import COMPONENTS
+from compatgate.discovery.stack.carried import carried_by
 from compatgate.documents.write import to_yaml
 from compatgate.store import clock
 
@@ -195,6 +196,7 @@ def seconds(day: date) -> int:
 
 FILTERS = {
     "said": said,
+    "carried": carried_by,
     "yaml": yaml,
     "field": field,
     "seconds": seconds,

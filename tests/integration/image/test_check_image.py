@@ -8,6 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from gpu_binaries import make_entry, make_fatbin
+from installed import install
+from wheels import make_shared_object
 
 SITE = "usr/local/lib/python3.11/site-packages"
 
@@ -88,3 +91,22 @@ def test_inspect_shows_an_image_with_where_each_part_was_seen(registry, layer, c
     shown = json.loads(compatgate("inspect", image.reference, "--format", "json").stdout)
     assert shown["stack"]["torch"] == "2.2.2+cu121"
     assert all(SITE in o["origin"] for o in shown["observations"])
+
+
+def test_an_extension_built_in_the_image_is_judged_from_its_own_files(registry, layer, compatgate):
+    def image(arch: int):
+        code = make_fatbin(make_entry("sass", arch))
+        library = make_shared_object(code=code, data=bytes(4000))
+        runtime = {"usr/local/cuda/lib64/libcudart.so.12.2.140": b"\x7fELF"}
+        built = install("mine", "0.1.dev3", {"mine/_C.so": library})
+        return registry.push(layer({**runtime, **built}))
+
+    runs, lacks = (
+        compatgate("check", *POOL, "--image", image(arch).reference, "--format", "json")
+        for arch in (80, 90)
+    )
+    assert (runs.returncode, lacks.returncode) == (0, 1), runs.stderr + lacks.stderr
+    good, bad = json.loads(runs.stdout), json.loads(lacks.stdout)
+    assert good["id"] != bad["id"]
+    (denied,) = (f for f in bad["findings"] if f["outcome"] == "fail")
+    assert (denied["rule"], denied["component"]) == ("CG411", "mine")

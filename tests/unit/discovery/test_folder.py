@@ -35,12 +35,14 @@ def test_distributions_and_libraries_make_the_stack(site, library, facts):
     site("nvidia_cudnn_cu12", "9.1.0.70", {"nvidia/cudnn/lib/libcudnn.so.9": library(50)})
     root = site("nvidia_cuda_runtime_cu12", "12.4.127")
     inspection = inspect_path(str(root), facts.arch)
+    measured = inspection.stack.pop("measured")
     assert inspection.stack == {
         "cudnn": "9.1.0.70+cu12",
         "cuda": "12.4.127",
         "torch": "2.4.1+cu124",
-        "arch": ["sm_80", "sm_90"],
     }
+    code = {"path": "torch/lib/libtorch_cuda.so", "sass": {"sm_80": 1, "sm_90": 1}, "units": 1}
+    assert measured == {"torch": {"libraries": [code]}}
     assert inspection.conflicts == ()
 
 
@@ -57,15 +59,29 @@ def test_what_a_file_belongs_to_is_read_from_the_record(site, library, facts):
     site("torch", "2.4.1+cu124", {"torch/x.so": library(80, 90)})
     root = site("flash_attn", "2.6.3", {"y.so": library(90)})
     inspection = inspect_path(str(root), facts.arch)
+    measured = inspection.stack["measured"]
+    assert [one["path"] for one in measured["torch"]["libraries"]] == ["torch/x.so"]
+    assert [one["path"] for one in measured["flash-attn"]["libraries"]] == ["y.so"]
+    assert "arch" not in inspection.stack
+
+
+def test_code_that_belongs_to_no_package_must_run_wherever_the_others_do(site, library, facts):
+    root = site("torch", "2.4.1+cu124", {"torch/x.so": library(80, 90)})
+    (root / "mine.so").write_bytes(library(90))
+    inspection = inspect_path(str(root), facts.arch)
     assert inspection.stack["arch"] == ["sm_90"]
-    assert "flash-attn has nothing for sm_80" in inspection.conflicts[0].message
+    assert inspection.conflicts == ()
 
 
-def test_a_damaged_library_is_said_and_the_others_are_read(site, library):
+def test_a_damaged_library_leaves_its_package_open_and_the_others_are_read(site, library):
     root = site("x", "1", {"a.so": library(80), "b.so": library(90)[:-30]})
-    inspection = inspect_path(str(root))
-    assert inspection.stack == {"arch": ["sm_80"]}
-    assert "b.so cannot be read" in inspection.open[0]
+    measured = inspect_path(str(root)).stack["measured"]["x"]
+    assert (measured["libraries"][0]["path"], measured["unread"]) == ("a.so", ["b.so"])
+
+
+def test_a_damaged_library_of_no_package_is_said(tmp_path, library):
+    (tmp_path / "b.so").write_bytes(library(90)[:-30])
+    assert "b.so cannot be read" in inspect_path(str(tmp_path)).open[0]
 
 
 def test_the_version_in_a_real_file_name_counts_and_links_count_once(tmp_path, library):

@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpu_binaries import make_entry, make_fatbin
+from installed import SITE, install, unpack
 from known_packages import PACKAGES
+from wheels import make_shared_object
 
 from compatgate.core.stack import parse_stack
 from compatgate.discovery.lockfiles import Platform, read_lockfile
@@ -150,3 +153,13 @@ def test_an_interpreter_that_hangs_is_stopped(tmp_path: Path) -> None:
 def test_endless_output_is_cut(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         ask_python(interpreter(tmp_path, "while True: print('x' * 65536)"), PACKAGES, timeout_s=20)
+
+
+def test_packages_of_an_environment_are_measured_from_their_files(tmp_path, monkeypatch) -> None:
+    code = make_shared_object(code=make_fatbin(make_entry("sass", 80)))
+    unpack(tmp_path, install("my-kernels", "1.0", {"my_kernels/_C.so": code}))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / SITE))
+    found = ask_python(sys.executable, PACKAGES)
+    (seen,) = (o for o in found.observations if o.component == "my-kernels")
+    assert (seen.version, seen.origin) == ("1.0", f"{sys.executable}: package my-kernels")
+    assert found.measured["my-kernels"].libraries[0].sass == {"sm_80": 1}

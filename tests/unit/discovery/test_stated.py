@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.stack.stated import beside, shown_wins, stated_wins
+from compatgate.discovery.stack.stated import beside, shown_wins, stated_wins, with_remarks
 from compatgate.errors import BadInput
 
 
@@ -66,3 +66,14 @@ def test_remarks_of_both_are_kept():
 def test_a_malformed_version_is_named():
     with pytest.raises(BadInput, match=r"stack\.cuda: 'banana'"):
         stated_wins({"torch": "2.4.1"}, {"cuda": "banana"}, "uv.lock")
+
+
+def test_a_record_that_no_question_takes_leaves_its_package_open():
+    records = {
+        "good": {"libraries": [{"path": "a.so", "sass": {"sm_90": 1}, "units": 1}]},
+        "odd": {"libraries": [{"path": "a.so", "sass": {"sm_1": 1}, "units": 1}]},
+    }
+    body = with_remarks({"cuda": "12.4", "measured": records}, (), ())
+    assert body["measured"] == {"good": records["good"]}
+    (sentence,) = body["open"]
+    assert sentence.startswith("odd: what its files hold cannot be used")

@@ -42,7 +42,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 def readings(facts):
     def make(deadline_s: float = 10, at_once: int = 8, waiting: int = 16):
         made = Readings(ImageOptions(), [], deadline_s, at_once, waiting)
-        return lambda text: made.read(parse_reference(text), PLATFORM, facts.arch)
+        return lambda text: made.read(parse_reference(text), PLATFORM, facts)
 
     return make
 

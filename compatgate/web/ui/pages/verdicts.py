@@ -94,7 +94,7 @@ def _ask_again(verdict: dict[str, Any]) -> str:
     if not where and verdict["pools"]:
         pool = verdict["pools"][0]
         where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
-    stack = written(verdict["stack"])
+    stack = written({k: v for k, v in verdict["stack"].items() if k != "measured"})
     return Question(stack=stack, image=verdict["image"] or "", **where).link()  # type: ignore[arg-type]
 
 

@@ -18,6 +18,7 @@ from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.rpm import rpm_packages
 from compatgate.discovery.image.seen import Seen, Witness
 from compatgate.discovery.image.wanted import is_cached, owner, python_of, wanted
+from compatgate.discovery.installed_metadata import Distribution
 from compatgate.discovery.signals import read_signals
 from compatgate.errors import Unavailable
 
@@ -47,7 +48,12 @@ def nothing() -> None:
         ("usr/lib/sysimage/rpm/Packages.db", "rpm"),
         ("var/lib/rpm/rpmdb.sqlite-wal", "rpm-log"),
         (f"{SITE}/torch-2.4.1.dist-info/METADATA", "dist-info"),
-        (f"{SITE}/torch-2.4.1.dist-info/RECORD", None),
+        (f"{SITE}/torch-2.4.1.dist-info/RECORD", "dist-info"),
+        (f"{SITE}/torch-2.4.1.dist-info/LICENSE", None),
+        (f"{SITE}/flashinfer/a.cubin", "kernel"),
+        ("usr/share/a.cubin", None),
+        (f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12", "code"),
+        (f"{SITE}/nvidia/cudnn/lib/libcudnn_ops.so.9", None),
         (f"{SITE}/torch/version.py", "torch"),
         (f"{SITE}/numpy/version.py", None),
         ("opt/conda/conda-meta/cudnn-8.9.2.26-cuda11_0.json", "conda"),
@@ -71,7 +77,7 @@ def nothing() -> None:
     ],
 )
 def test_a_path_tells_whether_a_file_is_wanted(path: str, kind: str | None) -> None:
-    program = "." not in path and not path.endswith("RECORD")
+    program = "." not in path and not path.endswith(("RECORD", "LICENSE"))
     assert wanted(Member(path, "file", 100_000, program)) == kind
 
 
@@ -108,8 +114,12 @@ def test_a_path_tells_owner_and_python() -> None:
     ],
 )
 def test_a_distribution_is_named_by_its_metadata_else_by_its_folder(data, found) -> None:
-    path = f"{SITE}/torch-2.4.1+cu124.dist-info/METADATA"
-    assert files.distribution(path, content(data)) == found
+    folder = f"{SITE}/torch-2.4.1+cu124.dist-info"
+    one = Distribution.at(folder)
+    one.take("METADATA", data, "a layer")
+    if not one.name:
+        one.identify(*files.named_by_folder(folder), "a layer")
+    assert (one.name, one.version) == found
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def read(data: bytes, opened: list[bool] | None = None):
 
 
 def library(data: bytes):
-    found, complete = read(data)
+    reading = read(data)
+    found, complete = reading.library, reading.complete
     assert complete
     return found
 
@@ -141,7 +142,8 @@ def test_tables_far_from_both_ends_are_read_in_a_second_pass(monkeypatch):
         needs=["libcudart.so.12"], front=b"\1" * 300_000, behind=b"\2" * 300_000, code=UNIT
     )
     opened: list[bool] = []
-    found, complete = read(data, opened)
+    reading = read(data, opened)
+    found, complete = reading.library, reading.complete
     assert complete
     assert found.needs == ("libcudart.so.12",)
     assert opened[0] is True
@@ -156,7 +158,8 @@ def test_code_is_found_where_the_names_of_sections_stand_far_from_the_end(monkey
     table = int.from_bytes(data[40:48], "little")
     moved = data[:table] + bytes(3 * 1024 * 1024) + data[table:]
     moved = moved[:40] + (table + 3 * 1024 * 1024).to_bytes(8, "little") + moved[48:]
-    found, complete = read(moved)
+    reading = read(moved)
+    found, complete = reading.library, reading.complete
     assert complete
     assert (found.sass, found.needs) == ({}, ("libcuda.so.1",))
 
@@ -176,7 +179,8 @@ def test_a_table_of_which_only_the_beginning_was_kept_is_read_in_a_second_pass(m
     data = make_shared_object(needs=["libc10.so"], undefined=names, behind=b"\2" * 300_000)
     monkeypatch.setattr(kept, "HEAD", data.index(b"_ZN2at4op1000Ev"))
     monkeypatch.setattr(kept, "TAIL", 4096)
-    found, complete = read(data)
+    reading = read(data)
+    found, complete = reading.library, reading.complete
     assert complete
     assert found.torch.symbols == 2000
 
@@ -198,7 +202,8 @@ def test_a_dynamic_section_that_the_program_headers_name_needs_no_second_pass(mo
     at = moved.index(start.to_bytes(8, "little") + (32).to_bytes(8, "little"), table)
     moved[at : at + 8] = place.to_bytes(8, "little")
     opened: list[bool] = []
-    found, complete = read(bytes(moved), opened)
+    reading = read(bytes(moved), opened)
+    found, complete = reading.library, reading.complete
     assert complete
     assert found.needs == ("libcudart.so.12",)
     assert opened == [True]

@@ -1,0 +1,207 @@
+"""What a distribution that is installed says of itself, from the files of its metadata folder."""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from email.parser import BytesHeaderParser
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from compatgate.discovery.wheel import is_library
+from compatgate.discovery.wheels.families import is_loaded_kernel
+from compatgate.not_json import NOT_JSON
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of metadata; the longest descriptions have some 200 kB."""
+LARGEST_LIST = 64 * 1024 * 1024
+"""Bytes of ``RECORD``, or of a file below ``conda-meta``."""
+_MOST_REQUIREMENTS = 2000
+
+FILES = frozenset(
+    (
+        "METADATA",
+        "PKG-INFO",
+        "RECORD",
+        "WHEEL",
+        "INSTALLER",
+        "direct_url.json",
+        "installed-files.txt",
+    )
+)
+"""Names of the files that are read in a folder of metadata."""
+LISTS = ("RECORD", "installed-files.txt")
+_NAMES_CODE = re.compile(rb"\.(?:so|cubin|fatbin|ptx)")
+FOLDERS = (".dist-info", ".egg-info", "/EGG-INFO")
+
+
+class Distribution(Struct):
+    """A distribution.
+
+    Attributes:
+        folder: of its metadata, below the root of what is read, without leading slash; of conda the
+            path of its record.
+        root: folder that its paths are relative to.
+        name: normalised, empty until it is known.
+        origin: where it was seen.
+        requires: requirements (PEP 508).
+        files: libraries and kernels that it lists; None where it has no list.
+        folders: that belong to it as a whole.
+        is_conda: conda installed it.
+        by_conda: all that is known of it is conda's own record.
+        tags: of its wheel.
+    """
+
+    folder: str
+    root: str
+    name: str = ""
+    version: str = ""
+    origin: str = ""
+    requires: tuple[str, ...] = ()
+    files: frozenset[str] | None = None
+    folders: tuple[str, ...] = ()
+    is_conda: bool = False
+    by_conda: bool = False
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def at(cls, folder: str) -> Distribution:
+        """Begin with a folder of metadata, whose name may say what it is of."""
+        above = posixpath.dirname(folder)
+        if folder.endswith("/EGG-INFO"):
+            return cls(folder, above, folders=(above,))
+        return cls(folder, above)
+
+    @property
+    def wheel(self) -> str:
+        """Return the file name of the wheel that it was installed from."""
+        if not self.tags or not self.name or not self.version:
+            return ""
+        kinds = ([], [], [])  # type: tuple[list[str], list[str], list[str]]
+        for tag in self.tags:
+            for kind, part in zip(kinds, tag.split("-"), strict=True):
+                if part not in kind:
+                    kind.append(part)
+        return f"{self.name.replace('-', '_')}-{self.version}-{'-'.join(map('.'.join, kinds))}.whl"
+
+    def take(self, file: str, data: bytes, origin: str) -> None:
+        """Take one of `FILES`.
+
+        Args:
+            file: its name.
+            data: its content.
+            origin: where it was seen.
+        """
+        if file in ("METADATA", "PKG-INFO"):
+            self._identify(data, origin)
+        elif file == "RECORD":
+            self._list(_rows(data), self.root)
+        elif file == "installed-files.txt":
+            self._list(data.decode("utf-8", "replace").splitlines(), self.folder)
+        elif file == "WHEEL":
+            tags = BytesHeaderParser().parsebytes(data).get_all("Tag", [])
+            self.tags = tuple(t for tag in tags[:64] if (t := str(tag).strip()).count("-") == 2)
+        elif file == "INSTALLER":
+            self.is_conda = self.is_conda or data.strip() == b"conda"
+        elif file == "direct_url.json" and (folder := _editable(data)):
+            self.folders = (*self.folders, folder)
+
+    def identify(self, name: str, version: str, origin: str) -> None:
+        """Take name and version, as far as they are not known."""
+        self.name = self.name or str(canonicalize_name(name))
+        self.version = self.version or version
+        self.origin = self.origin or origin
+
+    def _identify(self, data: bytes, origin: str) -> None:
+        headers = BytesHeaderParser().parsebytes(data.partition(b"\n\n")[0] + b"\n\n")
+        name, version = headers.get("Name"), headers.get("Version")
+        if not name or not version:
+            return
+        self.identify(str(name).strip(), str(version).strip(), origin)
+        found = headers.get_all("Requires-Dist", [])[:_MOST_REQUIREMENTS]
+        self.requires = tuple(" ".join(str(text).split()) for text in found)
+
+    def _list(self, paths: Iterable[str], relative_to: str) -> None:
+        self.files = frozenset(_placed(path, relative_to) for path in paths if _may_hold(path))
+
+
+class _CondaRecord(Struct):
+    name: str
+    version: str
+    build: str = ""
+    files: tuple[str, ...] = ()
+
+
+def of_conda(path: str, data: bytes, origin: str) -> Distribution | None:
+    """Read a record below ``conda-meta``; None where it is none.
+
+    Args:
+        path: of the record, below the root.
+        data: its content.
+        origin: where it was seen.
+    """
+    try:
+        record = msgspec.json.decode(data, type=_CondaRecord)
+    except NOT_JSON:
+        return None
+    prefix = posixpath.dirname(posixpath.dirname(path))
+    files = frozenset(_placed(file, prefix) for file in record.files if _may_hold(file))
+    name = str(canonicalize_name(record.name))
+    return Distribution(
+        path, prefix, name, record.version, origin, files=files, is_conda=True, by_conda=True
+    )
+
+
+def metadata_folder(path: str) -> str | None:
+    """Return the folder of metadata that a file is in; None where it is in none."""
+    folder, _, name = path.rpartition("/")
+    return folder if name in FILES and folder.endswith(FOLDERS) else None
+
+
+def _rows(data: bytes) -> Iterator[str]:
+    """Paths in a ``RECORD``; lines that name no library are passed over unread."""
+    for line in trimmed("RECORD", data).decode("utf-8", "replace").splitlines():
+        try:
+            row = next(csv.reader([line]), [])
+        except csv.Error:
+            continue
+        if row:
+            yield row[0]
+
+
+def trimmed(file: str, data: bytes) -> bytes:
+    """Return what is read of one of `FILES`, as long as nobody knows whether it is installed."""
+    if file in ("METADATA", "PKG-INFO"):
+        return data.partition(b"\n\n")[0] + b"\n\n"
+    if file in LISTS:
+        return b"\n".join(line for line in data.splitlines() if _NAMES_CODE.search(line))
+    return data
+
+
+def _may_hold(path: str) -> bool:
+    return is_library(path) or is_loaded_kernel(path)
+
+
+def _placed(path: str, folder: str) -> str:
+    """Return a path of a list, below the root of what is read."""
+    return posixpath.normpath(posixpath.join("/", folder, path)).lstrip("/")
+
+
+def _editable(data: bytes) -> str:
+    """Return the folder of an editable install (``pip install -e``), empty for another one."""
+    try:
+        document = msgspec.json.decode(data)
+    except NOT_JSON:
+        return ""
+    if not isinstance(document, dict) or not isinstance(document.get("url"), str):
+        return ""
+    details = document.get("dir_info")
+    url = urlsplit(document["url"])
+    if not isinstance(details, dict) or details.get("editable") is not True or url.scheme != "file":
+        return ""
+    return unquote(url.path).strip("/")

@@ -1,0 +1,75 @@
+"""What the dynamic symbols of a shared object say of torch: what it asks for, what it defines.
+
+libtorch and libc10 have no symbol versions. An extension that was built for another torch asks for
+a C++ symbol that this one does not define, and stops when it is imported.
+
+Source: System V ABI ("Symbol Table"); Itanium C++ ABI ("Mangling").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from compatgate.core.facts.records import TorchAbi
+
+_TORCH = re.compile(rb"_Z(?:N[VK]{0,2}|T[VIS]N?|GV)(?:3c10|2at|5torch|6caffe2)")
+_TORCH_C = re.compile(rb"(?:aoti_torch_|torch_(?:call|library|get|list|string|from|parallel))\w")
+_OLD_STRING = re.compile(rb"[ERK]Ss(?![a-z])")
+_WEAK = 2
+
+
+class TorchSymbols(Struct, frozen=True):
+    """C++ symbols of torch in one shared object.
+
+    Attributes:
+        abi: as a record has it; None where it asks torch for nothing.
+        asks: undefined symbols that have to be there, mangled.
+        defines: hashes of those that it defines; they hold within one process.
+    """
+
+    abi: TorchAbi | None = None
+    asks: frozenset[bytes] = frozenset()
+    defines: frozenset[int] = frozenset()
+
+
+NONE = TorchSymbols()
+
+
+def torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
+    """Read what symbols say of torch.
+
+    Args:
+        names: the table of names as a whole, for a first look.
+        symbols: name, whether it is undefined, and its binding.
+    """
+    if not _TORCH.search(names) and not _TORCH_C.search(names):
+        return NONE
+    undefined, asks, defines, stable = set(), set(), set(), False
+    for name, missing, binding in symbols:
+        if _TORCH.match(name):
+            if not missing:
+                defines.add(hash(name))
+                continue
+            undefined.add(name)
+            if binding != _WEAK:
+                asks.add(name)
+        elif missing and _TORCH_C.match(name):
+            stable = True
+    return TorchSymbols(_abi(undefined, stable=stable), frozenset(asks), frozenset(defines))
+
+
+def _abi(undefined: set[bytes], *, stable: bool) -> TorchAbi | None:
+    found = sorted(undefined)
+    if not found:
+        return TorchAbi(stable=True) if stable else None
+    cxx11 = None
+    if any(b"__cxx11" in name or b"B5cxx11" in name for name in found):
+        cxx11 = True
+    elif any(_OLD_STRING.search(name) for name in found):
+        cxx11 = False
+    digest = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
+    return TorchAbi(cxx11=cxx11, symbols=len(found), digest=digest)
