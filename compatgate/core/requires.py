@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from compatgate.core.versions import Version, agree, parse_version
 from compatgate.errors import BadInput
 
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _OF_PYTHON = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
 
 
@@ -70,7 +71,9 @@ def requirements_of(
     What the stack does not state is the installer's affair; requirements of an extra that is not
     asked for are left out, and so are those whose marker does not hold on the pool.
     """
-    yield from _compare(_applicable(package.requires, package.memory, stack, pool, extra), stack)
+    names = stack.versions.keys()
+    asked = _asked(package.requires, package.memory, names, stack, pool, extra)
+    yield from _compare(asked, stack)
 
 
 def is_pinned_with(
@@ -102,14 +105,26 @@ def _extras(package: GpuPackage) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("", *named)))
 
 
-def requirements_by(by: Build | Release, stack: Stack, pool: Pool) -> Iterator[Requirement]:
-    """Yield what a framework's release or build requires of parts that the stack states."""
-    yield from _compare(asked_by(by, stack, pool), stack)
+def requirements_by(
+    by: Build | Release, stack: Stack, pool: Pool, without: Container[str]
+) -> Iterator[Requirement]:
+    """Yield what a framework's release or build requires of parts that the stack states.
+
+    Args:
+        by: with its requirements.
+        stack: that is judged.
+        pool: where it runs.
+        without: parts that are left out.
+    """
+    names = [name for name in stack.versions if name not in without]
+    yield from _compare(_asked(by.requires, by.memory, names, stack, pool), stack)
 
 
-def asked_by(by: Build | Release, stack: Stack, pool: Pool) -> tuple[Asked, ...]:
-    """Return the requirements of a framework's release or build whose markers hold on a pool."""
-    return _applicable(by.requires, by.memory, stack, pool)
+def asked_of(by: Build | Release, package: str, stack: Stack, pool: Pool) -> Iterator[Asked]:
+    """Yield what a framework's release or build requires of one package, in the stack or not."""
+    for asked in _asked(by.requires, by.memory, (canonical_key(package),), stack, pool):
+        if asked.package == package:
+            yield asked
 
 
 def _compare(asked: Iterable[Asked], stack: Stack) -> Iterator[Requirement]:
@@ -121,21 +136,38 @@ def _compare(asked: Iterable[Asked], stack: Stack) -> Iterator[Requirement]:
         yield Requirement(one.name, one.spec, have, holds, _pin(one.spec))
 
 
-def _applicable(
+def _asked(
     requires: tuple[str, ...],
     memory: dict[Any, Any],
+    names: Container[str],
     stack: Stack,
     pool: Pool,
     extra: str = "",
-) -> tuple[Asked, ...]:
-    """Return the requirements whose markers hold, remembered for the pool's kind and the Python."""
+) -> Iterator[Asked]:
+    """Yield the requirements on some parts whose markers hold, each read once for a pool's kind.
+
+    Most requirements are on other packages: those are left unread, by their names.
+    """
     python = stack.get("python")
-    key = ("requires", pool.os, pool.cpu, python.text if python else None, extra)
-    found: tuple[Asked, ...] | None = memory.get(key)
+    place = (pool.os, pool.cpu, python.text if python else None, extra)
+    for name, text in _by_name(requires, memory):
+        if name not in names:
+            continue
+        key = (place, text)
+        if key not in memory:
+            environment = {**_environment(pool, python), "extra": extra}
+            memory[key] = _ask(text, environment, python)
+        if asked := memory[key]:
+            yield asked
+
+
+def _by_name(requires: tuple[str, ...], memory: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
+    """Return requirements with the part of a stack that each is on."""
+    found: tuple[tuple[str, str], ...] | None = memory.get("by name")
     if found is None:
-        environment = {**_environment(pool, python), "extra": extra}
-        asked = (_ask(text, environment, python) for text in requires)
-        found = memory[key] = tuple(one for one in asked if one)
+        named = ((match[1], text) for text in requires if (match := _NAME.match(text)))
+        found = tuple((canonical_key(name), text) for name, text in named)
+        memory["by name"] = found
     return found
 
 

@@ -11,7 +11,7 @@ from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Pair, Pin, Release, Source
 from compatgate.core.frameworks import Found
 from compatgate.core.parts import CUDNN, NCCL, PACKAGES
-from compatgate.core.requires import Asked, Requirement, asked_by, requirements_by
+from compatgate.core.requires import Asked, Requirement, asked_of, requirements_by
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 from compatgate.core.verdict import FindingOutcome
@@ -93,12 +93,11 @@ _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 
 def _requirements(case: Case, found: Found, by: Build | Release) -> Iterator[Answer]:
     """Judge what metadata requires of packages that the stack states."""
-    for requirement in requirements_by(by, case.stack, case.pool):
-        if requirement.name not in (*_OWN_RULES, found.name):
-            unmet = not requirement.holds
-            yield _unmet(case, found, requirement, by.requires_source) if unmet else PASS
-    for asked in asked_by(by, case.stack, case.pool):
-        if asked.package == "cuda-toolkit" and asked.spec.startswith("=="):
+    for requirement in requirements_by(by, case.stack, case.pool, {*_OWN_RULES, found.name}):
+        unmet = not requirement.holds
+        yield _unmet(case, found, requirement, by.requires_source) if unmet else PASS
+    for asked in asked_of(by, "cuda-toolkit", case.stack, case.pool) if case.packages else ():
+        if asked.spec.startswith("=="):
             toolkit = parse_version("cuda", asked.spec.removeprefix("==")).major_minor
             yield from _of_toolkit(case, found, asked, toolkit, by.requires_source)
 
