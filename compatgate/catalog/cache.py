@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Mapping
 from functools import lru_cache
+
+import msgspec
 
 from compatgate.catalog import compiled as form
 from compatgate.catalog.compiled import Compiled
+from compatgate.catalog.sources import file_digest
 from compatgate.core.digest import combined
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _KEPT = 7
 """Earlier forms of a table that are kept: other overlays, other versions of compatgate."""
+_SETTLED_S = 2
+"""Seconds after which a file that changed is not expected to change within the same tick."""
 _CODE = ("catalog/build", "core/facts", "core/versions", "core/components.py", "core/gpus")
 
 
@@ -83,6 +90,42 @@ def _prune(table: str, newest: str) -> None:
     ]
     for path in sorted(paths, key=os.path.getmtime)[: -_KEPT or None]:
         os.unlink(path)
+
+
+def file_digests(paths: Mapping[str, str]) -> dict[str, str]:
+    """SHA-256 of files by name, read again only when one of them changed.
+
+    As version control does, files are told apart by size, inode and both times. What changed in the
+    last seconds is not kept: it may change again within the same tick of the clock.
+
+    Raises:
+        CatalogError: a file cannot be read.
+    """
+    try:
+        status = {name: os.stat(path) for name, path in paths.items()}
+    except OSError:  # reading names the file
+        return {name: file_digest(path) for name, path in paths.items()}
+    stamps = {
+        name: f"{s.st_size} {s.st_ino} {s.st_mtime_ns} {s.st_ctime_ns}"
+        for name, s in status.items()
+    }
+    file = form.file_name(f"digests.{combined(stamps)[:32]}")
+    found = form.read_digests(os.path.join(directory(), file))
+    if found is not None and found.keys() == paths.keys():
+        return found
+    made = {name: file_digest(path) for name, path in paths.items()}
+    newest = max((s.st_ctime for s in status.values()), default=0)
+    if newest + _SETTLED_S < time.time():
+        _keep_digests(file, made)
+    return made
+
+
+def _keep_digests(file: str, digests: dict[str, str]) -> None:
+    try:
+        form.write_bytes(directory(), file, msgspec.msgpack.encode(digests))
+        _prune("digests", file)
+    except OSError:
+        return
 
 
 def _file(table: str, digests: dict[str, str]) -> str:

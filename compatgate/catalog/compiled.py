@@ -85,11 +85,20 @@ def write(directory: str, name: str, compiled: Compiled) -> None:
     Raises:
         OSError: the directory cannot be written.
     """
+    write_bytes(directory, name, msgspec.msgpack.encode(compiled))
+
+
+def write_bytes(directory: str, name: str, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
     os.makedirs(directory, exist_ok=True)
     temporary = os.path.join(directory, f".{name}.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
-            file.write(msgspec.msgpack.encode(compiled))
+            file.write(data)
         os.replace(temporary, os.path.join(directory, name))
     except OSError:
         if os.path.exists(temporary):
@@ -105,6 +114,15 @@ def read(path: str) -> Compiled | None:
     except (OSError, msgspec.MsgspecError):
         return None
     return compiled if compiled.schema == SCHEMA else None
+
+
+def read_digests(path: str) -> dict[str, str] | None:
+    """Read digests by name, None when there are none or the file is damaged."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.msgpack.decode(file.read(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def read_manifest(directory: str) -> Manifest:

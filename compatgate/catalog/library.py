@@ -29,6 +29,7 @@ class Library:
         self._manifest = form.read_manifest(self._wheel) if self._wheel else None
         self._compiled: dict[str, Compiled] = {}
         self._digests: dict[str, str] = {}
+        self._shipped: dict[str, str] = {}
 
     @property
     def digest(self) -> str:
@@ -89,7 +90,11 @@ class Library:
         return self._digests[source]
 
     def _all_digests(self) -> dict[str, str]:
-        return {name: self._digest(name) for name in sources.names()}
+        if not self._shipped:
+            paths = {name: sources.source_path(name) for name in sources.names()}
+            self._shipped = cache.file_digests(paths)
+            self._digests |= self._shipped
+        return self._shipped
 
 
 def _laid_over(overlays: Sequence[Overlay]) -> dict[str, str]:

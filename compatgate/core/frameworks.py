@@ -9,10 +9,10 @@ from msgspec import Struct, structs
 from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Facts, Framework, Pair, Release
-from compatgate.core.facts.packages import gpus_of_label
 from compatgate.core.stack import Stack
 from compatgate.core.target import Pool
 from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.versions.labels import gpus_of_label
 
 CONDA = "conda"
 """Begins the label of builds that conda's channels made: ``torch=2.5.1+conda.cu126``."""

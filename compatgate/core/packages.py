@@ -11,13 +11,13 @@ from msgspec import Struct
 from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Facts, Pair
-from compatgate.core.facts.packages import gpus_of_label
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
 from compatgate.core.package_builds import gpus_of_record, speaks_of, torch_of_label
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version, parse_version, show
+from compatgate.core.versions.labels import gpus_of_label
 
 if TYPE_CHECKING:
     from compatgate.core.stack import Stack

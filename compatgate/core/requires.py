@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from compatgate.core.components import find_component
 from compatgate.core.facts import Build, Release
-from compatgate.core.packages import GpuPackage
 from compatgate.core.rules.base import Candidate
 from compatgate.core.stack import Stack, canonical_key
 from compatgate.core.target import Pool
 from compatgate.core.versions import Version, agree, parse_version
 from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from compatgate.core.packages import GpuPackage
 
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")

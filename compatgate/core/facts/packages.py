@@ -23,14 +23,6 @@ for, and without which it works; ``libraries``: CUDA libraries for others to loa
 no tie."""
 
 
-_OTHER_GPUS = {"rocm": "AMD", "xpu": "Intel"}
-
-
-def gpus_of_label(label: str) -> str:
-    """Return whose GPUs a build's label names, where those are not NVIDIA's (``rocm6.2``)."""
-    return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")
-
-
 class KnownPackage(Struct, frozen=True):
     """What is known of a package, whatever its release.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -199,7 +198,8 @@ class Facts:
         They stand behind the records of the catalog, whose digest stays as it is: what rests on a
         measured record names the wheel's own digest.
         """
-        new = copy(self)
+        new = object.__new__(Facts)
+        new.__dict__.update(self.__dict__)
         new.remembered = {}
         new._measured = dict(self._measured)
         for record in records:

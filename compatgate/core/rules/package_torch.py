@@ -1,4 +1,4 @@
-"""CG413: whether the C++ code of a package was built for the stack's torch."""
+"""CG413: whether the C++ code of packages was built for the stack's torch."""
 
 from __future__ import annotations
 
@@ -8,38 +8,17 @@ from compatgate.core.case import Case
 from compatgate.core.facts import Source
 from compatgate.core.facts.records import Record
 from compatgate.core.packages import GpuPackage
-from compatgate.core.parts import RECORDS
 from compatgate.core.requires import is_pinned_with
-from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
-from compatgate.core.rules.package_files import undefined
-from compatgate.core.rules.packages import assumption, other_releases, source_of, when_open
+from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem
+from compatgate.core.rules.package_problems import assumption, other_releases, source_of, when_open
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, show
 
 
-@rule("CG413", "package-torch", reads=RECORDS)
-def package_torch(case: Case) -> Answer:
-    """An extension was built against another torch than the stack has.
-
-    libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
-    imported, with "undefined symbol: _ZN3c10...". What uses torch's stable ABI alone runs with
-    later releases, too. Where torch is installed beside it (an image, a folder), its undefined
-    symbols are looked up in those that this torch defines, and that decides. Where neither symbols,
-    metadata nor file name say which torch it was built for, a package of the stack that pins both
-    says that they belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the
-    answer is unknown. A package that works without its extension (``torchao``) warns at most.
-    Without a record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE),
-    else the other wheels of its release (of another system, with another CUDA label) say which
-    torch it is for.
-
-    Example: ``xformers`` 0.0.20 was built for torch 2.0; with torch 2.1 it cannot be imported.
-
-    Fix: the torch that it was built for, or a release for this torch.
-
-    Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
-    """
+def judge(case: Case) -> Answer:
+    """Return the extensions that were built for another torch."""
     torch = case.stack.get("torch")
-    if torch is None or not case.packages:
+    if torch is None:
         return NOT_APPLICABLE
     answers = [_torch_of(case, package, torch) for package in case.packages]
     problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
@@ -58,7 +37,7 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     if record and record.torch_beside == torch.public:  # the symbols themselves were compared
         if not record.torch_missing:
             return PASS
-        return [undefined(package, record, torch, source_of(package))]
+        return [_undefined(package, record, torch, source_of(package))]
     if built_for == show(torch.major_minor):
         return PASS
     optional = case.facts.packages.is_optional(package.name)
@@ -123,3 +102,13 @@ _OF_THE_PROJECT = re.compile(r"(cu\d+)?")
 def _is_for_one_torch(record: Record) -> bool:
     """Tell whether a wheel has code that no other minor of torch loads."""
     return any(library.torch and not library.torch.stable for library in record.libraries)
+
+
+def _undefined(
+    package: GpuPackage, record: Record, torch: Version, source: Source | None
+) -> Problem:
+    """Report a symbol that an extension asks for and the torch beside it does not define."""
+    name = record.torch_missing[0]
+    message = f"{package.title} asks torch for {name}, torch {torch} has no such"
+    need = f"{package.name} built for torch {torch.public}"
+    return Problem("fail", package.name, message, torch.text, need, source)

@@ -1,4 +1,4 @@
-"""The CUDA that a build was made for, in labels and tags: ``cu121``, ``cuda12.4``."""
+"""What a build was made for, in labels and tags: ``cu121``, ``cuda12.4``, ``rocm6.2``."""
 
 from __future__ import annotations
 
@@ -27,3 +27,11 @@ def tag_parts(digits: str) -> tuple[int, ...]:
         number = int(digits)
         return (number,) if number < 50 else (number // 10, number % 10)
     return (int(digits[:2]), int(digits[2:]))
+
+
+_OTHER_GPUS = {"rocm": "AMD", "xpu": "Intel"}
+
+
+def gpus_of_label(label: str) -> str:
+    """Return whose GPUs a build's label names, where those are not NVIDIA's (``rocm6.2``)."""
+    return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")

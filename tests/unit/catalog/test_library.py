@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def test_a_question_about_torch_reads_torch_only(parsed: list[str], cache: Path)
     assert parsed == []
     facts.framework("torch")
     assert parsed == ["torch.yaml"]
-    assert [path.name.split(".")[0] for path in cache.iterdir()] == ["framework-torch"]
+    tables = {path.name.split(".")[0] for path in cache.iterdir()} - {"digests"}
+    assert tables == {"framework-torch"}
 
 
 def test_the_second_process_parses_nothing(parsed: list[str]) -> None:
@@ -76,7 +78,7 @@ def test_old_forms_of_a_table_are_forgotten(cache: Path, overlay: Callable[..., 
     for month in range(1, 13):
         text = f"branches:\n- {{branch: 580, eol: 2027-{month:02d}-01}}\n"
         load_facts([overlay(text, "driver_branches.yaml")])
-    assert len(list(cache.iterdir())) == 8
+    assert len(list(cache.glob("driver_branches.*"))) == 8
 
 
 def test_a_framework_without_facts_has_no_table() -> None:
@@ -87,6 +89,30 @@ def test_the_digest_is_that_of_the_files() -> None:
     assert load_facts([]).digest == load_facts([]).digest
     assert load_facts([]).digest.startswith("sha256:")
     assert len(load_facts([]).digest) == len("sha256:") + 64
+
+
+def test_digests_are_remembered_until_a_file_changes(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "nccl.yaml"
+    file.write_text("one")
+    paths = {"nccl": str(file)}
+    monkeypatch.setattr(kept, "_SETTLED_S", -1)
+    first = kept.file_digests(paths)
+    with monkeypatch.context() as reading:
+        reading.setattr(kept, "file_digest", lambda path: pytest.fail(f"reads {path}"))
+        assert kept.file_digests(paths) == first
+    before = file.stat()
+    file.write_text("two")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert kept.file_digests(paths) == {"nccl": sha256(b"two").hexdigest()} != first
+
+
+def test_digests_of_a_file_that_changed_just_now_are_not_kept(tmp_path: Path, cache: Path) -> None:
+    file = tmp_path / "nccl.yaml"
+    file.write_text("one")
+    kept.file_digests({"nccl": str(file)})
+    assert not list(cache.glob("digests.*"))
 
 
 def test_sources_are_the_files_and_not_how_they_are_checked() -> None:
