@@ -20,6 +20,7 @@ GROUPS = {
         "integration/build_hints",
         "integration/diagnostics",
         "integration/gpucode",
+        "integration/wheels/test_on_demand.py",
         "e2e/test_canary_story.py",
     ),
     "programs": (  # PyTorch on the CPU, which takes all cores and gigabytes

@@ -68,6 +68,8 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
         {"target": "prod", "stack": STACK, "image": LINE}, asked_by=LINE, source=LINE
     ).id
     gate.decide({"target": "prod", "stack": {"cuda": "99.9"}}, asked_by=FORMULA, source=FORMULA)
+    packages = {"cuda": "12.4", "hostile-gpu": "1.0"}
+    gate.decide({"target": "prod", "stack": packages}, asked_by=LINE, source=LINE)
     names |= _runs(gate, folder)
     names |= _nodes(gate)
     with gate.database.writing() as session:
@@ -101,7 +103,7 @@ def _matrix(gate: Gate) -> None:
     target = {
         "pools": [pool],
         "match": {"namespaces": ["*"], "nodeLabels": {"kubernetes.io/os": "linux"}},
-        "policy": {"canary": {"require": True, "suites": ["smoke"]}},
+        "policy": {"canary": {"require": True, "suites": ["smoke"]}, "packages": "audit"},
     }
     entry = {
         "targets": ["prod"],
