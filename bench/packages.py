@@ -19,7 +19,7 @@ from compatgate.catalog import load_facts, records
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_pool
-from compatgate.core.stack import parse_stack
+from compatgate.core.stack import canonical_key, parse_stack
 from compatgate.core.target import Target
 from compatgate.core.verdict import Verdict
 
@@ -53,6 +53,8 @@ def fitting_packages(facts: Facts) -> dict[str, str]:
         if name not in versions and name.endswith("-cu12") and "runtime" not in name
     }
     for name, known in versions.items():
+        if canonical_key(name) in map(canonical_key, chosen):
+            continue  # another build of a component that has been chosen
         for version in reversed(known):
             if ask(facts, {**chosen, name: version}).verdict == "pass":
                 chosen[name] = version
