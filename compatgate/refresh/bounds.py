@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from msgspec import Struct
 from packaging.version import Version
@@ -11,6 +12,7 @@ from packaging.version import Version
 from compatgate.discovery.lockfiles import Platform
 from compatgate.discovery.wheels import IndexFile
 
+T = TypeVar("T")
 DEFAULT_LIMIT = 3
 _ONE_UPLOAD = timedelta(days=1)
 """Time within which the wheels of one release are uploaded; what comes later was added later."""
@@ -43,6 +45,10 @@ class Bounds(Struct, frozen=True):
     def allows(self, wheel: IndexFile, version: Version) -> bool:
         """Tell whether a wheel counts at all: yanked ones and pre-releases count when asked for."""
         return (self.yanked or not wheel.yanked) and (self.pre or not version.is_prerelease)
+
+    def within_limit(self, releases: Sequence[T]) -> Sequence[T]:
+        """Return the releases that the limit lets through, of those listed newest first."""
+        return releases[: self.limit] if self.limit else releases
 
     def is_new(self, version: Version, uploaded: str, newest: Version, boundary: str) -> bool:
         """Tell whether a release that the facts do not know is new, and no gap left on purpose.

@@ -57,7 +57,7 @@ class FrameworkReader:
         """
         offered = self._offered(bounds)
         fresh = self._fresh(offered, bounds)
-        kept = fresh[: bounds.limit] if bounds.limit else fresh
+        kept = bounds.within_limit(fresh)
         found = [self._release(title, offered[title]) for title in kept]
         for title in offered:
             if title in self._known and self._is_asked(title, bounds):

@@ -44,7 +44,7 @@ class LibraryReader:
         """
         offered = self._offered(bounds)
         fresh = self._fresh(offered, bounds)
-        kept = fresh[: bounds.limit] if bounds.limit else fresh
+        kept = bounds.within_limit(fresh)
         found = [self._release(title, offered[title], "release", "a new release") for title in kept]
         found += self._added(offered, bounds)
         return found, len(fresh) - len(kept)

@@ -41,7 +41,7 @@ def news_of_package(
         if (allowed := [wheel for wheel in wheels if bounds.allows(wheel, version)])
     }
     fresh = _new_releases(name, by_version, offered, bounds)
-    kept = fresh[: bounds.limit] if bounds.limit else fresh
+    kept = bounds.within_limit(fresh)
     found = [
         news
         for version in kept
