@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from compatgate.core import changes
 from compatgate.core.case import Case
@@ -11,11 +12,13 @@ from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Pair, Pin, Release, Source
 from compatgate.core.frameworks import Found
 from compatgate.core.parts import CUDNN, NCCL, PACKAGES
-from compatgate.core.requires import Asked, Requirement, asked_of, requirements_by
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, parse_version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.requires import Asked, Requirement
 
 
 @rule("CG402", "framework-cudnn", reads=CUDNN)
@@ -93,7 +96,11 @@ _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 
 def _requirements(case: Case, found: Found, by: Build | Release) -> Iterator[Answer]:
     """Judge what metadata requires of packages that the stack states."""
-    for requirement in requirements_by(by, case.stack, case.pool, {*_OWN_RULES, found.name}):
+    from compatgate.core.requires import asked_of, requirements_by
+
+    for requirement in requirements_by(by, case.stack, case.pool):
+        if requirement.name in _OWN_RULES or requirement.name == found.name:
+            continue
         unmet = not requirement.holds
         yield _unmet(case, found, requirement, by.requires_source) if unmet else PASS
     for asked in asked_of(by, "cuda-toolkit", case.stack, case.pool) if case.packages else ():

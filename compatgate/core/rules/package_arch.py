@@ -8,7 +8,8 @@ from compatgate.core.case import Case
 from compatgate.core.facts import Pair
 from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
-from compatgate.core.packages import GpuPackage, is_specific, is_stray, toolkit_targets, ways_here
+from compatgate.core.package_code import is_stray, toolkit_targets, ways_here
+from compatgate.core.packages import GpuPackage, is_specific
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem
 from compatgate.core.rules.package_problems import assumption, other_releases, source_of
 from compatgate.core.rules.statements import excluded
@@ -20,9 +21,20 @@ def judge(case: Case) -> Answer:
     device = case.capability
     if device is None:
         return NOT_APPLICABLE
-    answers = [_arch_of(case, package, device) for package in case.packages]
+    situation = ("CG411", device, case.cuda and case.cuda.major_minor, case.compiles_up_to)
+    answers = [_remembered(case, package, device, situation) for package in case.packages]
     problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _remembered(case: Case, package: GpuPackage, device: Pair, situation: object) -> Answer:
+    """Judge a package; one without a problem remembers that, for each kind of situation."""
+    found: Answer | None = package.memory.get(situation)
+    if found is None:
+        found = _arch_of(case, package, device)
+        if isinstance(found, str):
+            package.memory[situation] = found
+    return found
 
 
 def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
@@ -105,7 +117,7 @@ def _no_code(
 
 def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator[Problem]:
     """Report PTX that this driver cannot compile, or of which the toolkit is not known."""
-    reach, driver = case.usable_cuda, case.driver
+    reach, driver = case.compiles_up_to, case.driver
     if driver is None or reach is None:
         return
     known = [tuple(map(int, cuda.split(".")[:2])) for cuda in made_by if cuda]

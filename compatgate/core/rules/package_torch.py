@@ -26,11 +26,11 @@ def judge(case: Case) -> Answer:
 
 
 def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
+    if package.record and not package.torch_abis:
+        return NOT_APPLICABLE
     built_for = package.built_for_torch
     if package.record is None and built_for is None:
         return _torch_of_release(case, package, torch)
-    if not (package.torch_abis if package.record else built_for):
-        return NOT_APPLICABLE
     if package.record and all(abi.stable for abi in package.torch_abis):
         return PASS
     record = package.record
@@ -42,7 +42,7 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
         return PASS
     optional = case.facts.packages.is_optional(package.name)
     if built_for is None:
-        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
+        if is_pinned_with(package, "torch", case.packages, case.stack):
             return PASS
         message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
         outcome: FindingOutcome = "warn" if optional else when_open(case)
