@@ -55,10 +55,10 @@ def test_a_waiver_is_made_and_ended(open_page):
     page.get_by_role("button", name="Make").click()
     expect(page.locator("h1")).to_contain_text("3 d left")
     page.locator("main").get_by_label("Reason").fill("mended")
-    page.get_by_role("button", name="End it now").click()
+    page.get_by_role("button", name="End now").click()
     expect(page.locator("h1")).to_contain_text("ended")
     page.locator("main").get_by_label("Reason").fill("a test made it")
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("status")).to_contain_text("is deleted")
 
 
