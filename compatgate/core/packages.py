@@ -13,7 +13,12 @@ from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Facts, Pair
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
-from compatgate.core.package_builds import gpus_of_record, speaks_of, torch_of_label
+from compatgate.core.package_builds import (
+    gpus_of_record,
+    runtime_major,
+    speaks_of,
+    torch_of_label,
+)
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version, parse_version, show
@@ -30,11 +35,10 @@ vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units fo
 _FOR_OTHERS = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
     r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
+    r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
 )
 """Libraries of NVIDIA that another package brings, and MAGMA's and NVSHMEM's code within PyTorch:
 for GPUs of their own choice (torch 2.10 has MAGMA for 5.0 and nothing else below 7.0)."""
-
-_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 
 
 class GpuPackage(Struct, frozen=True, dict=True):
@@ -52,6 +56,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         file: name of its wheel, where it is known.
         gpus: whose GPUs it is for, where those are known and not NVIDIA's, ``AMD``.
         on_request: the record is none of the catalog: the wheel was measured for whoever asked.
+        os: of the pool, whose libraries count; None: all of them are of one system.
     """
 
     name: str
@@ -65,6 +70,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     file: str = ""
     gpus: str = ""
     on_request: bool = False
+    os: Os | None = None
 
     @property
     def is_known(self) -> bool:
@@ -113,17 +119,31 @@ class GpuPackage(Struct, frozen=True, dict=True):
         return {}
 
     @derived
-    def runtimes(self) -> frozenset[int]:
-        """Return the majors of the CUDA runtimes that its libraries are linked against."""
-        libraries = self.record.libraries if self.record else ()
-        names = (name for library in libraries for name in library.needs)
-        return frozenset(int(m[1]) for name in names if (m := _RUNTIME.fullmatch(name)))
+    def shipped(self) -> tuple[Library, ...]:
+        """Return what its record lists, without what another system loads.
+
+        A wheel for every platform may have libraries for Linux and for Windows.
+        """
+        others = {"windows": "linux", "linux": "windows", "wsl": "windows"}.get(self.os or "")
+        listed = self.record.libraries if self.record else ()
+        return tuple(library for library in listed if not others or library.system != others)
+
+    @derived
+    def runtimes(self) -> dict[int, str]:
+        """Return the majors and names of the CUDA runtimes that it is linked against.
+
+        One that it brings itself is left out.
+        """
+        own = {one.path.rpartition("/")[2] for one in self.shipped} | {
+            one.soname for one in self.shipped
+        }
+        names = {name for library in self.shipped for name in library.needs} - own
+        return {major: name for name in sorted(names) if (major := runtime_major(name))}
 
     @derived
     def torch_abis(self) -> tuple[TorchAbi, ...]:
         """Return what its libraries ask of torch, of those that ask anything."""
-        libraries = self.record.libraries if self.record else ()
-        return tuple(library.torch for library in libraries if library.torch)
+        return tuple(library.torch for library in self.shipped if library.torch)
 
     @derived
     def carried(self) -> tuple[Arch, ...]:
@@ -141,10 +161,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         the package compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they
         are.
         """
-        record = self.record
-        if record is None:
-            return ()
-        carrying = [one for one in record.libraries if one.carries_code and one.loaded]
+        carrying = [one for one in self.shipped if one.carries_code and one.loaded]
         own = [library for library in carrying if not _is_bundled(library)] or carrying
         own = [library for library in own if not _is_to_be_linked(library)] or own
         general = [library for library in own if not is_specific(library)]
@@ -224,6 +241,7 @@ def find_package(
             file=file,
             gpus=gpus,
             on_request=record is not None and facts.is_measured(record),
+            os=os,
         )
         if len(facts.remembered) >= _MOST_REMEMBERED:
             facts.remembered.clear()

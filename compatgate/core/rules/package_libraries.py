@@ -27,9 +27,8 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         return
     brought = {cuda.major, *_runtime_packages(case)}
     for package in case.packages:
-        needed = package.runtimes
-        if needed:
-            missing = None if needed & brought else max(needed)
+        if needed := package.runtimes:
+            missing = None if needed.keys() & brought else max(needed)
             yield _other_runtime(case, package, missing, cuda) if missing else None
 
 
@@ -39,10 +38,12 @@ def _named_libraries(case: Case) -> Iterator[Problem | None]:
     if cuda is None:
         return
     for package in case.packages:
+        here = {library.path for library in package.shipped}
         paths = [
             path
             for group in (package.record.alternatives if package.record else ())
             for path in group
+            if path in here
         ]
         named = sorted({pair for path in paths if (pair := cuda_of_name(path))})
         if not named:
@@ -77,7 +78,7 @@ def _other_runtime(case: Case, package: GpuPackage, major: int, cuda: Version) -
     return Problem(
         "warn" if case.facts.packages.is_optional(package.name) else "fail",
         package.name,
-        f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
+        f"{package.title} is linked against {package.runtimes[major]}, the stack brings CUDA {cuda}"
         + assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
