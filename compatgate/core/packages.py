@@ -128,17 +128,24 @@ class GpuPackage(Struct, frozen=True, dict=True):
         listed = self.record.libraries if self.record else ()
         return tuple(library for library in listed if not others or library.system != others)
 
-    @derived
-    def runtimes(self) -> dict[int, str]:
+    def runtimes(self, cuda: Version) -> dict[int, str]:
         """Return the majors and names of the CUDA runtimes that it is linked against.
 
-        One that it brings itself is left out.
+        Of alternatives the one for a CUDA counts, where its name says so; a runtime that the
+        package brings itself is left out.
+
+        Args:
+            cuda: of the stack.
         """
-        own = {one.path.rpartition("/")[2] for one in self.shipped} | {
-            one.soname for one in self.shipped
-        }
-        names = {name for library in self.shipped for name in library.needs} - own
-        return {major: name for name in sorted(names) if (major := runtime_major(name))}
+        key = ("runtimes", cuda.major_minor)
+        if key not in self.memory:
+            loaded = [library for group in _groups(self, self.shipped, cuda) for library in group]
+            own = {name for one in self.shipped for name in (_base(one.path), one.soname)}
+            names = {name for library in loaded for name in library.needs} - own
+            majors = {name: runtime_major(name) for name in sorted(names)}
+            self.memory[key] = {major: name for name, major in majors.items() if major}
+        found: dict[int, str] = self.memory[key]
+        return found
 
     @derived
     def torch_abis(self) -> tuple[TorchAbi, ...]:
@@ -170,8 +177,11 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
 def _is_bundled(library: Library) -> bool:
     """Tell whether a library is another project's, which the package only brings along."""
-    name = library.path.rpartition("/")[2]
-    return ".libs/" in library.path or _FOR_OTHERS.fullmatch(name) is not None
+    return ".libs/" in library.path or _FOR_OTHERS.fullmatch(_base(library.path)) is not None
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _is_to_be_linked(library: Library) -> bool:
@@ -436,7 +446,7 @@ def ways_here(
     if key not in package.memory:
         package.memory[key] = tuple(
             tuple((library, runs_here(library, device, facts)) for library in group)
-            for group in _loaded_groups(package, cuda)
+            for group in _groups(package, package.libraries, cuda)
         )
     found: tuple[Ways, ...] = package.memory[key]
     return found
@@ -463,8 +473,11 @@ def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool 
     return found
 
 
-def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Library]]:
-    by_path = {library.path: library for library in package.libraries}
+def _groups(
+    package: GpuPackage, libraries: Iterable[Library], cuda: Version | None
+) -> list[list[Library]]:
+    """Return the libraries that are loaded with a CUDA, alternatives together."""
+    by_path = {library.path: library for library in libraries}
     groups = [
         [by_path.pop(path) for path in group if path in by_path]
         for group in (package.record.alternatives if package.record else ())

@@ -27,7 +27,7 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         return
     brought = {cuda.major, *_runtime_packages(case)}
     for package in case.packages:
-        if needed := package.runtimes:
+        if needed := package.runtimes(cuda):
             missing = None if needed.keys() & brought else max(needed)
             yield _other_runtime(case, package, missing, cuda) if missing else None
 
@@ -75,10 +75,11 @@ def _runtime_packages(case: Case) -> Iterator[int]:
 
 
 def _other_runtime(case: Case, package: GpuPackage, major: int, cuda: Version) -> Problem:
+    runtime = package.runtimes(cuda)[major]
     return Problem(
         "warn" if case.facts.packages.is_optional(package.name) else "fail",
         package.name,
-        f"{package.title} is linked against {package.runtimes[major]}, the stack brings CUDA {cuda}"
+        f"{package.title} is linked against {runtime}, the stack brings CUDA {cuda}"
         + assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",

@@ -42,7 +42,7 @@ SYSTEM = re.compile(
     r"|(?i:(?:(?:api|ext)-ms-win-[\w-]+|msvc[pr]\w+|vcruntime\w+|vcomp\w+|concrt\w+|ucrtbase\w*"
     r"|kernel32|kernelbase|ntdll|user32|gdi32|advapi32|shell32|shlwapi|ole32|oleaut32|ws2_32|rpcrt4"
     r"|bcrypt|bcryptprimitives|crypt32|secur32|dbghelp|psapi|version|winmm|setupapi|iphlpapi"
-    r"|userenv|powrprof|cfgmgr32|mswsock|synchronization|dxgi|d3d1[12]|python3\d*)\.dll))"
+    r"|userenv|powrprof|cfgmgr32|mswsock|synchronization|dxgi|dxcore|d3d1[12]|python3\d*)\.dll))"
 )
 """The C and C++ runtime of the system; on Windows also parts of the system, and Python."""
 

@@ -90,6 +90,16 @@ def test_the_alternative_for_the_stacks_cuda_is_wanted(ask_with, cuda, fails):
     assert bool(found(verdict, "CG414")) is fails
 
 
+def test_an_alternative_that_needs_no_runtime_fits_its_cuda(ask_with):
+    paths = ("fast/libfast_cuda128.dll", "fast/libfast_cuda130.dll")
+    linked = library(paths[0], needs=("cudart64_12.dll",), sass={"sm_120": 1})
+    static = library(paths[1], needs=("cublas64_13.dll",), sass={"sm_120": 1})
+    both = record(linked, static, alternatives=(paths,))
+    for cuda in ("12.8", "13.0"):
+        assert not found(ask_with(POOL, f"cuda={cuda},fast=1.0", both), "CG414")
+    assert found(ask_with(POOL, "cuda=11.8,fast=1.0", both), "CG414")
+
+
 def test_an_extension_runs_with_the_torch_that_it_was_built_for(ask_with):
     extension = library(torch=TorchAbi(symbols=9, digest="0"), sass={"sm_120": 1})
     for built_for, outcome in (("2.9", []), ("2.8", ["fail"]), (None, ["unknown"])):
