@@ -36,7 +36,7 @@ FILES = frozenset(
 )
 """Names of the files that are read in a folder of metadata."""
 LISTS = ("RECORD", "installed-files.txt")
-_NAMES_CODE = re.compile(rb"\.(?:so|cubin|fatbin|ptx)")
+_NAMES_CODE = re.compile(rb"\.(?:so|cubin|fatbin|ptx|(?i:dll|pyd))")
 FOLDERS = (".dist-info", ".egg-info", "/EGG-INFO")
 
 
