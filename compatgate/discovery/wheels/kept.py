@@ -12,7 +12,7 @@ from msgspec import Struct
 from compatgate.discovery.gpucode import pe
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.wheels.families import NAMED, of_gpus
-from compatgate.discovery.wheels.tables import LARGEST_TABLES
+from compatgate.discovery.wheels.tables import LARGEST_PE_TABLES
 from compatgate.errors import BadInput
 
 HEAD = 24 * 1024 * 1024
@@ -57,7 +57,7 @@ def _plan_windows(head: bytes) -> _Plan:
         places = pe.parse_pe_file(head, "").tables()
     except BadInput:
         return _Plan(least, tail)
-    if not places or places[-1][1] - places[0][0] > LARGEST_TABLES:
+    if not places or places[-1][1] - places[0][0] > LARGEST_PE_TABLES:
         return _Plan(least, tail)
     return _Plan(least, tail, range(places[0][0], places[-1][1]))
 

@@ -19,7 +19,7 @@ from compatgate.discovery.gpucode import pe
 from compatgate.discovery.gpucode.source import damaged
 from compatgate.discovery.wheels.kept import Missed
 from compatgate.discovery.wheels.tables import (
-    LARGEST_TABLES,
+    LARGEST_PE_TABLES,
     VERSIONED,
     Bytes,
     Tables,
@@ -58,7 +58,7 @@ def read_pe_tables(stream: Bytes, label: str) -> Tables:
             raise damaged(label, part.start if part else 0, f"no table is at address {address:#x}")
     places = file.tables()
     for again in range(_MOST_PASSES):
-        if sum(end - start for start, end in places) > LARGEST_TABLES:
+        if sum(end - start for start, end in places) > LARGEST_PE_TABLES:
             break
         try:
             if again:

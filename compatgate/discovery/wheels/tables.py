@@ -11,7 +11,9 @@ from msgspec import Struct
 from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols
 
 LARGEST_TABLES = 64 * 1024 * 1024
-"""Bytes of the tables that are read of one file."""
+"""Bytes of the tables that are read of one ELF file."""
+LARGEST_PE_TABLES = 40 * 1024 * 1024
+"""Bytes of the tables that are read of one PE file, which are kept in one piece."""
 VERSIONED = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
 """Name of a symbol that holds its version: ``__nvJitLinkCreate_12_4``."""
 

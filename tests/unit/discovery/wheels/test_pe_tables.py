@@ -228,7 +228,7 @@ def test_endless_imports_are_damage(monkeypatch):
 
 
 def test_tables_larger_than_are_read_leave_the_library_open(monkeypatch):
-    monkeypatch.setattr(pe_tables, "LARGEST_TABLES", 1000)
+    monkeypatch.setattr(pe_tables, "LARGEST_PE_TABLES", 1000)
     reading = read(make_dll(imports=[("cudart64_12.dll", ["f"])], data=bytes(2000), code=UNIT))
     assert not reading.complete
     assert reading.library.sass == {"sm_80": 1}
