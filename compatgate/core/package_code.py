@@ -6,7 +6,7 @@ from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.facts import CudaArch, Pair
 from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
-from compatgate.core.packages import GpuPackage, cuda_of_name
+from compatgate.core.packages import GpuPackage, loaded_groups
 from compatgate.core.versions import Version, show
 
 _STRAY = 0.04
@@ -51,7 +51,7 @@ def ways_here(
     if key not in package.memory:
         package.memory[key] = tuple(
             tuple((library, runs_here(library, device, facts)) for library in group)
-            for group in _loaded_groups(package, cuda)
+            for group in loaded_groups(package, package.libraries, cuda)
         )
     found: tuple[Ways, ...] = package.memory[key]
     return found
@@ -76,25 +76,3 @@ def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool 
         package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
     found: bool | None = package.memory[key]
     return found
-
-
-def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Library]]:
-    by_path = {library.path: library for library in package.libraries}
-    groups = [
-        [by_path.pop(path) for path in group if path in by_path]
-        for group in (package.record.alternatives if package.record else ())
-    ]
-    found = [_for_cuda(group, cuda) for group in groups if group]
-    return found + [[library] for library in by_path.values()]
-
-
-def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
-    """Return the libraries for a CUDA: the highest not above it, else the lowest of its major."""
-    if cuda is None:
-        return group
-    own = cuda.major_minor
-    named = {pair for library in group if (pair := cuda_of_name(library.path))}
-    same_major = [pair for pair in named if pair[0] == own[0]]
-    nearest = max((p for p in same_major if p <= own), default=min(same_major, default=None))
-    found = [one for one in group if nearest and cuda_of_name(one.path) == nearest]
-    return found or group

@@ -84,6 +84,14 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
         return not self.path.endswith((".a", ".o"))
 
     @derived
+    def system(self) -> Literal["linux", "windows", ""]:
+        """Return the system whose programs load it, by its name; empty where both may."""
+        name = self.path.lower()
+        if name.endswith((".dll", ".pyd")):
+            return "windows"
+        return "linux" if name.endswith(".so") or ".so." in name else ""
+
+    @derived
     def code_of_units(self) -> tuple[tuple[tuple[str, ...], int], ...]:
         """Code of units, with how many units have it; also where all have the same."""
         if self.profiles:
