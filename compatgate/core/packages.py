@@ -13,7 +13,12 @@ from compatgate.core.derived import derived
 from compatgate.core.facts import CudaArch, Facts, Pair
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
-from compatgate.core.package_builds import gpus_of_record, speaks_of, torch_of_label
+from compatgate.core.package_builds import (
+    gpus_of_record,
+    names_cuda,
+    speaks_of,
+    torch_of_label,
+)
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
 from compatgate.core.versions import Version, parse_version, show
@@ -26,6 +31,10 @@ _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
 
+_BASE = 0.8
+"""Share of a library's largest group of like units from which another group counts as its base,
+too: the kernels that all of it needs. vLLM 0.9.1 has 30 units for 7.0 to 10.0, and 16 of one kind
+of quantisation with PTX. (Open3D has groups of 41, 40, 36 and 35.)"""
 
 _FOR_OTHERS = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
@@ -206,9 +215,11 @@ def find_package(
         fitting = find_record(facts.records(recorded), own, wheel, os, cpu, python)
         if fitting is None and recorded != name:  # one that was measured has the stack's name
             fitting = find_record(facts.measured(name), version, wheel, os, cpu, python)
+        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
+        if fitting is None and names_cuda(version):
+            fitting = _labelled(facts, recorded, version, said, os, cpu, python)
         record, assumed = fitting or (None, "")
         toolkits = facts.cuda_components.toolkits(name, version.public)
-        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
         file = (wheel.file if wheel else None) or ""
         gpus = (
             gpus_of_label(version.local) or facts.packages.gpus_of(name) or gpus_of_record(record)
@@ -356,6 +367,26 @@ def find_record(
     return best, f"the wheel is taken to be like {best.wheel}"
 
 
+def _labelled(
+    facts: Facts,
+    name: str,
+    version: Version,
+    said: tuple[Statement, ...],
+    os: Os,
+    cpu: Cpu,
+    python: Version | None,
+) -> tuple[Record, str] | None:
+    """Return what speaks for a wheel with a CUDA label that was not measured itself."""
+    from compatgate.core.package_labels import is_build_of_index, scripted_record
+
+    records = facts.records(name)
+    found = find_record(records, parse_version(name, version.public), None, os, cpu, python)
+    if found and is_build_of_index(found[0], version, facts, os, cpu):
+        return found
+    record = scripted_record(records, said, version, os, cpu)
+    return (record, "as its project's build script makes it") if record else None
+
+
 def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
     """Tell whether a wheel of a record's file name is known to have another digest."""
     return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
@@ -385,21 +416,49 @@ def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | No
     """Judge whether and how a library runs on a GPU, by its translation units.
 
     Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
-    do not count.
+    do not count. Units with PTX are no support where nothing was made for the GPU and the library's
+    base has no code for it.
 
     Returns:
         ``ptx`` where the driver must compile some of it; None where it does not run.
     """
-    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    groups = _groups_here(library, device, facts)
+    sass, ptx, stray = _counted(groups)
+    if sass + ptx <= stray:
+        return None
+    most = max(units for _, units in groups)
+    base = [how for how, units in groups if units >= _BASE * most]
+    if sass <= stray and not any(base):
+        return None
+    return "ptx" if ptx > stray else "sass"
+
+
+def is_made_for(library: Library, device: Pair, facts: CudaArch) -> bool:
+    """Tell whether a library has machine code for a GPU, in more than a stray unit."""
+    sass, _, stray = _counted(_groups_here(library, device, facts))
+    return sass > stray
+
+
+Groups = list[tuple[HowItRuns | None, int]]
+"""How groups of like units run on a GPU, and how many they are."""
+
+
+def _groups_here(library: Library, device: Pair, facts: CudaArch) -> Groups:
+    found: Groups = []
     for names, units in library.code_of_units:
         codes = [code for name in names for code in parse_arch(name)]
         how = how_it_runs(codes, device, facts)
         if how or not all(code.suffix for code in codes):
-            counts[how] += units
-    stray = _STRAY * sum(counts.values())
-    if counts["sass"] + counts["ptx"] <= stray:
-        return None
-    return "ptx" if counts["ptx"] > stray else "sass"
+            found.append((how, units))
+    return found
+
+
+def _counted(groups: Groups) -> tuple[int, int, float]:
+    """Return units that run, as they are and from PTX, and up to how many are stray."""
+    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    for how, units in groups:
+        counts[how] += units
+    return counts["sass"], counts["ptx"], _STRAY * sum(counts.values())
 
 
 Ways = tuple[tuple[Library, HowItRuns | None], ...]
