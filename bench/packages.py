@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import combinations, islice
 from pathlib import Path
 
 from compatgate.catalog import load_facts, records
@@ -39,7 +40,7 @@ def main() -> list[str]:
     """Markdown rows: each case with its medians in milliseconds and their ratio."""
     facts = load_facts()
     packages = fitting_packages(facts)
-    return [deciding(facts, packages), reading(packages)]
+    return [deciding(facts, packages), first_asked(facts, packages), reading(packages)]
 
 
 def fitting_packages(facts: Facts) -> dict[str, str]:
@@ -84,6 +85,25 @@ def deciding(facts: Facts, packages: dict[str, str]) -> str:
         calls=CALLS,
     )
     return row(f"deciding with {len(packages)} packages / without", with_packages, without)
+
+
+def first_asked(facts: Facts, packages: dict[str, str]) -> str:
+    """Compare stacks that were never asked about, each without two of the packages."""
+    target = Target("", (parse_pool(POOL, facts.gpus),))
+    base = {"torch": TORCH.partition("=")[2]}
+    alone = parse_stack(base)
+    others = (
+        parse_stack({**base, **{n: v for n, v in packages.items() if n not in pair}})
+        for pair in combinations(packages, 2)
+    )
+    fresh = iter(list(islice(others, ROUNDS * CALLS + 1)))
+    with_packages, without = in_turns(
+        lambda: evaluate(next(fresh), target, facts=facts, now=NOW),
+        lambda: evaluate(alone, target, facts=facts, now=NOW),
+        rounds=ROUNDS,
+        calls=CALLS,
+    )
+    return row("the same, each stack asked about for the first time", with_packages, without)
 
 
 def reading(packages: dict[str, str]) -> str:

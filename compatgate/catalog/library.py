@@ -91,8 +91,7 @@ class Library:
 
     def _all_digests(self) -> dict[str, str]:
         if not self._shipped:
-            paths = {name: sources.source_path(name) for name in sources.names()}
-            self._shipped = cache.file_digests(paths)
+            self._shipped = cache.file_digests(sources.paths())
             self._digests |= self._shipped
         return self._shipped
 

@@ -53,6 +53,12 @@ def source_path(name: str) -> str:
     return os.path.join(facts_dir(), *name.split("/")) + SUFFIX
 
 
+def paths() -> dict[str, str]:
+    """Paths of the shipped fact files, by name."""
+    folder = facts_dir()
+    return {name: os.path.join(folder, name) + SUFFIX for name in names()}
+
+
 def names() -> tuple[str, ...]:
     """Name the shipped fact files, without their ending: ``nccl``, ``frameworks/torch``."""
     found = [stem for stem in _stems("") if stem not in NOT_FACTS]

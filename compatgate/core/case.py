@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from compatgate.core.arch import Arch
 from compatgate.core.carriers import Carrier, carriers_of
-from compatgate.core.components import is_framework
 from compatgate.core.derived import derived
 from compatgate.core.drivers import branch_of, is_published, reported_cuda
 from compatgate.core.facts import (
@@ -42,7 +41,7 @@ from compatgate.core.toolkits import find_floor, find_toolkit
 from compatgate.core.versions import Version, show
 
 if TYPE_CHECKING:
-    from compatgate.core.packages import GpuPackage
+    from compatgate.core.packages import GpuPackage, PackageSet
 
 DERIVED: dict[str, Parts] = {
     "branch": DRIVER,
@@ -58,7 +57,7 @@ DERIVED: dict[str, Parts] = {
     "code": CODE | RECORDS,
     "runs": CODE,
     "ptx_cuda": CODE,
-    "packages": RECORDS,
+    "package_set": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
     "issues": PACKAGES | {"arch"},
     "entries": VERSIONS,
@@ -190,7 +189,7 @@ class Case:
         that CUDA 13.0 needs.
         """
         stated = self.stack.get("cuda")
-        newest = brought_cuda(self.stack)
+        newest = brought_cuda(self.stack, self.facts.frameworks)
         if stated is None or newest is None:
             return stated or newest
         return newest if newest.major_minor > stated.major_minor else stated
@@ -219,6 +218,11 @@ class Case:
         """The CUDA of the user-mode driver: the forward-compatibility package's if it is usable."""
         package = self.forward.brings if self.forward else None
         return max(package.cuda, self.driver_cuda or (0, 0)) if package else self.driver_cuda
+
+    @property
+    def compiles_up_to(self) -> Pair | None:
+        """The newest CUDA whose PTX the driver compiles; None where nothing is known of it."""
+        return self.usable_cuda if self.driver else None
 
     @property
     def usable_driver(self) -> Version | None:
@@ -286,44 +290,26 @@ class Case:
     # --- packages --------------------------------------------------------------------------
 
     @derived
-    def packages(self) -> tuple[GpuPackage, ...]:
-        """The stack's packages, and components without tables, with what is known of each."""
-        stack = self.stack
-        names = [name for name in stack.versions if self.facts.is_package(name)]
-        found = [self._package(name) for name in names]
-        measured = [
-            name
-            for name in stack.components
-            if name not in names and (name in stack.measured or self._known(name))
-        ]
-        found += [package for name in measured if (package := self._package(name)).is_known]
-        return tuple(found)
+    def package_set(self) -> PackageSet | None:
+        """The stack's packages, and components without tables; None for a stack without any."""
+        stack, facts = self.stack, self.facts
+        if not (stack.packages or stack.measured) and not any(
+            facts.has_records(name, version) for name, version in stack.components.items()
+        ):
+            return None
+        from compatgate.core.packages import package_finder
 
-    def _known(self, name: str) -> bool:
-        if not is_framework(name):
-            return name in self.facts.recorded
-        recorded = self.facts.recorded_name(name, self.stack.versions[name].cuda)
-        return recorded in self.facts.recorded
+        finder = package_finder(facts, self.pool.os, self.pool.cpu, stack.get("python"))
+        return finder.all_of(stack)
+
+    @property
+    def packages(self) -> tuple[GpuPackage, ...]:
+        """The packages of `package_set`, each with what is known of it."""
+        return self.package_set.packages if self.package_set else ()
 
     def has_record(self, name: str) -> bool:
         """Tell whether a part of the stack is judged by the record of its wheel."""
         return any(package.name == name and package.record for package in self.packages)
-
-    def _package(self, name: str) -> GpuPackage:
-        from compatgate.core.packages import find_package
-
-        stack, pool = self.stack, self.pool
-        return find_package(
-            self.facts,
-            name,
-            stack.versions[name],
-            wheel=stack.wheels.get(name),
-            stated=stack.code.get(name, ()),
-            os=pool.os,
-            cpu=pool.cpu,
-            python=stack.get("python"),
-            measured=stack.measured.get(name),
-        )
 
     # --- libraries and matrix --------------------------------------------------------------
 
@@ -366,7 +352,7 @@ class Case:
         return tuple(
             name
             for name in self.stack.versions
-            if is_framework(name)
+            if name in self.facts.frameworks
             or (self.facts.is_package(name) and packages.carries(name) != "nothing")
         )
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator, KeysView
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from compatgate.core.components import find_component
+from compatgate.core.derived import derived
 from compatgate.core.facts import Build, Release
 from compatgate.core.rules.base import Candidate
 from compatgate.core.stack import Stack, canonical_key
-from compatgate.core.target import Pool
+from compatgate.core.target import Cpu, Os, Pool
 from compatgate.core.versions import Version, agree, parse_version
 from compatgate.errors import BadInput
 
@@ -50,8 +51,8 @@ class Requirement(Struct, frozen=True):
         yield Candidate({self.name: version}, f"use {self.name} {version}")
 
 
-class Asked(Struct, frozen=True):
-    """A requirement that applies on a pool, whatever the stack has.
+class Asked(Struct, frozen=True, dict=True):
+    """A requirement that applies on a platform, whatever the stack has.
 
     Attributes:
         package: as the metadata names it.
@@ -64,22 +65,132 @@ class Asked(Struct, frozen=True):
     spec: str
     extras: frozenset[str] = frozenset()
 
+    def compare(self, have: Version) -> Requirement | None:
+        """Compare with the stack's version; None where that is of another CUDA's package."""
+        known = self._compared
+        found = known.get(have.text)
+        if found is None and have.text not in known:
+            if len(known) >= _MOST_KEPT:
+                known.clear()
+            known[have.text] = found = self._compare(have)
+        return found
 
-def requirements_of(
-    package: GpuPackage, stack: Stack, pool: Pool, extra: str = ""
-) -> Iterator[Requirement]:
-    """Yield what a package requires of parts that the stack states, held or not.
+    @derived
+    def _compared(self) -> dict[str, Requirement | None]:
+        return {}
+
+    def _compare(self, have: Version) -> Requirement | None:
+        if _is_another_build(self.package, have):
+            return None
+        pin = _pin(self.spec)
+        holds = _is_pinned(self.name, pin, have.text) or _fits(self.spec, have.text)
+        return Requirement(self.name, self.spec, have, holds, pin)
+
+
+_MOST_KEPT = 64
+"""Outcomes for other versions, and for other parts of a stack, that are kept of a release."""
+
+
+class Platform(Struct, frozen=True, dict=True):
+    """Where packages are installed: a pool's system and processor, a stack's Python.
+
+    Attributes:
+        os: of the pool.
+        cpu: of the pool.
+        python: of the stack, where it is known.
+    """
+
+    os: Os
+    cpu: Cpu
+    python: Version | None
+
+    @derived
+    def key(self) -> tuple[str, str, str]:
+        """Return what tells it from others."""
+        return (self.os, self.cpu, self.python.text if self.python else "")
+
+    @derived
+    def environment(self) -> dict[str, str]:
+        """Return PEP 508's variables, nothing of this machine."""
+        windows = self.os == "windows"
+        environment = {
+            "sys_platform": "win32" if windows else "linux",
+            "platform_system": "Windows" if windows else "Linux",
+            "os_name": "nt" if windows else "posix",
+            "platform_machine": self.cpu,
+            "implementation_name": "cpython",
+            "platform_python_implementation": "CPython",
+            "platform_release": "",
+            "platform_version": "",
+            "extra": "",
+        }
+        if python := self.python:
+            environment["python_version"] = f"{python.major}.{python.minor}"
+            environment["python_full_version"] = python.text.removesuffix("t")
+        return environment
+
+
+class Needs:
+    """The requirements of one release on one platform (PEP 508).
+
+    Most are on parts that no stack states: each is read when a stack first has the part.
+
+    Args:
+        texts: as the metadata states them.
+        platform: for their markers.
+    """
+
+    def __init__(self, texts: Iterable[str], platform: Platform) -> None:
+        named = ((match[1], text) for text in texts if (match := _NAME.match(text)))
+        self._texts = tuple((canonical_key(name), text) for name, text in named)
+        self._names = frozenset(name for name, _ in self._texts)
+        self._platform = platform
+        self._read: dict[tuple[str, str], Asked | None] = {}
+        self._on: dict[tuple[frozenset[str], str], tuple[Asked, ...]] = {}
+
+    def on(self, parts: KeysView[str], extra: str = "") -> tuple[Asked, ...]:
+        """Return the requirements on some parts whose markers hold.
+
+        Args:
+            parts: names in the stack.
+            extra: that is asked for; other extras' requirements are left out.
+        """
+        if parts.isdisjoint(self._names):
+            return ()
+        shared = frozenset(parts & self._names)
+        key = (shared, extra)
+        found = self._on.get(key)
+        if found is None:
+            asked = (self._asked(text, extra) for name, text in self._texts if name in shared)
+            found = tuple(one for one in asked if one)
+            if len(self._on) >= _MOST_KEPT:
+                self._on.clear()
+            self._on[key] = found
+        return found
+
+    def _asked(self, text: str, extra: str) -> Asked | None:
+        key = (text, extra)
+        if key not in self._read:
+            environment = {**self._platform.environment, "extra": extra}
+            self._read[key] = _ask(text, environment, self._platform.python)
+        return self._read[key]
+
+
+def requirements_of(package: GpuPackage, stack: Stack, extra: str = "") -> list[Requirement]:
+    """Return what a package requires of parts that the stack states, held or not.
 
     What the stack does not state is the installer's affair; requirements of an extra that is not
     asked for are left out, and so are those whose marker does not hold on the pool.
     """
-    names = stack.versions.keys()
-    asked = _asked(package.requires, package.memory, names, stack, pool, extra)
-    yield from _compare(asked, stack)
+    versions = stack.versions
+    asked = package.needs.on(versions.keys(), extra)
+    if not asked:
+        return []
+    return [found for one in asked if (found := one.compare(versions[one.name]))]
 
 
 def is_pinned_with(
-    package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack, pool: Pool
+    package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack
 ) -> bool:
     """Tell whether one of a stack's packages pins another one and a further part, and both hold.
 
@@ -90,11 +201,10 @@ def is_pinned_with(
         other: name of the further part.
         packages: of the stack.
         stack: with the versions of both.
-        pool: where it runs.
     """
     for by in packages:
         for extra in _extras(by) if by.name != package.name else ():
-            asked = requirements_of(by, stack, pool, extra)
+            asked = requirements_of(by, stack, extra)
             if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
                 return True
     return False
@@ -107,89 +217,35 @@ def _extras(package: GpuPackage) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("", *named)))
 
 
-def requirements_by(
-    by: Build | Release, stack: Stack, pool: Pool, without: Container[str]
-) -> Iterator[Requirement]:
+def requirements_by(by: Build | Release, stack: Stack, pool: Pool) -> Iterator[Requirement]:
     """Yield what a framework's release or build requires of parts that the stack states.
 
     Args:
         by: with its requirements.
         stack: that is judged.
         pool: where it runs.
-        without: parts that are left out.
     """
-    names = [name for name in stack.versions if name not in without]
-    yield from _compare(_asked(by.requires, by.memory, names, stack, pool), stack)
+    versions = stack.versions
+    for asked in _needs_of(by, stack, pool).on(versions.keys()):
+        if found := asked.compare(versions[asked.name]):
+            yield found
 
 
 def asked_of(by: Build | Release, package: str, stack: Stack, pool: Pool) -> Iterator[Asked]:
     """Yield what a framework's release or build requires of one package, in the stack or not."""
-    for asked in _asked(by.requires, by.memory, (canonical_key(package),), stack, pool):
+    parts = {canonical_key(package): None}
+    for asked in _needs_of(by, stack, pool).on(parts.keys()):
         if asked.package == package:
             yield asked
 
 
-def _compare(asked: Iterable[Asked], stack: Stack) -> Iterator[Requirement]:
-    for one in asked:
-        have = stack.get(one.name)
-        if have is None or _is_another_build(one.package, have):
-            continue
-        holds = _is_pinned(one.name, one.spec, have.text) or _fits(one.spec, have.text)
-        yield Requirement(one.name, one.spec, have, holds, _pin(one.spec))
-
-
-def _asked(
-    requires: tuple[str, ...],
-    memory: dict[Any, Any],
-    names: Container[str],
-    stack: Stack,
-    pool: Pool,
-    extra: str = "",
-) -> Iterator[Asked]:
-    """Yield the requirements on some parts whose markers hold, each read once for a pool's kind.
-
-    Most requirements are on other packages: those are left unread, by their names.
-    """
-    python = stack.get("python")
-    place = (pool.os, pool.cpu, python.text if python else None, extra)
-    for name, text in _by_name(requires, memory):
-        if name not in names:
-            continue
-        key = (place, text)
-        if key not in memory:
-            environment = {**_environment(pool, python), "extra": extra}
-            memory[key] = _ask(text, environment, python)
-        if asked := memory[key]:
-            yield asked
-
-
-def _by_name(requires: tuple[str, ...], memory: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
-    """Return requirements with the part of a stack that each is on."""
-    found: tuple[tuple[str, str], ...] | None = memory.get("by name")
-    if found is None:
-        named = ((match[1], text) for text in requires if (match := _NAME.match(text)))
-        found = tuple((canonical_key(name), text) for name, text in named)
-        memory["by name"] = found
-    return found
-
-
-def _environment(pool: Pool, python: Version | None) -> dict[str, str]:
-    """Return PEP 508's variables on a pool, nothing of this machine."""
-    environment = {
-        "sys_platform": "win32" if pool.os == "windows" else "linux",
-        "platform_system": "Windows" if pool.os == "windows" else "Linux",
-        "os_name": "nt" if pool.os == "windows" else "posix",
-        "platform_machine": pool.cpu,
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_version": "",
-        "extra": "",
-    }
-    if python:
-        environment["python_version"] = f"{python.major}.{python.minor}"
-        environment["python_full_version"] = python.text.removesuffix("t")
-    return environment
+def _needs_of(by: Build | Release, stack: Stack, pool: Pool) -> Needs:
+    """Return the requirements of a release or build, which remembers them for each platform."""
+    platform = Platform(pool.os, pool.cpu, stack.get("python"))
+    needs: Needs | None = by.memory.get(platform.key)
+    if needs is None:
+        needs = by.memory[platform.key] = Needs(by.requires, platform)
+    return needs
 
 
 def _ask(text: str, environment: dict[str, str], python: Version | None) -> Asked | None:
@@ -224,9 +280,8 @@ def _is_another_build(asked: str, have: Version) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def _is_pinned(name: str, spec: str, have: str) -> bool:
+def _is_pinned(name: str, pin: str | None, have: str) -> bool:
     """Tell whether a version is the pinned one, as far as both are stated."""
-    pin = _pin(spec)
     if pin is None:
         return False
     try:

@@ -75,10 +75,11 @@ def blind(case, reads):
         for name, version in case.stack.versions.items()
     }
     shown = {name: versions[name] for name in case.stack.components}
+    packages = {name: versions[name] for name in case.stack.packages}
     hidden = set() if "arch" in reads else {"arch"}
     hidden |= set() if "cuda-compat" in reads else {"cuda_compat", "compat_use"}
     stack = Without(
-        case.stack, hidden, components=shown, versions=versions, get=versions.get
+        case.stack, hidden, components=shown, packages=packages, versions=versions, get=versions.get
     )  # fmt: skip
     sees = "driver" in reads
     pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)

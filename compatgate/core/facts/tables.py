@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compatgate.core.components import COMPONENTS, is_framework
+from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
 from compatgate.core.facts.common import Pair
 from compatgate.core.facts.drivers import CudaDriver, DriverBranches, ForwardCompat, Toolkit
 from compatgate.core.facts.frameworks import Framework, KnownIssues
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.peaks import Peaks
     from compatgate.core.facts.records import PackageRecords, Record, Statement
     from compatgate.core.facts.xid import XidTable
-    from compatgate.core.packages import GpuPackage
+    from compatgate.core.packages import PackageFinder
 
 T = TypeVar("T")
 _MOST_MEASURED = 1024
@@ -52,13 +52,15 @@ class Facts:
         self.digest = digest
         self.overlays = overlays
         self.framework_names = frameworks
+        self.frameworks = FRAMEWORKS | (frameworks - COMPONENTS.keys())
+        """Frameworks by name: those that stacks name as components, and those of overlays."""
         self.recorded = recorded
         self._shipped = recorded
         self._measured: dict[str, tuple[Record, ...]] = {}
         self._frameworks: dict[str, Framework | None] = {}
         self._recorded: dict[str, PackageRecords] = {}
-        self.remembered: dict[Any, GpuPackage] = {}
-        """Packages that were looked up (`compatgate.core.packages.find_package`)."""
+        self.finders: dict[Any, PackageFinder] = {}
+        """Of packages, by platform (`compatgate.core.packages.package_finder`)."""
 
     def _table(self, name: str, kind: type[T]) -> T:
         table: T = self._load(name, kind)
@@ -181,6 +183,12 @@ class Facts:
             return False
         return name not in COMPONENTS or is_framework(name)
 
+    def has_records(self, name: str, version: Version) -> bool:
+        """Tell whether a component is judged by records of wheels: frameworks' by their CUDA."""
+        if name in COMPONENTS and not is_framework(name):
+            return name in self.recorded
+        return self.is_package(name) or self.recorded_name(name, version.cuda) in self.recorded
+
     def recorded_name(self, name: str, cuda: tuple[int, ...] | None) -> str:
         """Return the package that has the records of a part of a stack.
 
@@ -200,7 +208,7 @@ class Facts:
         """
         new = object.__new__(Facts)
         new.__dict__.update(self.__dict__)
-        new.remembered = {}
+        new.finders = {}
         new._measured = dict(self._measured)
         for record in records:
             known = new._measured.pop(record.package, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compatgate.core.derived import derived
 from compatgate.core.facts import Gpu, Gpus
 from compatgate.core.gpus.names import is_memory, is_variant, normalise
 
@@ -12,10 +13,18 @@ class Index:
     def __init__(self, table: Gpus) -> None:
         self.table = table
         self.names = {normalise(name): name for name in table.gpus}
-        self.words = {name: frozenset(normalise(name).split("-")) for name in table.gpus}
-        split = (norm.rpartition("-") for norm in self.names)
-        self.variants = {last for base, _, last in split if base in self.names}
         self.found: dict[str, Gpu] = {}
+
+    @derived
+    def words(self) -> dict[str, frozenset[str]]:
+        """The words of each SKU's name."""
+        return {name: frozenset(normal.split("-")) for normal, name in self.names.items()}
+
+    @derived
+    def variants(self) -> set[str]:
+        """Words that make another SKU of a whole name: ``ti``, ``laptop``, ``80gb``."""
+        split = (normal.rpartition("-") for normal in self.names)
+        return {last for base, _, last in split if base in self.names}
 
     def exact(self, words: list[str]) -> Gpu | None:
         """The SKU that is spelled in full; its memory size may be stated in addition."""

@@ -77,25 +77,21 @@ def _by_plugins(case: Case, found: Found, build: Build, device: Pair) -> list[Pr
     They deny and prove nothing: a plugin (JAX) compiles most of what it runs for the GPU at hand.
     One that the stack names is judged by CG411.
     """
-    from compatgate.core.packages import find_package
-    from compatgate.core.rules.package_arch import judge_package
+    from compatgate.core.package_code import is_stray, ways_here
+    from compatgate.core.packages import package_finder
+    from compatgate.core.rules.package_arch import no_code
 
-    problems: list[Problem] = []
+    pool, problems = case.pool, list[Problem]()
+    finder = package_finder(case.facts, pool.os, pool.cpu, case.stack.get("python"))
     for name in build.plugins:
         if name in case.stack.packages:
             continue
-        plugin = find_package(
-            case.facts,
-            name,
-            parse_version(name, found.version.public),
-            wheel=None,
-            stated=(),
-            os=case.pool.os,
-            cpu=case.pool.cpu,
-            python=case.stack.get("python"),
-        )
-        answer = judge_package(case, plugin, device) if plugin.record else PASS
-        problems += [] if isinstance(answer, str) else [p for p in answer if p.outcome == "fail"]
+        plugin = finder.find(name, parse_version(name, found.version.public))
+        groups = ways_here(plugin, device, None, case.facts.arch)
+        if groups and is_stray(groups):
+            library = groups[0][0][0]
+            have = ", ".join([*library.sass, *library.ptx])
+            problems.append(no_code(case, plugin, have, library.path))
     candidates = partial(changes.build_with_code, case, found)
     return [replace(one, component=found.name, candidates=candidates) for one in problems]
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Pair, Pin, Release, Source
 from compatgate.core.frameworks import Found
 from compatgate.core.parts import CUDNN, NCCL, PACKAGES
-from compatgate.core.requires import Asked, Requirement, asked_of, requirements_by
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, parse_version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.requires import Asked, Requirement
 
 
 @rule("CG402", "framework-cudnn", reads=CUDNN)
@@ -93,7 +95,11 @@ _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 
 def _requirements(case: Case, found: Found, by: Build | Release) -> Iterator[Answer]:
     """Judge what metadata requires of packages that the stack states."""
-    for requirement in requirements_by(by, case.stack, case.pool, {*_OWN_RULES, found.name}):
+    from compatgate.core.requires import asked_of, requirements_by
+
+    for requirement in requirements_by(by, case.stack, case.pool):
+        if requirement.name in _OWN_RULES or requirement.name == found.name:
+            continue
         unmet = not requirement.holds
         yield _unmet(case, found, requirement, by.requires_source) if unmet else PASS
     for asked in asked_of(by, "cuda-toolkit", case.stack, case.pool) if case.packages else ():
@@ -189,7 +195,7 @@ def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
         why = f"{pin.component} {have} is another major"
     elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
         why = f"{pin.component} {have} is older"
-    elif _is_framework(pin) and pin.floor and have.at(2) != pin.floor.at(2):
+    elif pin.component in case.facts.frameworks and pin.floor and have.at(2) != pin.floor.at(2):
         why = f"{pin.component} {have} is another minor, another ABI"
     elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
         outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
@@ -217,7 +223,3 @@ def _at_places(have: Version, pin: Pin) -> Version:
     floor = pin.floor
     same = floor and have.at(pin.places) == floor.at(pin.places)
     return floor if same and floor else have
-
-
-def _is_framework(pin: Pin) -> bool:
-    return is_framework(pin.component)

@@ -8,15 +8,8 @@ from compatgate.core.case import Case
 from compatgate.core.facts import Pair
 from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
-from compatgate.core.packages import (
-    GpuPackage,
-    Ways,
-    is_made_for,
-    is_specific,
-    is_stray,
-    toolkit_targets,
-    ways_here,
-)
+from compatgate.core.package_code import Ways, is_made_for, is_stray, toolkit_targets, ways_here
+from compatgate.core.packages import GpuPackage, is_specific
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem
 from compatgate.core.rules.package_problems import assumption, other_releases, source_of
 from compatgate.core.rules.statements import excluded
@@ -29,13 +22,23 @@ def judge(case: Case) -> Answer:
     device = case.capability
     if device is None:
         return NOT_APPLICABLE
-    answers = [judge_package(case, package, device) for package in case.packages]
+    situation = ("CG411", device, case.cuda and case.cuda.major_minor, case.compiles_up_to)
+    answers = [_remembered(case, package, device, situation) for package in case.packages]
     problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
 
 
-def judge_package(case: Case, package: GpuPackage, device: Pair) -> Answer:
-    """Judge the code of one package for a GPU."""
+def _remembered(case: Case, package: GpuPackage, device: Pair, situation: object) -> Answer:
+    """Judge a package; one without a problem remembers that, for each kind of situation."""
+    found: Answer | None = package.memory.get(situation)
+    if found is None:
+        found = _arch_of(case, package, device)
+        if isinstance(found, str):
+            package.memory[situation] = found
+    return found
+
+
+def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
     if package.gpus:
         return [_of_others(case, package)]
     if package.statements and (problems := excluded(case, package, device)):
@@ -43,7 +46,7 @@ def judge_package(case: Case, package: GpuPackage, device: Pair) -> Answer:
     if package.stated:
         how = how_it_runs(package.stated, device, case.facts.arch)
         names = ", ".join(code.name for code in package.stated)
-        return PASS if how else [_no_code(case, package, names)]
+        return PASS if how else [no_code(case, package, names)]
     if package.toolkits:
         return _by_toolkit(case, package, device)
     if package.record is None:
@@ -62,7 +65,7 @@ def judge_package(case: Case, package: GpuPackage, device: Pair) -> Answer:
     if without and not _is_optional(case, package, without):
         names = ", ".join([*without[0].sass, *without[0].ptx])
         outcome = _outcome_of_part(case, groups, device)
-        problems.append(_no_code(case, package, names, without[0].path, outcome))
+        problems.append(no_code(case, package, names, without[0].path, outcome))
     return problems or PASS
 
 
@@ -109,7 +112,7 @@ def _by_toolkit(case: Case, package: GpuPackage, device: Pair) -> Answer:
     return [Problem("unknown", package.name, message, have=package.version.text)]
 
 
-def _no_code(
+def no_code(
     case: Case, package: GpuPackage, have: str, path: str = "", outcome: FindingOutcome = "fail"
 ) -> Problem:
     """Report missing code."""
@@ -131,7 +134,7 @@ def _no_code(
 
 def _jit(case: Case, package: GpuPackage, made_by: list[str | None]) -> Iterator[Problem]:
     """Report PTX that this driver cannot compile, or of which the toolkit is not known."""
-    reach, driver = case.usable_cuda, case.driver
+    reach, driver = case.compiles_up_to, case.driver
     if driver is None or reach is None:
         return
     known = [tuple(map(int, cuda.split(".")[:2])) for cuda in made_by if cuda]

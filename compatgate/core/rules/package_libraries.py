@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from compatgate.core.case import Case
 from compatgate.core.facts import Pair
 from compatgate.core.facts.components import CudaComponents, Link
-from compatgate.core.packages import GpuPackage, cuda_of_name
+from compatgate.core.packages import GpuPackage
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem
 from compatgate.core.rules.package_problems import assumption, other_releases, source_of
 from compatgate.core.versions import Version, show
@@ -39,12 +39,7 @@ def _named_libraries(case: Case) -> Iterator[Problem | None]:
     if cuda is None:
         return
     for package in case.packages:
-        paths = [
-            path
-            for group in (package.record.alternatives if package.record else ())
-            for path in group
-        ]
-        named = sorted({pair for path in paths if (pair := cuda_of_name(path))})
+        named = package.named_cudas
         if not named:
             continue
         exact = case.facts.packages.wants_exact_cuda(package.name, package.version)
@@ -52,7 +47,9 @@ def _named_libraries(case: Case) -> Iterator[Problem | None]:
         yield None if fits else _no_library_for(case, package, named, cuda)
 
 
-def _no_library_for(case: Case, package: GpuPackage, named: list[Pair], cuda: Version) -> Problem:
+def _no_library_for(
+    case: Case, package: GpuPackage, named: tuple[Pair, ...], cuda: Version
+) -> Problem:
     return Problem(
         "fail",
         package.name,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from compatgate.core.case import Case
 from compatgate.core.components import COMPONENTS
 from compatgate.core.packages import GpuPackage
@@ -24,17 +22,20 @@ def judge(case: Case) -> Answer:
     return problems or (PASS if asked else NOT_APPLICABLE)
 
 
-def _requirements(case: Case, package: GpuPackage) -> Iterator[Requirement]:
-    """Yield the requirements of a package that no rule about frameworks judges.
+def _requirements(case: Case, package: GpuPackage) -> list[Requirement]:
+    """Return the requirements of a package that no rule about frameworks judges.
 
     Installed frameworks have metadata, too; CG402, CG403 and CG406 judge what their tables know.
     """
+    asked = requirements_of(package, case.stack)
+    if not (asked and package.installed):
+        return asked
     found = next((one for one in case.built if one.name == package.name), None)
-    if not package.installed or found is None:
-        yield from requirements_of(package, case.stack, case.pool)
-    elif not any(by and by.requires for by in (found.release, found.build)):
-        asked = requirements_of(package, case.stack, case.pool)
-        yield from (one for one in asked if one.name not in COMPONENTS)
+    if found is None:
+        return asked
+    if any(by and by.requires for by in (found.release, found.build)):
+        return []
+    return [one for one in asked if one.name not in COMPONENTS]
 
 
 def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:

@@ -27,11 +27,11 @@ def judge(case: Case) -> Answer:
 
 
 def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
+    if package.record and not package.torch_abis:
+        return NOT_APPLICABLE
     built_for = package.built_for_torch
     if package.record is None and built_for is None:
         return _torch_of_release(case, package, torch)
-    if not (package.torch_abis if package.record else built_for):
-        return NOT_APPLICABLE
     if problem := _other_minor(case, package, torch):
         return [problem]
     if package.record and all(abi.stable for abi in package.torch_abis):
@@ -45,7 +45,7 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
         return PASS
     optional = case.facts.packages.is_optional(package.name)
     if built_for is None:
-        if is_pinned_with(package, "torch", case.packages, case.stack, case.pool):
+        if is_pinned_with(package, "torch", case.packages, case.stack):
             return PASS
         message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
         outcome: FindingOutcome = "warn" if optional else when_open(case)
@@ -69,20 +69,18 @@ def _other_minor(case: Case, package: GpuPackage, torch: Version) -> Problem | N
 
     Torchaudio refuses such a torch when it is imported; what else does is not known.
     """
-    label, cuda = package.version.cuda, case.cuda
+    label, cuda = package.version.cuda, torch.cuda
     if cuda is None or label is None or not (package.assumed and names_cuda(package.version)):
         return None
-    if label == cuda.major_minor or label[0] != cuda.major:  # of another major: CG414
+    if label == cuda or label[0] != cuda[0]:  # of another major: CG414
         return None
-    message = (
-        f"{package.title} is a build for CUDA {show(label)} beside torch {torch} for CUDA {cuda}"
-    )
+    message = f"{package.title} is a build for CUDA {show(label)} beside torch {torch}"
     return Problem(
         when_open(case),
         package.name,
         f"{message}: whether it loads is not known",
         have=package.version.text,
-        need=f"{package.name} {package.version.public} for CUDA {show(cuda.major_minor)}",
+        need=f"{package.name} {package.version.public} for CUDA {show(cuda)}",
         source=source_of(package),
     )
 

@@ -6,9 +6,58 @@ of the command line is counted in milliseconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from compatgate.core.case import Case
 from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
 from compatgate.core.rules.base import NOT_APPLICABLE, Answer, rule
+
+
+@cache
+def _judges() -> dict[str, Callable[[Case], Answer]]:
+    """Load what judges packages."""
+    from compatgate.core.rules import (
+        package_arch,
+        package_libraries,
+        package_open,
+        package_requires,
+        package_torch,
+    )
+
+    return {
+        "open": package_open.judge,
+        "arch": package_arch.judge,
+        "requires": package_requires.judge,
+        "torch": package_torch.judge,
+        "libraries": package_libraries.judge,
+    }
+
+
+def _ask(case: Case, what: str, *others: object) -> Answer:
+    """Judge the packages of a stack, unless a rule was silent about the same ones before.
+
+    Args:
+        case: with the packages.
+        what: judges them.
+        others: all that the rule looks at beside packages, frameworks and the platform; versions
+            as they are written.
+    """
+    packages = case.package_set
+    if packages is None or not packages.packages:
+        return NOT_APPLICABLE
+    key = (what, *others)
+    silent = packages.silent.get(key)
+    if silent:
+        return silent
+    answer = _judges()[what](case)
+    if isinstance(answer, str):
+        packages.silent[key] = answer
+    return answer
+
+
+def _cuda(case: Case) -> str:
+    return case.cuda.text if case.cuda else ""
 
 
 @rule("CG410", "package-open", reads=RECORDS)
@@ -29,11 +78,7 @@ def package_open(case: Case) -> Answer:
 
     Source: the list of packages in ``matrix/facts/components.yaml``.
     """
-    if not case.packages:
-        return NOT_APPLICABLE
-    from compatgate.core.rules.package_open import judge
-
-    return judge(case)
+    return _ask(case, "open", case.capability, _cuda(case))
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
@@ -59,11 +104,7 @@ def package_arch(case: Case) -> Answer:
     Source: the record of the wheel, measured from its libraries; CUDA C++ Programming Guide,
     "Binary Compatibility" and "PTX Compatibility".
     """
-    if not case.packages:
-        return NOT_APPLICABLE
-    from compatgate.core.rules.package_arch import judge
-
-    return judge(case)
+    return _ask(case, "arch", case.capability, _cuda(case), case.compiles_up_to)
 
 
 @rule("CG412", "package-requires", reads=PACKAGES)
@@ -80,11 +121,7 @@ def package_requires(case: Case) -> Answer:
 
     Source: ``Requires-Dist`` of the wheel, in its record.
     """
-    if not case.packages:
-        return NOT_APPLICABLE
-    from compatgate.core.rules.package_requires import judge
-
-    return judge(case)
+    return _ask(case, "requires", *[(n, v.text) for n, v in case.stack.components.items()])
 
 
 @rule("CG413", "package-torch", reads=RECORDS)
@@ -110,11 +147,7 @@ def package_torch(case: Case) -> Answer:
 
     Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
     """
-    if not case.packages:
-        return NOT_APPLICABLE
-    from compatgate.core.rules.package_torch import judge
-
-    return judge(case)
+    return _ask(case, "torch")
 
 
 @rule("CG414", "package-libraries", reads=RECORDS)
@@ -137,8 +170,4 @@ def package_libraries(case: Case) -> Answer:
     Source: NVIDIA nvJitLink documentation, "Compatibility"; the libraries' own dynamic sections,
     in the records of their wheels.
     """
-    if not case.packages:
-        return NOT_APPLICABLE
-    from compatgate.core.rules.package_libraries import judge
-
-    return judge(case)
+    return _ask(case, "libraries", _cuda(case))

@@ -16,7 +16,8 @@ from compatgate.core.arch import Arch
 from compatgate.core.components import COMPONENTS
 from compatgate.core.facts import Facts, Pair
 from compatgate.core.gpu_code import how_it_runs
-from compatgate.core.packages import GpuPackage, measured_package, ways_here
+from compatgate.core.package_code import ways_here
+from compatgate.core.packages import GpuPackage, package_finder
 from compatgate.core.stack import Stack, complete
 from compatgate.core.versions import show
 from compatgate.discovery.nfd.devices import VENDOR, Devices
@@ -142,9 +143,10 @@ def _runs(stack: Stack, device: Pair, facts: Facts) -> bool:
 
 def _measured(stack: Stack, facts: Facts) -> list[GpuPackage]:
     """The packages whose code has to run: not those that work without, nor NVIDIA's libraries."""
+    finder = package_finder(facts, "linux", "x86_64", stack.get("python"))
     return [
-        measured_package(facts, name, stack.versions[name], stack.code.get(name, ()), record)
-        for name, record in stack.measured.items()
+        finder.of_stack(stack, name)
+        for name in stack.measured
         if name in stack.versions
         and not facts.packages.is_optional(name)
         and facts.packages.carries(name) != "libraries"

@@ -5,7 +5,7 @@ import pytest
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import tables
 from compatgate.core.facts.records import Library, PackageRecords, Record
-from compatgate.core.packages import find_package, open_packages, release_of
+from compatgate.core.packages import open_packages, package_finder, release_of
 from compatgate.core.request import parse_request
 from compatgate.core.stack import parse_stack, with_changes
 from compatgate.core.stack_values import Wheel
@@ -27,8 +27,7 @@ def record(name="fast", version="1.0", digest=DIGEST, arch="sm_80") -> Record:
 
 def asked(facts, name="fast", wheel=None):
     version = parse_version(name, "1.0")
-    options = {"stated": (), "os": "linux", "cpu": "x86_64", "python": None}
-    return find_package(facts, name, version, wheel=wheel, **options)
+    return package_finder(facts, "linux", "x86_64", None).find(name, version, wheel)
 
 
 def test_a_measured_record_counts_and_leaves_the_facts_that_were_there_as_they_are(facts):
@@ -130,11 +129,10 @@ def test_a_component_keeps_the_records_that_ship_under_the_name_of_its_package(f
     monkeypatch.setattr(facts, "recorded", facts.recorded | {"fast-cu12"})
     monkeypatch.setattr(facts, "_shipped", facts.recorded)
     monkeypatch.setattr(facts, "_recorded", {"fast-cu12": PackageRecords((shipped,))})
-    monkeypatch.setattr(facts, "remembered", {})
+    monkeypatch.setattr(facts, "finders", {})
     known = facts.with_measured([record(version="2.0+cu12", digest=OTHER)])
     for text, digest in (("1.0+cu12", DIGEST), ("2.0+cu12", OTHER)):
         version = parse_version("fast", text)
-        options = {"stated": (), "os": "linux", "cpu": "x86_64", "python": None}
-        found = find_package(known, "fast", version, wheel=None, **options)
+        found = package_finder(known, "linux", "x86_64", None).find("fast", version)
         assert found.record is not None
         assert found.record.sha256 == digest

@@ -46,7 +46,7 @@ def ask_with(facts, ask, monkeypatch):
     def asked(pool, stack, *records, said=()):
         monkeypatch.setattr(facts, "statements", lambda name: said if name == "fast" else ())
         monkeypatch.setattr(facts, "records", lambda name: records if name == "fast" else ())
-        monkeypatch.setattr(facts, "remembered", {})
+        monkeypatch.setattr(facts, "finders", {})
         verdict = ask(pool, stack)
         about = [f for f in verdict.findings if f.component in ("fast", "torch")]
         return {f.rule: f for f in about if f.rule.startswith("CG41")}
