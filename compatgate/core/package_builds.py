@@ -70,3 +70,11 @@ def torch_of_label(label: str) -> str | None:
     """
     match = _TORCH_OF_LABEL.search(label)
     return f"{match['major']}.{match['minor'] or match['plain']}" if match else None
+
+
+_LABEL = re.compile(r"cu\d{2,}")
+
+
+def names_cuda(version: Version) -> bool:
+    """Tell whether a version's label is that of a project's build for one CUDA, ``cu128``."""
+    return _LABEL.fullmatch(version.local or "") is not None

@@ -13,26 +13,59 @@ _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
 
+_BASE = 0.8
+"""Share of a library's largest group of like units from which another group counts as its base,
+too: the kernels that all of it needs. vLLM 0.9.1 has 30 units for 7.0 to 10.0, and 16 of one kind
+of quantisation with PTX. (Open3D has groups of 41, 40, 36 and 35.)"""
+
 
 def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | None:
     """Judge whether and how a library runs on a GPU, by its translation units.
 
     Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
-    do not count.
+    do not count. Units with PTX are no support where nothing was made for the GPU and the library's
+    base has no code for it.
 
     Returns:
         ``ptx`` where the driver must compile some of it; None where it does not run.
     """
-    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    groups = _groups_here(library, device, facts)
+    sass, ptx, stray = _counted(groups)
+    if sass + ptx <= stray:
+        return None
+    most = max(units for _, units in groups)
+    base = [how for how, units in groups if units >= _BASE * most]
+    if sass <= stray and not any(base):
+        return None
+    return "ptx" if ptx > stray else "sass"
+
+
+def is_made_for(library: Library, device: Pair, facts: CudaArch) -> bool:
+    """Tell whether a library has machine code for a GPU, in more than a stray unit."""
+    sass, _, stray = _counted(_groups_here(library, device, facts))
+    return sass > stray
+
+
+Groups = list[tuple[HowItRuns | None, int]]
+"""How groups of like units run on a GPU, and how many they are."""
+
+
+def _groups_here(library: Library, device: Pair, facts: CudaArch) -> Groups:
+    found: Groups = []
     for names, units in library.code_of_units:
         codes = [code for name in names for code in parse_arch(name)]
         how = how_it_runs(codes, device, facts)
         if how or not all(code.suffix for code in codes):
-            counts[how] += units
-    stray = _STRAY * sum(counts.values())
-    if counts["sass"] + counts["ptx"] <= stray:
-        return None
-    return "ptx" if counts["ptx"] > stray else "sass"
+            found.append((how, units))
+    return found
+
+
+def _counted(groups: Groups) -> tuple[int, int, float]:
+    """Return units that run, as they are and from PTX, and up to how many are stray."""
+    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    for how, units in groups:
+        counts[how] += units
+    return counts["sass"], counts["ptx"], _STRAY * sum(counts.values())
 
 
 Ways = tuple[tuple[Library, HowItRuns | None], ...]

@@ -14,6 +14,7 @@ from compatgate.core.facts import Facts, Pair
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.package_builds import (
     gpus_of_record,
+    names_cuda,
     runtime_major,
     speaks_of,
     torch_of_label,
@@ -329,6 +330,9 @@ class PackageFinder:
         fitting = find_record(facts.records(recorded), own, wheel, platform)
         if fitting is None and recorded != name:  # one that was measured has the stack's name
             fitting = find_record(facts.measured(name), version, wheel, platform)
+        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
+        if fitting is None and names_cuda(version):
+            fitting = _labelled(facts, recorded, version, said, platform)
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         return GpuPackage(
@@ -339,7 +343,7 @@ class PackageFinder:
             assumed,
             facts.cuda_components.toolkits(name, version.public),
             stated,
-            statements=tuple(s for s in facts.statements(recorded) if speaks_of(s, version)),
+            statements=said,
             file=(wheel.file if wheel else None) or "",
             gpus=named or gpus_of_record(record),
             on_request=record is not None and facts.is_measured(record),
@@ -450,6 +454,20 @@ def find_record(
     tag = f"cp{python.parts[0]}{python.minor}" if python else ""
     best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
     return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _labelled(
+    facts: Facts, name: str, version: Version, said: tuple[Statement, ...], platform: Platform
+) -> tuple[Record, str] | None:
+    """Return what speaks for a wheel with a CUDA label that was not measured itself."""
+    from compatgate.core.package_labels import is_build_of_index, scripted_record
+
+    records, os, cpu = facts.records(name), platform.os, platform.cpu
+    found = find_record(records, parse_version(name, version.public), None, platform)
+    if found and is_build_of_index(found[0], version, facts, os, cpu):
+        return found
+    record = scripted_record(records, said, version, os, cpu)
+    return (record, "as its project's build script makes it") if record else None
 
 
 def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
