@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.catalog import schema
 from compatgate.catalog.checks import Problem, all_checks
@@ -49,10 +49,7 @@ def test_facts_that_hold_together_have_no_problem() -> None:
     assert verify([]) == []
 
 
-MISFITS = {
-    misfit["case"]: misfit
-    for misfit in yaml.safe_load((Path(__file__).parent / "misfits.yaml").read_text("utf-8"))
-}
+MISFITS = {misfit["case"]: misfit for misfit in read_table(Path(__file__).parent / "misfits.yaml")}
 
 
 @pytest.mark.parametrize("case", MISFITS)
