@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -58,7 +59,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         Metrics(),
         anonymous(settings.anonymous),
         open_library(settings.overlays),
-        msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS)),
+        _description(),
         streams.Listeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
     )
@@ -77,6 +78,12 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     app.wsgi_app = Envelope(lane)  # type: ignore[method-assign]
     app.extensions[EXTENSION] = Express(lane, settings.max_request_size)
     return app
+
+
+@cache
+def _description() -> bytes:
+    """Return the OpenAPI document: it is the same for every application of a process."""
+    return msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS))
 
 
 def _add(app: Flask, method: str, path: str, name: str, view: Callable[..., AnyResponse]) -> None:

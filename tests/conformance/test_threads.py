@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from msgspec import Struct
+from tables import read_table
 
 from compatgate.core.verdict import Verdict
 
-ROWS: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "threads.yaml").read_text("utf-8")
-)
+ROWS: list[dict[str, Any]] = read_table(Path(__file__).parent / "threads.yaml")
 SAID = {"pass": "works", "warn": "works", "fail": "fails", "unknown": "unknown"}
 KNOWN = {"pass": "works", "fail": "fails", "unknown": "unknown"}
 MOST_FALSE_PASSES = 0.02
