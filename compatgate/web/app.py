@@ -15,11 +15,10 @@ from compatgate.gate.attest.service import Attestations
 from compatgate.gate.auth import anonymous
 from compatgate.web import health, lasting, problems, streams
 from compatgate.web.api import ROUTES, TAGS
+from compatgate.web.asgi import Front
 from compatgate.web.call import Reply, Service
-from compatgate.web.express import Express
 from compatgate.web.headers import Envelope
 from compatgate.web.hooks import HOOKS, views
-from compatgate.web.lane import EXTENSION, GateLane
 from compatgate.web.metrics import Metrics
 from compatgate.web.openapi.document import describe
 from compatgate.web.route import PREFIX
@@ -41,6 +40,10 @@ _INDEX = {
     "health": ["/healthz", "/readyz", "/metrics"],
     "keys": lasting.JWKS,
 }
+
+
+EXTENSION = "compatgate"
+"""Under which a Flask application carries its `Service`."""
 
 
 def create_app(gate: Gate, settings: Settings) -> Flask:
@@ -73,11 +76,24 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     _add(app, "GET", "/", "index", _index)
     pages.install(app, service)
     app.after_request(_counting(service.metrics))
-    app.extensions[streams.EXTENSION] = service.listeners
-    lane = GateLane(app.wsgi_app, service)
-    app.wsgi_app = Envelope(lane)  # type: ignore[method-assign]
-    app.extensions[EXTENSION] = Express(lane, settings.max_request_size)
+    app.extensions[EXTENSION] = service
+    app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
     return app
+
+
+def create_front(
+    gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
+) -> Front:
+    """The application of one gate for a server of ASGI; it closes the gate in the end.
+
+    Args:
+        gate: as of `create_app`.
+        settings: likewise.
+        threads: for each kind of requests.
+        parent: as of `Front`.
+    """
+    app = create_app(gate, settings)
+    return Front(app, app.extensions[EXTENSION], threads, parent)
 
 
 @cache

@@ -110,6 +110,9 @@ class _Checked:
         self._description = description
 
     def __getattr__(self, name: str) -> Any:
+        if name == "application":
+            return self._client.application
+
         def call(path: str, **options: Any) -> TestResponse:
             response: TestResponse = getattr(self._client, name)(path, **options)
             method = options.get("method", name).lower()
