@@ -193,7 +193,10 @@ def test_aliases_are_refused(read):
     ("dependency", "version"),
     [
         ("conda-forge::pytorch=2.5.1=cuda126_mkl_py312h30b5a27_300", "2.5.1+conda.forge.cu126"),
-        ("pytorch[version='2.5.1', build='cuda126_1', channel='conda-forge']", "2.5.1+conda.forge.cu126"),
+        (
+            "pytorch[version='2.5.1', build='cuda126_1', channel='conda-forge']",
+            "2.5.1+conda.forge.cu126",
+        ),
         ("pytorch::pytorch=2.5.1=py3.12_cuda12.4_cudnn9.1.0_0", "2.5.1+conda.cu124"),
         ("conda-forge/label/rc::pytorch=2.5.1=cuda126_mkl_py312h30b5a27_300", "2.5.1+conda.cu126"),
         ("pytorch=2.5.1=cuda126_mkl_py312h30b5a27_300", "2.5.1+conda.cu126"),
