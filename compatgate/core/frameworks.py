@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
@@ -15,6 +16,8 @@ from compatgate.core.versions.labels import gpus_of_label
 
 CONDA = "conda"
 """Begins the label of builds that conda's channels made: ``torch=2.5.1+conda.cu126``."""
+_CHANNELS = {"forge": "conda-forge"}
+"""Channels that a label names after ``conda``: ``torch=2.5.1+conda.forge.cu126``."""
 
 
 class Found(Struct, frozen=True):
@@ -24,7 +27,8 @@ class Found(Struct, frozen=True):
         release: None when the facts do not know this release.
         build: None when no build is for the stack's CUDA, or the CUDA is not stated.
         published: False for somebody's own build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU
-            build): what is known of the published wheels does not speak of it.
+            build): what is known of the published wheels does not speak of it. It has no
+            ``release``, and a ``build`` only where the recipe of a channel of conda is known.
         without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
     """
 
@@ -64,7 +68,9 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     the stack's CUDA.
     """
     without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
-    own_build = is_conda(version) or (bool(version.local) and version.cuda is None)
+    if is_conda(version):
+        return Found(name, version, table, None, _conda_build(table, version), False)
+    own_build = bool(version.local) and version.cuda is None
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
         return Found(name, version, table, None, None, False, without_cuda)
@@ -159,7 +165,30 @@ def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> b
 
 def is_conda(version: Version) -> bool:
     """Whether a version is that of a build by one of conda's channels."""
-    return version.local.partition(".")[0] == CONDA
+    return _label_parts(version)[0] == CONDA
+
+
+def conda_channel(version: Version) -> str:
+    """Return the channel that the label of conda's build names, empty where it names none."""
+    return _CHANNELS.get(_label_parts(version)[1], "") if is_conda(version) else ""
+
+
+def conda_label(channel: str) -> str:
+    """Return how the label of a channel's builds begins: ``conda.forge``, or ``conda``."""
+    word = next((word for word, name in _CHANNELS.items() if name == channel), "")
+    return f"{CONDA}.{word}" if word else CONDA
+
+
+def _label_parts(version: Version) -> list[str]:
+    """Return a label's parts, two at least; ``conda-forge`` is the same as ``conda.forge``."""
+    return [*re.split(r"[.\-_]", version.local), ""]
+
+
+def _conda_build(table: Framework, version: Version) -> Build | None:
+    """Return the build of the channel and CUDA that a label names, where its recipe is known."""
+    release, channel = find_release(table, version), conda_channel(version)
+    builds = release.conda if release and channel else ()
+    return next((b for b in builds if b.channel == channel and b.cuda == version.cuda), None)
 
 
 def find_release(table: Framework, version: Version) -> Release | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from compatgate.catalog.build import pins
 from compatgate.catalog.build.read import (
     Record,
@@ -55,6 +57,7 @@ def _release(name: str, record: Record) -> Release:
         os=tuple(record.get("os", ())),
         requires=tuple(t for group in record.get("requirements", ()) for t in group["packages"]),
         requires_source=next((_own(group, told) for group in record.get("requirements", ())), None),
+        conda=tuple(_of_channel(build, told) for build in record.get("conda", ())),
     )
 
 
@@ -90,6 +93,12 @@ def _build(build: Record, release: Record, above: Source) -> Build:
         arch_source=_stated(code) or _stated(minimum),
         note=build.get("note") or "",
     )
+
+
+def _of_channel(build: Record, above: Source) -> Build:
+    """Read a build by a channel of conda; its recipe states no more than CUDA and GPU code."""
+    accepts = f"{build['cuda']}.*"
+    return replace(_build({**build, "accepts": accepts}, {}, above), channel=build["channel"])
 
 
 def _required(build: Record) -> list[Record]:

@@ -25,6 +25,15 @@ def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]
                     yield table, release, build, f"{name} {release.version} {build.title}"
 
 
+def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
+    """Builds by channels of conda."""
+    for name in sorted(context.facts.framework_names):
+        table = context.facts.framework(name)
+        for release in table.releases if table else ():
+            for build in release.conda:
+                yield build, f"{name} {release.version} {build.channel} {build.title}"
+
+
 def build_cuda(context: Context) -> Iterator[Problem]:
     """A build is for a toolkit that exists, and accepts it."""
     toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
@@ -40,7 +49,7 @@ def build_cuda(context: Context) -> Iterator[Problem]:
 
 def build_code(context: Context) -> Iterator[Problem]:
     """A build has no code that its toolkit cannot make."""
-    for _, _, build, subject in _builds(context):
+    for build, subject in (*((b, s) for _, _, b, s in _builds(context)), *_of_channels(context)):
         toolkit = context.facts.arch.toolkits.get(show(build.cuda)) if build.cuda else None
         for pair in (*(build.sass or ()), *(build.ptx or ())) if toolkit else ():
             if toolkit and pair not in toolkit.sass:

@@ -60,6 +60,7 @@ class Build(Struct, frozen=True, dict=True):
         requires: requirements (PEP 508) from the metadata of its wheel for Linux, those of an extra
             left out.
         requires_source: whose metadata they are.
+        channel: of conda, that built it (``conda-forge``); empty for wheels.
     """
 
     cuda: Pair | None
@@ -83,6 +84,7 @@ class Build(Struct, frozen=True, dict=True):
     requires_source: Source | None = None
     arch_source: Source | None = None
     note: str = ""
+    channel: str = ""
 
     @derived
     def memory(self) -> dict[Any, Any]:
@@ -113,6 +115,13 @@ class Build(Struct, frozen=True, dict=True):
             return self.label
         return f"CUDA {'.'.join(map(str, self.cuda or (self.cuda_major,)))}"
 
+    @property
+    def kind(self) -> str:
+        """What it is, for messages: ``the cu121 wheel``, ``conda-forge's build for CUDA 12.6``."""
+        if self.channel:
+            return f"{self.channel}'s build for {self.title}"
+        return f"the {self.title} wheel"
+
 
 class Release(Struct, frozen=True, dict=True):
     """A framework release.
@@ -127,6 +136,7 @@ class Release(Struct, frozen=True, dict=True):
         requires: requirements (PEP 508) of the release whatever the build, those of its extras for
             GPUs included (JAX: its plugins).
         requires_source: whose metadata they are.
+        conda: builds by channels of conda, whose recipes state the GPU code.
     """
 
     version: Version
@@ -142,6 +152,7 @@ class Release(Struct, frozen=True, dict=True):
     os: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
+    conda: tuple[Build, ...] = ()
 
     @derived
     def memory(self) -> dict[Any, Any]:

@@ -22,13 +22,15 @@ def framework_arch(case: Case) -> Answer:
     """The published wheel has no code for the pool's GPU.
 
     Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
-    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What a build by
-    conda, by NVIDIA's containers or by anybody else has code for is unknown until ``arch`` states
-    it. The wheels for Windows and for Linux on Arm have lists of their own; where one is not known,
-    the answer is unknown. A published minimum may deny a GPU; it is no proof for GPUs that came
-    with the build's own toolkit or later, nor for Tegra parts. Where the code is in plugins (JAX),
-    their measured wheels deny a GPU for which they have none. Where the files themselves were read
-    (an image, a folder), CG411 judges them.
+    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What conda-forge
+    builds torch for, its recipe states: it is judged where the label names the channel
+    (``torch=2.5.1+conda.forge.cu126``). What other channels of conda, NVIDIA's containers or
+    anybody else built for is unknown until ``arch`` states it. The wheels for Windows and for Linux
+    on Arm have lists of their own; where one is not known, the answer is unknown. A published
+    minimum may deny a GPU; it is no proof for GPUs that came with the build's own toolkit or later,
+    nor for Tegra parts. Where the code is in plugins (JAX), their measured wheels deny a GPU for
+    which they have none. Where the files themselves were read (an image, a folder), CG411 judges
+    them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -45,9 +47,10 @@ def _arch_of(case: Case, found: Found) -> Answer:
     if device is None or found.name in case.stack.measured:
         return NOT_APPLICABLE  # CG411 judges what was measured
     if not found.published and not found.without_cuda:
-        stated = case.stack.arch is not None  # CG201 judges it
-        whose = "conda's build" if found.conda else "this build"
-        return NOT_APPLICABLE if stated else _not_known(case, found, whose)
+        if case.stack.arch is not None:
+            return NOT_APPLICABLE  # CG201 judges it
+        if build is None:
+            return _not_known(case, found, "conda's build" if found.conda else "this build")
     if build is None:
         return NOT_APPLICABLE
     if build.plugins and (problems := _by_plugins(case, found, build, device)):
@@ -56,7 +59,7 @@ def _arch_of(case: Case, found: Found) -> Answer:
         return _by_code(case, found, build, device)
     if build.minimum_capability is not None:
         return _by_minimum(case, found, build, device, build.minimum_capability)
-    return _not_known(case, found, f"the {build.title} wheel")
+    return _not_known(case, found, build.kind)
 
 
 def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
@@ -64,10 +67,11 @@ def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
     code = build.code_for(pool.os, pool.cpu)
     if code is None:
         where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
-        return _not_known(case, found, f"the wheel for {where}")
+        whose = f"{build.channel}'s build" if build.channel else "the wheel"
+        return _not_known(case, found, f"{whose} for {where}")
     if how_it_runs(code, device, case.facts.arch):
         return PASS
-    message = f"the {build.title} wheel of {found.title} has no code for {case.gpu_name}"
+    message = f"{build.kind} of {found.title} has no code for {case.gpu_name}"
     return _no_code(case, found, build, message, ", ".join(one.name for one in code))
 
 
@@ -100,7 +104,7 @@ def _by_minimum(case: Case, found: Found, build: Build, device: Pair, minimum: P
     if device >= minimum:
         if _existed(case, build, device) or case.has_record(found.name):
             return PASS
-        return _not_known(case, found, f"the {build.title} wheel")
+        return _not_known(case, found, build.kind)
     message = f"{found.title} needs compute capability {show(minimum)}, not {case.gpu_name}"
     return _no_code(case, found, build, message, f">={show(minimum)}")
 

@@ -10,7 +10,7 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from packaging.utils import parse_wheel_filename as _parse_wheel
 from packaging.version import InvalidVersion
 
-from compatgate.core.frameworks import CONDA
+from compatgate.core.frameworks import conda_label
 
 _INDEX = re.compile(r"/(?P<label>cu\d{2,4}|cpu|rocm\d[\d.]*|xpu)(?=/|$)")
 """``https://download.pytorch.org/whl/nightly/cu124/``, ``https://wheels.vllm.ai/0.9.0/cu128``."""
@@ -92,14 +92,14 @@ def of_conda_build(build: str) -> str:
     return "cpu" if _CONDA_CPU.search(text) else ""
 
 
-def of_conda_framework(build: str) -> str:
+def of_conda_framework(build: str, channel: str = "") -> str:
     """The label of a framework that a channel of conda built, told apart from PyPI's wheels.
 
-    ``cuda126_py312h...`` is ``conda.cu126``, ``h955ad1f_0`` is ``conda``, ``py3.11_cpu_0`` is
-    ``cpu``.
+    ``cuda126_py312h...`` is ``conda.cu126``, and ``conda.forge.cu126`` where the channel is
+    conda-forge; ``h955ad1f_0`` is ``conda``, ``py3.11_cpu_0`` is ``cpu``.
     """
-    label = of_conda_build(build)
-    return label if label == "cpu" else f"{CONDA}.{label}" if label else CONDA
+    label, begins = of_conda_build(build), conda_label(channel)
+    return label if label == "cpu" else f"{begins}.{label}" if label else begins
 
 
 def uses_cuda(build: str) -> bool:

@@ -25,6 +25,7 @@ _SPEC = re.compile(
     r"(?:(?P<channel>[\w.\-/:]+)::)?(?P<name>[A-Za-z0-9_.\-]+)\s*"
     r"(?P<version>(?:[=<>!~]|\s+\d|\s+\*).*)?"
 )
+_SUBDIR = re.compile(r"noarch|(?:linux|win|osx)-\w+")
 _LONGEST_SPEC = 1000
 _BRACKET = re.compile(r"\[(?P<body>[^\]]*)\]$")
 _KEY = re.compile(r"""(version|build|build_number|channel|subdir)\s*=\s*["']?([^"',\]]*)["']?""")
@@ -92,7 +93,7 @@ def _with_label(component: Component, package: Package, builds: dict[str, str]) 
         build = builds.get("tensorflow-base", build)
     label = build_label.of_conda_build(build)
     if component.kind == "framework":
-        label = build_label.of_conda_framework(build)
+        label = build_label.of_conda_framework(build, package.channel)
     if package.name.lower() == "pytorch-cpu":
         label = "cpu"
     return f"{version}+{label}" if label else version
@@ -110,6 +111,7 @@ def from_url(url: str, origin: str) -> Package | None:
         version=match["version"],
         sources=(path,),
         build=match["build"],
+        channel=channel_of(path.rpartition("/")[0]),
         ecosystem="conda",
     )
 
@@ -118,6 +120,17 @@ def subdir(url: str) -> str:
     """``linux-64`` of a conda package's URL."""
     parts = url.split("#")[0].rsplit("/", 2)
     return parts[1] if len(parts) == 3 else ""
+
+
+def channel_of(stated: str) -> str:
+    """Return a channel's name: ``conda-forge`` of ``https://.../conda-forge/linux-64``.
+
+    What is below a label (``conda-forge/label/pytorch_rc``) is not what the channel publishes.
+    """
+    parts = [part for part in stated.rstrip("/").split("/") if part]
+    if parts and _SUBDIR.fullmatch(parts[-1]):
+        parts.pop()
+    return "" if not parts or "label" in parts else parts[-1]
 
 
 def from_spec(spec: str, origin: str) -> Package | None:
@@ -148,5 +161,6 @@ def from_spec(spec: str, origin: str) -> Package | None:
         version=exact["version"],
         specifier=asked if fuzzy else "",
         build=exact["build"] or keys.get("build", ""),
+        channel=channel_of(match["channel"] or keys.get("channel", "")),
         ecosystem="conda",
     )

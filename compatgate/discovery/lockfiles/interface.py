@@ -33,6 +33,7 @@ class Package(Struct, frozen=True):
         depends: names of its direct dependencies, where the lock lists them.
         index: URL of the package index that the lock names for it.
         digests: SHA-256 that its files may have, where the lock states them without their names.
+        channel: of conda, that it comes from (``conda-forge``); empty where that is not stated.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Package(Struct, frozen=True):
     depends: tuple[str, ...] = ()
     index: str = ""
     digests: tuple[str, ...] = ()
+    channel: str = ""
 
 
 class Contents(Struct, frozen=True):

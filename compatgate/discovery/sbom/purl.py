@@ -112,6 +112,7 @@ def _package(purl: Any, origin: str, part: Part) -> Package:
         version=purl.version or part.version or None,
         sources=tuple(qualifiers[key] for key in _SOURCES if key in qualifiers),
         build=qualifiers.get("build", ""),
+        channel=conda.channel_of(qualifiers.get("channel", "")),
         ecosystem="conda" if purl.type == "conda" else "pypi",
     )
 

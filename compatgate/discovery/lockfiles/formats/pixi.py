@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from msgspec.structs import replace
+
 from compatgate.discovery.lockfiles import build_label, conda
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
 from compatgate.discovery.lockfiles.platform import Platform
@@ -84,22 +86,18 @@ def _package(
             package = conda.from_url(url, file)
             if package is None:
                 return None
-            name, version, build = package.name, package.version, package.build
-            files = []
-        else:
-            described = known.get(url, {})
-            named = build_label.file_version(url) or ("", None)
-            name = str(described.get("name") or named[0])
-            version, build = described.get("version") or named[1], ""
-            version = None if version is None else str(version)
-            files = [{"url": url, "hash": described.get("sha256")}]
+            origin = f"{file}: {package.name}"
+            return replace(package, origin=origin, sources=(url,), selection=selection)
+        described = known.get(url, {})
+        named = build_label.file_version(url) or ("", None)
+        name = str(described.get("name") or named[0])
+        version = described.get("version") or named[1]
+        files = [{"url": url, "hash": described.get("sha256")}]
         return Package(
             name,
             f"{file}: {name}",
-            version=version,
+            version=None if version is None else str(version),
             sources=(url,),
-            build=build,
-            ecosystem="conda" if ecosystem == "conda" else "pypi",
             selection=selection,
             wheels=tuple(fitting_wheels(files, platform)),
         )

@@ -85,6 +85,40 @@ def test_the_gpu_code_of_a_build_by_conda_is_judged_where_it_is_stated(ask):
     assert ask(POOL, stack.format("sm_90")).verdict == "fail"
 
 
+@pytest.mark.parametrize("label", ["conda.forge.cu126", "conda-forge.cu126", "conda_forge.cu126"])
+def test_the_recipe_of_conda_forge_says_which_gpus_its_build_has_code_for(label, ask):
+    verdict = ask(POOL, f"torch=2.5.1+{label},cudnn=9.8.0,python=3.13")
+    assert said(verdict, "CG401") == ["not-checked"]
+    assert said(verdict, "CG405") == []
+    assert verdict.allowed
+    denied = ask("driver=580.95.05,gpu=Jetson-AGX-Orin", f"torch=2.5.1+{label}")
+    assert said(denied, "CG405") == ["fail"]
+    assert "conda-forge's build for CUDA 12.6" in message(denied, "CG405")
+
+
+@pytest.mark.parametrize(
+    ("stack", "pool"),
+    [
+        ("torch=2.5.1+conda.forge.cu118", POOL),
+        ("torch=2.5.1+conda.forge,cuda=12.6", POOL),
+        ("torch=2.4.1+conda.forge.cu126", POOL),
+        ("torch=2.5.1+conda.forge.cu126", f"{POOL},os=windows"),
+    ],
+)
+def test_a_build_of_conda_forge_whose_list_is_not_known_stays_unknown(stack, pool, ask):
+    assert said(ask(pool, stack), "CG405") == ["unknown"]
+
+
+def test_ptx_of_conda_forges_build_needs_a_driver_of_its_toolkit(ask):
+    stack = "torch=2.5.1+conda.forge.cu126"
+    assert said(ask("driver=550.54.15,gpu=B200", stack), "CG202") == ["fail"]
+    assert said(ask("driver=580.95.05,gpu=B200", stack), "CG202") == []
+
+
+def test_code_that_is_stated_stands_for_that_of_conda_forges_recipe(ask):
+    assert ask(POOL, "torch=2.5.1+conda.forge.cu126,arch=sm_90").verdict == "fail"
+
+
 def test_a_build_by_conda_needs_the_driver_of_its_cuda(ask):
     verdict = ask("driver=470.82.01,gpu=A100-SXM4-80GB", "torch=2.5.1+conda.cu126,arch=sm_80")
     assert said(verdict, "CG101") == ["fail"]

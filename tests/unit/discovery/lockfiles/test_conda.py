@@ -60,7 +60,7 @@ def test_conda_lock_gives_the_packages_of_the_platform(stack):
         "cudnn": "9.3.0.75+cu126",
         "nccl": "2.23.4.1",
         "python": "3.12.7",
-        "torch": "2.5.1+conda.cu126",
+        "torch": "2.5.1+conda.forge.cu126",
     }
     assert stack("conda/conda-lock.yml", target="windows x86_64") == {"torch": "2.5.1+cpu"}
 
@@ -82,7 +82,7 @@ def test_an_explicit_list_gives_each_url(stack):
         "python": "3.11.9",
         "cudnn": "8.9.7.29",
         "nccl": "2.22.3.1",
-        "jax": "0.4.31+conda.cu120",
+        "jax": "0.4.31+conda.forge.cu120",
         "flash-attn": "2.6.3",
     }
 
@@ -102,7 +102,7 @@ def test_pixi_gives_the_default_environment(stack):
     assert stack("conda/pixi.lock") == {
         "cuda": "12.6",
         "python": "3.12.7",
-        "torch": "2.5.1+conda.cu126",
+        "torch": "2.5.1+conda.forge.cu126",
         "cupy": "13.3.0+cu12",
     }
 
@@ -187,3 +187,38 @@ def test_what_is_no_environment_is_refused(read, text):
 def test_aliases_are_refused(read):
     with pytest.raises(BadInput, match="aliases"):
         read("environment.yml", "x: &a [1]\ny: *a\ndependencies:\n- pytorch=2.4.1\n")
+
+
+@pytest.mark.parametrize(
+    ("dependency", "version"),
+    [
+        ("conda-forge::pytorch=2.5.1=cuda126_mkl_py312h30b5a27_300", "2.5.1+conda.forge.cu126"),
+        (
+            "pytorch[version='2.5.1', build='cuda126_1', channel='conda-forge']",
+            "2.5.1+conda.forge.cu126",
+        ),
+        ("pytorch::pytorch=2.5.1=py3.12_cuda12.4_cudnn9.1.0_0", "2.5.1+conda.cu124"),
+        ("conda-forge/label/rc::pytorch=2.5.1=cuda126_mkl_py312h30b5a27_300", "2.5.1+conda.cu126"),
+        ("pytorch=2.5.1=cuda126_mkl_py312h30b5a27_300", "2.5.1+conda.cu126"),
+        ("conda-forge::pytorch=2.5.1=cpu_mkl_py312h_0", "2.5.1+cpu"),
+    ],
+)
+def test_the_label_names_the_channel_where_the_dependency_states_conda_forge(
+    stack, dependency, version
+):
+    text = f"dependencies:\n  - {dependency}\n"
+    assert stack("environment.yml", text)["torch"] == version
+
+
+@pytest.mark.parametrize(
+    ("stated", "channel"),
+    [
+        ("https://conda.anaconda.org/conda-forge/linux-64", "conda-forge"),
+        ("https://repo.example.com/mirror/conda-forge/noarch/", "conda-forge"),
+        ("conda-forge", "conda-forge"),
+        ("https://conda.anaconda.org/conda-forge/label/pytorch_rc/linux-64", ""),
+        ("", ""),
+    ],
+)
+def test_a_channel_is_named_by_the_folder_above_the_platform(stated, channel):
+    assert conda.channel_of(stated) == channel

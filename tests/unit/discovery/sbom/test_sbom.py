@@ -108,6 +108,11 @@ def _component(
             "torch",
             "2.3.1+conda.cu121",
         ),
+        (
+            "pkg:conda/pytorch@2.5.1?build=cuda126_py312h1_0&channel=conda-forge&subdir=linux-64",
+            "torch",
+            "2.5.1+conda.forge.cu126",
+        ),
         ("pkg:conda/cuda-version@12.4", "cuda", "12.4"),
         ("pkg:deb/ubuntu/libcudnn8@8.9.7.29-1%2Bcuda12.2?arch=amd64", "cudnn", "8.9.7.29+cu122"),
         ("pkg:deb/ubuntu/cuda-cudart-12-4@12.4.127-1", "cuda", "12.4.127"),
