@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -92,7 +92,7 @@ class Gate:
         *,
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
-    ) -> Gate:
+    ) -> Self:
         """A gate on a database.
 
         Args:
