@@ -1,7 +1,8 @@
 """The gate that a command asks: a server, or the local database behind the same client.
 
 Answers are the gate's own JSON: ``--format json`` prints it as it came, with the members that only
-a newer gate knows.
+a newer gate knows. Commands import `Operations` once they are connected, because
+`compatgate.cli.remote` imports httpx without the libraries of httpx's own command line.
 """
 
 from __future__ import annotations

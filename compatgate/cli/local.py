@@ -11,7 +11,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from compatgate.cli.database import refuse_missing, user
 from compatgate.cli.remote import import_httpx, make_client
@@ -135,4 +135,12 @@ def _client(
         overlays=None if overlays is None else tuple(overlays),
         signing=signing or Signing(),
     )
-    return make_client(_URL, token, retries=0, app=create_app(gate, settings))
+    app = create_app(gate, settings)
+    app.config["PROPAGATE_EXCEPTIONS"] = True
+    app.register_error_handler(Exception, _raise)
+    return make_client(_URL, token, retries=0, app=app)
+
+
+def _raise(defect: Exception) -> NoReturn:
+    """Let a defect end the command as every defect does, not as a gate that does not answer."""
+    raise defect

@@ -108,9 +108,9 @@ def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
     server_of(args)  # refuses several places
     if args.bundle:
         return _of_bundle(args.bundle, body)
-    from compatgate.client.operations import Operations
-
     with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
         return ask(gate, Operations.what_if, body)
 
 
