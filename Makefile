@@ -1,26 +1,43 @@
-# The two commands of the README are `make serve` and `make test`.
+# The commands of the README are `make serve`, `make check` and `make test`.
 PYTHON  ?= python3
 VENV    ?= .venv
 TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
-WORKERS ?= 2
+WORKERS ?= 3
+SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
-.PHONY: serve test lint format bench system torch docs vocabulary clean
+.PHONY: serve check test lint style types facts unit tests format bench system torch docs vocabulary clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
 
-test:  ## everything that CI runs; WORKERS processes share the tests
-	$(MAKE) --no-print-directory --jobs=2 system lint $(if $(CI),torch)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
+check: style  ## what needs neither root nor a server: lint, types, unit, a sample of conformance
+	$(MAKE) --no-print-directory --jobs=2 types unit
 
-lint: $(VENV)/.installed  ## format, lint, types, import directions, facts
+test:  ## everything that CI runs; WORKERS processes share the tests
+	$(MAKE) --no-print-directory --jobs=3 system style $(if $(CI),torch)
+	$(MAKE) --no-print-directory --jobs=2 types tests
+
+lint: style types facts  ## format, lint, types, import directions, facts
+
+style: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+
+types: $(VENV)/.installed
 	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+facts: $(VENV)/.installed
 	$(BIN)/compatgate facts verify
+
+unit: $(VENV)/.installed
+	$(BIN)/python -m pytest --numprocesses 2 --max-worker-restart 0 tests/unit \
+		$(SAMPLE:%=tests/conformance/test_%.py)
+
+tests: $(VENV)/.installed
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0
 
 format: $(VENV)/.installed  ## rewrite files in the house style
 	$(BIN)/ruff format .

@@ -1,6 +1,7 @@
 """How long the Kubernetes hook takes for a pod, in milliseconds, decisions logged.
 
-``python bench/admission.py [--seconds 4]``
+``python bench/admission.py [--seconds 4] [--against COMMIT|DIR]``; with ``--against`` the servers
+of this tree and of another are asked in turn.
 
 A pod with ten containers is ten questions, each about another image and stack. *Warm*: the same
 pod again and again. *New images*: the same stacks in images of digests that nobody asked about
@@ -12,15 +13,17 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import subprocess
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from http_gate import MATRIX
 from load import Figures, drive, post
+from served import HERE, served, tree_of
 
 HOOK = "/hooks/kubernetes/validate?timeout=10s"
 HEAD = """\
@@ -29,6 +32,11 @@ log on. Goal: p99 under 20 ms, warm, for a pod with 10 containers (asked by one 
 
 | pod | connections | requests/s | p50 ms | p99 ms | failures |
 |---|---|---|---|---|---|"""
+AGAINST = """\
+`bench/admission.py --against`: this tree's server and another's in turn; figures are this one's.
+
+| pod | connections | requests/s | x other | p50 ms | p99 ms | failures |
+|---|---|---|---|---|---|---|"""
 
 
 def review(containers: int, build: int, *, gpus: bool = True) -> bytes:
@@ -72,7 +80,7 @@ def serve() -> None:
     """Run the server under test; prints its port."""
     from compatgate.gate.images import ImageSettings
     from compatgate.web import server, start
-    from compatgate.web.app import create_app
+    from compatgate.web.app import create_front
     from compatgate.web.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
@@ -82,45 +90,53 @@ def serve() -> None:
         listener = start.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         server.serve(
-            server.ServerOptions(listener, 1, 32, "warning"),
+            server.ServerOptions(listener, 1, "warning"),
             lambda: prepared.open_gate(ImageSettings()),
-            lambda gate: create_app(gate, Settings(anonymous=frozenset({"gate"}))),
+            lambda gate: create_front(gate, Settings(anonymous=frozenset({"gate"})), 32),
             lambda: print(port, flush=True),
         )
 
 
-def row(name: str, connections: int, found: Figures) -> str:
-    """A row of the table."""
-    half, slow = found.percentile(0.5), found.percentile(0.99)
-    return (
-        f"| {name} | {connections} | {found.rate:,.0f} | {half:.1f} | {slow:.1f} "
-        f"| {found.failures} |"
-    )
+LOADS: dict[str, Callable[[int], Iterator[bytes]]] = {
+    "no GPU, 10 containers": lambda _: warm(10, gpus=False),
+    "1 container, warm": lambda _: warm(1),
+    "10 containers, warm": lambda _: warm(10),
+    "10 containers, new images": new_images,
+}
+_ROUNDS = 4
 
 
-def measure(seconds: float) -> list[str]:
-    """Start a server and measure."""
-    loads: dict[str, Callable[[int], Iterator[bytes]]] = {
-        "no GPU, 10 containers": lambda _: warm(10, gpus=False),
-        "1 container, warm": lambda _: warm(1),
-        "10 containers, warm": lambda _: warm(10),
-        "10 containers, new images": new_images,
-    }
+def row(name: str, connections: int, found: list[Figures], base: list[Figures] | None) -> str:
+    """A row of the table; medians of rounds."""
+    rate = statistics.median(f.rate for f in found)
+    half = statistics.median(f.percentile(0.5) for f in found)
+    slow = statistics.median(f.percentile(0.99) for f in found)
+    ratio = ""
+    if base:
+        middle = statistics.median(f.rate / b.rate for f, b in zip(found, base, strict=True))
+        ratio = f"| {middle:.2f} "
+    failures = sum(f.failures for f in found)
+    return f"| {name} | {connections} | {rate:,.0f} {ratio}| {half:.1f} | {slow:.1f} | {failures} |"
+
+
+def measure(seconds: float, other: Path | None) -> list[str]:
+    """Start the servers and measure, in turn."""
     rows = []
-    with subprocess.Popen(
-        [sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            address = ("127.0.0.1", int(process.stdout.readline()))
-            for name, load in loads.items():
-                for connections in (1, 8):
-                    drive(address, load(connections), connections=connections, seconds=0.5)
-                    requests = load(100 + connections)
-                    found = drive(address, requests, connections=connections, seconds=seconds)
-                    rows.append(row(name, connections, found))
-        finally:
-            process.terminate()
+    with ExitStack() as stack:
+        trees = [HERE, other] if other else [HERE]
+        servers = [stack.enter_context(served("admission.py", [], tree)) for tree in trees]
+        for (name, load), connections in itertools.product(LOADS.items(), (1, 8)):
+            found: list[list[Figures]] = [[] for _ in servers]
+            for number, (server, kept) in itertools.product(
+                range(_ROUNDS + 1), zip(servers, found, strict=True)
+            ):
+                requests = load(10 * connections + number)
+                each_s = seconds / _ROUNDS if number else 0.5  # the first warms up
+                address = ("127.0.0.1", server.port)
+                figures = drive(address, requests, connections=connections, seconds=each_s)
+                if number:
+                    kept.append(figures)
+            rows.append(row(name, connections, found[0], found[1] if other else None))
     return rows
 
 
@@ -128,12 +144,15 @@ def main(arguments: Sequence[str] = ()) -> str:
     """Measure; the text for the page of results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--against", metavar="COMMIT|DIR", help="another tree's server")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.serve:
         serve()
         return ""
-    return "\n".join([HEAD, *measure(args.seconds)])
+    with ExitStack() as stack:
+        other = stack.enter_context(tree_of(args.against)) if args.against else None
+        return "\n".join([AGAINST if other else HEAD, *measure(args.seconds, other)])
 
 
 if __name__ == "__main__":

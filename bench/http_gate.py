@@ -1,12 +1,16 @@
 """How many gate decisions a server answers, as a share of empty JSON answers of the same server.
 
-``python bench/http_gate.py [--workers 1,2] [--threads 32] [--rounds 9] [--seconds 1]``, and on
-PostgreSQL ``--database URL [--decision-commit sync|async]``.
+``python bench/http_gate.py [--workers 1,2] [--threads 32] [--rounds 9] [--seconds 1]
+[--connections 16]``, and on PostgreSQL ``--database URL [--decision-commit sync|async]``.
+``--against COMMIT|DIR`` compares with the server of another tree instead.
 
 The empty endpoint is a bare Flask application (``return jsonify({})``) beside the product's, behind
-the same gunicorn, workers and threads. Rounds alternate, ratios are taken round by round, and what
-is shown are medians. The decision log is on, in an SQLite file of the run's own, or in the database
+the same server, workers and threads. Rounds alternate, ratios are taken round by round, and what is
+shown are medians. The decision log is on, in an SQLite file of the run's own, or in the database
 that ``--database`` names: one without decisions, for this bench alone.
+
+Where other programs use the machine, the load generator and the server wait for a core in turn, and
+requests a second say little. The processor time that a request takes of the server says more.
 """
 
 from __future__ import annotations
@@ -15,15 +19,17 @@ import argparse
 import itertools
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from load import Figures, drive, post
+from served import HERE, Served, served, tree_of
 
 if TYPE_CHECKING:
     from compatgate.store.decision_writer import Commit
@@ -46,8 +52,18 @@ core of it.
 - *new stacks*: never asked before, and no two stacks alike: the hardest case. Each is evaluated
   with its fixes; the verdict is new, and stored.
 
-| questions | workers x threads | requests/s | x empty | p99 ms | failures |
-|---|---|---|---|---|---|"""
+*CPU* is the server's processor time for a request, in microseconds; *less*, how many times less
+than an empty answer takes.
+
+| questions | workers x threads | requests/s | x empty | CPU | less | p99 ms | failures |
+|---|---|---|---|---|---|---|---|"""
+AGAINST = """\
+`bench/http_gate.py --against {other}`: this tree's server and that one's in turn, over
+{connections} kept-alive connections. *CPU* is the server's processor time for a request, in
+microseconds; *less*, how many times less than the other takes.
+
+| questions | workers x threads | requests/s | x other | CPU | less | p99 ms | failures |
+|---|---|---|---|---|---|---|---|"""
 MATRIX = """\
 apiVersion: compatgate.dev/v1
 kind: Target
@@ -120,8 +136,9 @@ def serve(workers: int, threads: int, database: str | None, commit: Commit) -> N
     from compatgate.store import schema
     from compatgate.store.database import Database
     from compatgate.web import server, start
-    from compatgate.web.app import create_app
+    from compatgate.web.app import create_front
     from compatgate.web.settings import Settings
+    from compatgate.web.wsgi import Lane, receive_body
 
     bare = Flask("bare")
 
@@ -130,16 +147,16 @@ def serve(workers: int, threads: int, database: str | None, commit: Commit) -> N
         return jsonify({})
 
     def make_app(gate: Gate) -> Any:
-        product = create_app(gate, Settings(anonymous=frozenset({"gate"})))
+        product = create_front(gate, Settings(anonymous=frozenset({"gate"})), threads)
+        lane = Lane(bare, "bare", threads)
 
-        class Both:
-            extensions = product.extensions
+        async def both(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan" or scope["path"] != EMPTY:
+                await product(scope, receive, send)
+            elif body := await receive_body(receive, 0, 1.0):
+                await lane.answer(scope, body, receive, send)
 
-            def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-                app = bare if environ["PATH_INFO"] == EMPTY else product
-                return app(environ, start_response)
-
-        return Both()
+        return both
 
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
@@ -152,7 +169,7 @@ def serve(workers: int, threads: int, database: str | None, commit: Commit) -> N
         prepared = start.prepare(used, [str(matrix)], None)
         listener = start.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
-        options = server.ServerOptions(listener, workers, threads, "warning")
+        options = server.ServerOptions(listener, workers, "warning")
         server.serve(
             options,
             lambda: prepared.open_gate(ImageSettings(), commit),
@@ -161,49 +178,70 @@ def serve(workers: int, threads: int, database: str | None, commit: Commit) -> N
         )
 
 
-def measure(port: int, what: str, number: int, seconds: float) -> Figures:
+def measure(port: int, what: str, number: int, seconds: float, connections: int) -> Figures:
     """One round; called in a process of its own."""
     requests = LOADS[what](number)
-    return drive(("127.0.0.1", port), requests, connections=CONNECTIONS, seconds=seconds)
+    return drive(("127.0.0.1", port), requests, connections=connections, seconds=seconds)
 
 
-def rounds(port: int, what: list[str], count: int, seconds: float) -> dict[str, list[Figures]]:
-    """Alternating rounds; the first of each is for warming up."""
-    found: dict[str, list[Figures]] = {name: [] for name in what}
+@dataclass
+class Round:
+    """What one round showed of one server."""
+
+    figures: Figures
+    cpu_us: float
+    """Processor time of the server for a request, in microseconds."""
+
+
+Rounds = dict[str, list[Round]]
+"""By what was asked."""
+
+
+def rounds(
+    servers: Sequence[Served], what: Sequence[str], args: argparse.Namespace
+) -> list[Rounds]:
+    """Alternating rounds, those of each server in turn; the first of each is for warming up."""
+    found: list[Rounds] = [{name: [] for name in what} for _ in servers]
     with get_context("spawn").Pool(1) as pool:
-        for number in range(-1, count):
-            for name in what:
-                figures = pool.apply(measure, (port, name, number + 1, seconds))
+        for number, name in itertools.product(range(-1, args.rounds), what):
+            for server, kept in zip(servers, found, strict=True):
+                before = server.cpu_seconds()
+                asked = (server.port, name, number + 1, args.seconds, args.connections)
+                figures = pool.apply(measure, asked)
+                took = server.cpu_seconds() - before
                 if number >= 0:
-                    found[name].append(figures)
+                    kept[name].append(Round(figures, 1e6 * took / len(figures.latencies)))
     return found
 
 
-def row(name: str, found: list[Figures], base: list[Figures], server: str) -> str:
-    """A row of the table."""
-    rate = statistics.median(f.rate for f in found)
-    ratio = statistics.median(f.rate / b.rate for f, b in zip(found, base, strict=True))
-    slow = statistics.median(f.percentile(0.99) for f in found)
-    failures = sum(f.failures for f in found)
-    return f"| {name} | {server} | {rate:,.0f} | {ratio:.2f} | {slow:.1f} | {failures} |"
+def row(name: str, shape: str, found: list[Round], base: list[Round]) -> str:
+    """A row of either table."""
+    rate = statistics.median(one.figures.rate for one in found)
+    pairs = list(zip(found, base, strict=True))
+    ratio = statistics.median(one.figures.rate / other.figures.rate for one, other in pairs)
+    saved = statistics.median(other.cpu_us / one.cpu_us for one, other in pairs)
+    slow = statistics.median(one.figures.percentile(0.99) for one in found)
+    cpu_us = statistics.median(one.cpu_us for one in found)
+    failures = sum(one.figures.failures for one in found)
+    return (
+        f"| {name} | {shape} | {rate:,.0f} | {ratio:.2f} | {cpu_us:.0f} | {saved:.2f} "
+        f"| {slow:.1f} | {failures} |"
+    )
 
 
-def compare(
-    workers: int, threads: int, count: int, seconds: float, more: Sequence[str] = ()
-) -> list[str]:
-    """Rows for one shape of a server; ``more`` are its options for the database."""
-    options = ["--serve", f"--workers={workers}", f"--threads={threads}", *more]
-    with subprocess.Popen(
-        [sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            port = int(process.stdout.readline())
-            found = rounds(port, [*LOADS], count, seconds)
-        finally:
-            process.terminate()
-    shape = f"{workers} x {threads}"
-    return [row(name, found[name], found["empty"], shape) for name in LOADS]
+def compare(workers: int, args: argparse.Namespace, other: Path | None) -> list[str]:
+    """Rows for one shape of a server."""
+    options = [f"--workers={workers}", f"--threads={args.threads}"]
+    options += [f"--decision-commit={args.decision_commit}"]
+    options += [f"--database={args.database}"] if args.database else []
+    shape = f"{workers} x {args.threads}"
+    with ExitStack() as stack:
+        trees = [HERE, other] if other else [HERE]
+        servers = [stack.enter_context(served("http_gate.py", options, tree)) for tree in trees]
+        found = rounds(servers, [*LOADS], args)
+    if other is None:
+        return [row(name, shape, found[0][name], found[0]["empty"]) for name in LOADS]
+    return [row(name, shape, found[0][name], found[1][name]) for name in LOADS]
 
 
 def main(arguments: Sequence[str] = ()) -> str:
@@ -213,6 +251,8 @@ def main(arguments: Sequence[str] = ()) -> str:
     parser.add_argument("--threads", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--connections", type=int, default=CONNECTIONS)
+    parser.add_argument("--against", metavar="COMMIT|DIR", help="another tree's server (empty)")
     parser.add_argument("--database", metavar="URL", help="of PostgreSQL (an SQLite file)")
     parser.add_argument("--decision-commit", choices=("sync", "async"), default="sync")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -220,15 +260,14 @@ def main(arguments: Sequence[str] = ()) -> str:
     if args.serve:
         serve(int(args.workers), args.threads, args.database, args.decision_commit)
         return ""
-    more = [f"--decision-commit={args.decision_commit}"]
-    more += [f"--database={args.database}"] if args.database else []
-    shapes = [int(number) for number in args.workers.split(",")]
-    rows = [
-        line
-        for workers in shapes
-        for line in compare(workers, args.threads, args.rounds, args.seconds, more)
-    ]
-    return "\n".join([HEAD, *rows])
+    if args.database and args.against:
+        parser.error("--database is for one server; --against runs two")
+    head = AGAINST.format(other=args.against, connections=args.connections)
+    with ExitStack() as stack:
+        other = stack.enter_context(tree_of(args.against)) if args.against else None
+        shapes = [int(number) for number in args.workers.split(",")]
+        rows = [line for workers in shapes for line in compare(workers, args, other)]
+    return "\n".join([head if other else HEAD, *rows])
 
 
 if __name__ == "__main__":

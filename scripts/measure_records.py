@@ -1,8 +1,9 @@
 """Measures wheels of the package index, one at a time, and writes the records that ship.
 
 Each argument is a package, for its newest releases, or ``package==version``. Of each release one
-wheel for Linux on x86_64 is measured, and of the newest one on aarch64, too. Nothing is kept but
-the records (``matrix/facts/packages/``). Exit status 1 where one could not be measured.
+wheel for Linux on x86_64 is measured, and of the newest one on aarch64, too; with ``--windows`` the
+one for Windows instead. Nothing is kept but the records (``matrix/facts/packages/``). Exit status 1
+where one could not be measured.
 """
 
 from __future__ import annotations
@@ -40,21 +41,24 @@ def main() -> int:
     parser.add_argument("what", nargs="+", metavar="PKG[==VERSION]")
     parser.add_argument("--releases", type=int, default=2, help="of a package without version (2)")
     parser.add_argument("--python", default="3.12", help="whose wheels are measured (3.12)")
+    parser.add_argument("--windows", action="store_true", help="measure wheels for Windows")
     parser.add_argument("--no-cache", action="store_true", help="measure anew")
     args = parser.parse_args()
     failed = 0
     for what in args.what:
         name, _, version = what.partition("==")
         try:
-            versions = [version] if version else newest(name, args.releases)
+            tag = "win_amd64" if args.windows else "linux"
+            versions = [version] if version else newest(name, args.releases, tag)
         except CompatgateError as error:
             print(f"{what}: {error.detail}", file=sys.stderr)
             failed += 1
             continue
         for number, release in enumerate(versions):
-            for cpu in ("x86_64", "aarch64") if not number else ("x86_64",):
+            both = not number and not args.windows
+            for cpu in ("x86_64", "aarch64") if both else ("x86_64",):
                 try:
-                    place = Platform("linux", cpu, args.python)
+                    place = Platform("windows" if args.windows else "linux", cpu, args.python)
                     measured = measure(name, release, place, cached=not args.no_cache)
                 except CompatgateError as error:
                     print(f"{name}=={release} {cpu}: {error.detail}", file=sys.stderr)
@@ -64,8 +68,8 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def newest(name: str, count: int) -> list[str]:
-    """The newest final releases that have wheels."""
+def newest(name: str, count: int, tag: str) -> list[str]:
+    """The newest final releases that have wheels for any platform, or one whose name has a tag."""
     with Deadline(120) as deadline, Transport(ImageOptions(), deadline) as transport:
         url = configured()[0]
         files = PackageIndex([url], transport).files(url, name)
@@ -75,8 +79,8 @@ def newest(name: str, count: int) -> list[str]:
             version = parse_wheel_filename(file.name)[1]
         except InvalidWheelFilename:
             continue
-        linux = "-any.whl" in file.name or "linux" in file.name
-        if linux and not version.is_prerelease:
+        fits = "-any.whl" in file.name or tag in file.name
+        if fits and not version.is_prerelease:
             versions.add(version)
     return [str(v) for v in sorted(versions, reverse=True)[:count]]
 

@@ -72,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="?",
         metavar="PATH|IMAGE",
-        help="image reference, lockfile, shared library, object, static library, fatbinary, cubin,"
-        " PTX file, wheel or folder",
+        help="image reference, lockfile, shared library (of Windows, too), object, static library,"
+        " fatbinary, cubin, PTX file, wheel or folder",
     )
     parser.add_argument("--lock", metavar="FILE", help="a lockfile, whatever its name")
     parser.add_argument(

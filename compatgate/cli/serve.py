@@ -61,7 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     add("--port", type=_port, default=8080, help="port to listen on; 0 picks a free one (8080)")
     add("--workers", type=count, default=1, metavar="N", help="processes (1)")
-    add("--threads", type=count, default=32, metavar="N", help="threads of each process (32)")
+    add(
+        "--threads",
+        type=count,
+        default=32,
+        metavar="N",
+        help="requests of a kind (questions, hooks, others) that a process answers at once (32)",
+    )
     add_database(parser)
     serve_decisions.add_commit(parser)
     add(
@@ -175,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from compatgate.web.app import create_app
+    from compatgate.web.app import create_front
     from compatgate.web.server import ServerOptions, serve
     from compatgate.web.settings import Settings
     from compatgate.web.start import is_loopback, listen, prepare, url_of
@@ -212,11 +218,12 @@ def _serve(args: argparse.Namespace) -> int:
 
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     sys.stdout.flush()
-    options = ServerOptions(listener, args.workers, args.threads, args.log_level, tls)
+    parent = os.getpid()  # it may be gone before a worker asks for it
+    options = ServerOptions(listener, args.workers, args.log_level, tls)
     status = serve(
         options,
         lambda: prepared.open_gate(images, under_test, commit, wheels),
-        lambda gate: create_app(gate, settings),
+        lambda gate: create_front(gate, settings, args.threads, parent=parent),
         announce,
     )
     return BadInput.exit_code if status else 0

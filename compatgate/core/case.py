@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from compatgate.core.arch import Arch
 from compatgate.core.carriers import Carrier, carriers_of
-from compatgate.core.components import is_framework
 from compatgate.core.derived import derived
 from compatgate.core.drivers import branch_of, is_published, reported_cuda
 from compatgate.core.facts import (
@@ -190,7 +189,7 @@ class Case:
         that CUDA 13.0 needs.
         """
         stated = self.stack.get("cuda")
-        newest = brought_cuda(self.stack)
+        newest = brought_cuda(self.stack, self.facts.frameworks)
         if stated is None or newest is None:
             return stated or newest
         return newest if newest.major_minor > stated.major_minor else stated
@@ -353,7 +352,7 @@ class Case:
         return tuple(
             name
             for name in self.stack.versions
-            if is_framework(name)
+            if name in self.facts.frameworks
             or (self.facts.is_package(name) and packages.carries(name) != "nothing")
         )
 

@@ -74,6 +74,7 @@ def is_framework(name: str) -> bool:
     return known is not None and known.kind == "framework"
 
 
+FRAMEWORKS = frozenset(name for name in COMPONENTS if is_framework(name))
 _ALIASES = vocabulary.ALIASES
 
 # Package names that carry the CUDA major (or major and minor) of the build:

@@ -15,6 +15,8 @@ from compatgate.core.facts import Facts
 from compatgate.core.frameworks import assume_default_wheels
 from compatgate.core.judge import Judged, judge
 from compatgate.core.matrix import Matrix
+from compatgate.core.rules.incomplete import incomplete
+from compatgate.core.rules.placement import some_pools
 from compatgate.core.stack import Stack, complete
 from compatgate.core.target import Policy, Pool, Target
 from compatgate.core.verdict import RANK, Basis, Checked, Finding, Outcome, Verdict
@@ -22,8 +24,6 @@ from compatgate.core.versions import show
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _NAMED = 5
-SOME_POOLS = "CG833"
-"""Rule of the finding that says so; such a verdict does not speak for the whole target."""
 _OUTCOMES: dict[int, Outcome] = {0: "pass", 1: "warn", 2: "unknown", 3: "fail"}
 
 
@@ -72,7 +72,7 @@ def assess(
     matches the same ones, and `seal` makes the verdict of each.
     """
     moment = now.astimezone(UTC)
-    stack = assume_default_wheels(complete(stack), facts, target.pools)
+    stack = assume_default_wheels(complete(stack, facts.frameworks), facts, target.pools)
     today, seconds = moment.date().isoformat(), moment.timestamp()
     judged = [
         judge(
@@ -146,7 +146,7 @@ def _no_pool(target: Target) -> tuple[Finding, ...]:
         return ()
     message = f"target {target.name} has no pools: there is nowhere to run"
     need = "at least one pool with its gpu and driver"
-    return (Finding("CG901", "incomplete", "unknown", "pool", None, need, message),)
+    return (Finding(incomplete.id, incomplete.name, "unknown", "pool", None, need, message),)
 
 
 def _left_out(target: Target) -> tuple[Finding, ...]:
@@ -154,9 +154,10 @@ def _left_out(target: Target) -> tuple[Finding, ...]:
     if not target.left_out:
         return ()
     asked = tuple(pool.name for pool in target.pools)
+    rule = some_pools
     left = ", ".join(target.left_out[:_NAMED]) + (", ..." if len(target.left_out) > _NAMED else "")
     message = f"the question is about some pools of {target.name}; {left} was not judged"
-    return (Finding(SOME_POOLS, "some-pools", "not-checked", "pool", None, None, message, asked),)
+    return (Finding(rule.id, rule.name, "not-checked", "pool", None, None, message, asked),)
 
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:

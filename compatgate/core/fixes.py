@@ -129,7 +129,7 @@ class FixFinder:
     def _trial(self, changes: Mapping[str, Any]) -> _Trial | None:
         key = repr(sorted(changes.items()))
         if key not in self._trials:
-            changed = parts_of(changes)
+            changed = parts_of(changes, self._case.facts.frameworks)
             try:
                 after = apply_changes(self._case, changes, changed)
             except BadInput:
@@ -169,8 +169,10 @@ def apply_changes(case: Case, changes: Mapping[str, Any], changed: Parts | None 
     if gpu := ours.pop("gpu", None):
         pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
     if ours:
-        stack = assume_default_wheels(complete(with_changes(stack, ours)), case.facts, (pool,))
-    return case.on(stack, pool, changed or parts_of(changes))
+        stack = assume_default_wheels(
+            complete(with_changes(stack, ours), case.facts.frameworks), case.facts, (pool,)
+        )
+    return case.on(stack, pool, changed or parts_of(changes, case.facts.frameworks))
 
 
 def _concrete(value: Any) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Facts, Framework, Pair, Release
 from compatgate.core.stack import Stack
@@ -91,12 +90,12 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
         return stack
     found: list[tuple[Pair, str]] = []
     for name, version in stack.versions.items():
-        if not is_framework(name) or version.local:
+        if name not in facts.frameworks or version.local:
             continue
         if cuda := _default_cuda(name, version, facts, pools, stack):
             what = f"{name} {version} is taken to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {show(cuda)}"))
-    if not found and not any(map(is_framework, stack.versions)):
+    if not found and facts.frameworks.isdisjoint(stack.versions):
         found = list(_toolkits_of(stack, facts))[:1]
     if not found:
         return stack

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from compatgate.core.case import Case
 from compatgate.core.fixes import FixFinder
 from compatgate.core.matrix import Waiver
-from compatgate.core.rules import RULES
+from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, Rule
 from compatgate.core.rules.canary import evidence_for
+from compatgate.core.rules.waived import waived
 from compatgate.core.target import Pool
 from compatgate.core.verdict import RANK, Finding, Fix
 
@@ -77,7 +78,7 @@ def _finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -
 
 def _waive(finding: Finding, case: Case) -> Sequence[Finding]:
     """The finding, or the finding waived with the record of the waiver."""
-    if RANK[finding.outcome] == 0 or finding.rule == "CG901":
+    if RANK[finding.outcome] == 0 or BY_ID[finding.rule].not_waivable:
         return (finding,)
     for waiver in case.matrix.waivers:
         if finding.rule in waiver.rules and waiver.covers(
@@ -94,5 +95,5 @@ def _record(finding: Finding, waiver: Waiver) -> Finding:
         f"({waiver.owner}: {waiver.reason})"
     )
     return Finding(
-        "CG821", "waived", "warn", finding.component, waiver.name, None, message, finding.pools
+        waived.id, waived.name, "warn", finding.component, waiver.name, None, message, finding.pools
     )

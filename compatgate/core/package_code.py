@@ -6,33 +6,66 @@ from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.facts import CudaArch, Pair
 from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import HowItRuns, how_it_runs
-from compatgate.core.packages import GpuPackage, cuda_of_name
+from compatgate.core.packages import GpuPackage, loaded_groups
 from compatgate.core.versions import Version, show
 
 _STRAY = 0.04
 """Share of a library's translation units up to which code that runs on a GPU is no support for it:
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
 
+_BASE = 0.8
+"""Share of a library's largest group of like units from which another group counts as its base,
+too: the kernels that all of it needs. vLLM 0.9.1 has 30 units for 7.0 to 10.0, and 16 of one kind
+of quantisation with PTX. (Open3D has groups of 41, 40, 36 and 35.)"""
+
 
 def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | None:
     """Judge whether and how a library runs on a GPU, by its translation units.
 
     Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
-    do not count.
+    do not count. Units with PTX are no support where nothing was made for the GPU and the library's
+    base has no code for it.
 
     Returns:
         ``ptx`` where the driver must compile some of it; None where it does not run.
     """
-    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    groups = _groups_here(library, device, facts)
+    sass, ptx, stray = _counted(groups)
+    if sass + ptx <= stray:
+        return None
+    most = max(units for _, units in groups)
+    base = [how for how, units in groups if units >= _BASE * most]
+    if sass <= stray and not any(base):
+        return None
+    return "ptx" if ptx > stray else "sass"
+
+
+def is_made_for(library: Library, device: Pair, facts: CudaArch) -> bool:
+    """Tell whether a library has machine code for a GPU, in more than a stray unit."""
+    sass, _, stray = _counted(_groups_here(library, device, facts))
+    return sass > stray
+
+
+Groups = list[tuple[HowItRuns | None, int]]
+"""How groups of like units run on a GPU, and how many they are."""
+
+
+def _groups_here(library: Library, device: Pair, facts: CudaArch) -> Groups:
+    found: Groups = []
     for names, units in library.code_of_units:
         codes = [code for name in names for code in parse_arch(name)]
         how = how_it_runs(codes, device, facts)
         if how or not all(code.suffix for code in codes):
-            counts[how] += units
-    stray = _STRAY * sum(counts.values())
-    if counts["sass"] + counts["ptx"] <= stray:
-        return None
-    return "ptx" if counts["ptx"] > stray else "sass"
+            found.append((how, units))
+    return found
+
+
+def _counted(groups: Groups) -> tuple[int, int, float]:
+    """Return units that run, as they are and from PTX, and up to how many are stray."""
+    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    for how, units in groups:
+        counts[how] += units
+    return counts["sass"], counts["ptx"], _STRAY * sum(counts.values())
 
 
 Ways = tuple[tuple[Library, HowItRuns | None], ...]
@@ -51,7 +84,7 @@ def ways_here(
     if key not in package.memory:
         package.memory[key] = tuple(
             tuple((library, runs_here(library, device, facts)) for library in group)
-            for group in _loaded_groups(package, cuda)
+            for group in loaded_groups(package, package.libraries, cuda)
         )
     found: tuple[Ways, ...] = package.memory[key]
     return found
@@ -76,25 +109,3 @@ def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool 
         package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
     found: bool | None = package.memory[key]
     return found
-
-
-def _loaded_groups(package: GpuPackage, cuda: Version | None) -> list[list[Library]]:
-    by_path = {library.path: library for library in package.libraries}
-    groups = [
-        [by_path.pop(path) for path in group if path in by_path]
-        for group in (package.record.alternatives if package.record else ())
-    ]
-    found = [_for_cuda(group, cuda) for group in groups if group]
-    return found + [[library] for library in by_path.values()]
-
-
-def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
-    """Return the libraries for a CUDA: the highest not above it, else the lowest of its major."""
-    if cuda is None:
-        return group
-    own = cuda.major_minor
-    named = {pair for library in group if (pair := cuda_of_name(library.path))}
-    same_major = [pair for pair in named if pair[0] == own[0]]
-    nearest = max((p for p in same_major if p <= own), default=min(same_major, default=None))
-    found = [one for one in group if nearest and cuda_of_name(one.path) == nearest]
-    return found or group

@@ -12,7 +12,13 @@ from compatgate.core.arch import Arch, parse_arch
 from compatgate.core.derived import derived
 from compatgate.core.facts import Facts, Pair
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
-from compatgate.core.package_builds import gpus_of_record, speaks_of, torch_of_label
+from compatgate.core.package_builds import (
+    gpus_of_record,
+    names_cuda,
+    runtime_major,
+    speaks_of,
+    torch_of_label,
+)
 from compatgate.core.requires import Needs, Platform
 from compatgate.core.stack_values import Wheel
 from compatgate.core.target import Cpu, Os
@@ -27,11 +33,10 @@ Silence = Literal["pass", "not-applicable"]
 _FOR_OTHERS = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
     r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
+    r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
 )
 """Libraries of NVIDIA that another package brings, and MAGMA's and NVSHMEM's code within PyTorch:
 for GPUs of their own choice (torch 2.10 has MAGMA for 5.0 and nothing else below 7.0)."""
-
-_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 
 
 class GpuPackage(Struct, frozen=True, dict=True):
@@ -117,24 +122,50 @@ class GpuPackage(Struct, frozen=True, dict=True):
         return {}
 
     @derived
-    def runtimes(self) -> frozenset[int]:
-        """Return the majors of the CUDA runtimes that its libraries are linked against."""
-        libraries = self.record.libraries if self.record else ()
-        names = (name for library in libraries for name in library.needs)
-        return frozenset(int(m[1]) for name in names if (m := _RUNTIME.fullmatch(name)))
+    def shipped(self) -> tuple[Library, ...]:
+        """Return what its record lists, without what another system loads.
+
+        A wheel for every platform may have libraries for Linux and for Windows.
+        """
+        listed = self.record.libraries if self.record else ()
+        if self.installed:
+            return listed
+        others = "linux" if self.platform.os == "windows" else "windows"
+        return tuple(library for library in listed if library.system != others)
+
+    def runtimes(self, cuda: Version) -> dict[int, str]:
+        """Return the majors and names of the CUDA runtimes that it is linked against.
+
+        Of alternatives the one for a CUDA counts, where its name says so; a runtime that the
+        package brings itself is left out.
+
+        Args:
+            cuda: of the stack.
+        """
+        key = ("runtimes", cuda.major_minor)
+        if key not in self.memory:
+            loaded = [
+                library for group in loaded_groups(self, self.shipped, cuda) for library in group
+            ]
+            own = {name for one in self.shipped for name in (_base(one.path), one.soname)}
+            names = {name for library in loaded for name in library.needs} - own
+            majors = {name: runtime_major(name) for name in sorted(names)}
+            self.memory[key] = {major: name for name, major in majors.items() if major}
+        found: dict[int, str] = self.memory[key]
+        return found
 
     @derived
     def named_cudas(self) -> tuple[Pair, ...]:
         """Return the CUDAs that its alternative libraries are named after, ascending."""
+        here = {library.path for library in self.shipped}
         groups = self.record.alternatives if self.record else ()
-        pairs = (cuda_of_name(path) for group in groups for path in group)
+        pairs = (cuda_of_name(path) for group in groups for path in group if path in here)
         return tuple(sorted({pair for pair in pairs if pair}))
 
     @derived
     def torch_abis(self) -> tuple[TorchAbi, ...]:
         """Return what its libraries ask of torch, of those that ask anything."""
-        libraries = self.record.libraries if self.record else ()
-        return tuple(library.torch for library in libraries if library.torch)
+        return tuple(library.torch for library in self.shipped if library.torch)
 
     @derived
     def carried(self) -> tuple[Arch, ...]:
@@ -152,10 +183,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         the package compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them as they
         are.
         """
-        record = self.record
-        if record is None:
-            return ()
-        carrying = [one for one in record.libraries if one.carries_code and one.loaded]
+        carrying = [one for one in self.shipped if one.carries_code and one.loaded]
         own = [library for library in carrying if not _is_bundled(library)] or carrying
         own = [library for library in own if not _is_to_be_linked(library)] or own
         general = [library for library in own if not is_specific(library)]
@@ -164,8 +192,11 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
 def _is_bundled(library: Library) -> bool:
     """Tell whether a library is another project's, which the package only brings along."""
-    name = library.path.rpartition("/")[2]
-    return ".libs/" in library.path or _FOR_OTHERS.fullmatch(name) is not None
+    return ".libs/" in library.path or _FOR_OTHERS.fullmatch(_base(library.path)) is not None
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _is_to_be_linked(library: Library) -> bool:
@@ -299,6 +330,9 @@ class PackageFinder:
         fitting = find_record(facts.records(recorded), own, wheel, platform)
         if fitting is None and recorded != name:  # one that was measured has the stack's name
             fitting = find_record(facts.measured(name), version, wheel, platform)
+        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
+        if fitting is None and names_cuda(version):
+            fitting = _labelled(facts, recorded, version, said, platform)
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         return GpuPackage(
@@ -309,7 +343,7 @@ class PackageFinder:
             assumed,
             facts.cuda_components.toolkits(name, version.public),
             stated,
-            statements=tuple(s for s in facts.statements(recorded) if speaks_of(s, version)),
+            statements=said,
             file=(wheel.file if wheel else None) or "",
             gpus=named or gpus_of_record(record),
             on_request=record is not None and facts.is_measured(record),
@@ -422,6 +456,20 @@ def find_record(
     return best, f"the wheel is taken to be like {best.wheel}"
 
 
+def _labelled(
+    facts: Facts, name: str, version: Version, said: tuple[Statement, ...], platform: Platform
+) -> tuple[Record, str] | None:
+    """Return what speaks for a wheel with a CUDA label that was not measured itself."""
+    from compatgate.core.package_labels import is_build_of_index, scripted_record
+
+    records, os, cpu = facts.records(name), platform.os, platform.cpu
+    found = find_record(records, parse_version(name, version.public), None, platform)
+    if found and is_build_of_index(found[0], version, facts, os, cpu):
+        return found
+    record = scripted_record(records, said, version, os, cpu)
+    return (record, "as its project's build script makes it") if record else None
+
+
 def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
     """Tell whether a wheel of a record's file name is known to have another digest."""
     return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
@@ -454,3 +502,28 @@ def cuda_of_name(path: str) -> Pair | None:
     """Return the CUDA that the name of a library says: 12.8 for ``libbitsandbytes_cuda128.so``."""
     found = _NAMED_CUDA.search(path)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def loaded_groups(
+    package: GpuPackage, libraries: Iterable[Library], cuda: Version | None
+) -> list[list[Library]]:
+    """Return the libraries that are loaded with a CUDA, alternatives together."""
+    by_path = {library.path: library for library in libraries}
+    groups = [
+        [by_path.pop(path) for path in group if path in by_path]
+        for group in (package.record.alternatives if package.record else ())
+    ]
+    found = [_for_cuda(group, cuda) for group in groups if group]
+    return found + [[library] for library in by_path.values()]
+
+
+def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
+    """Return the libraries for a CUDA: the highest not above it, else the lowest of its major."""
+    if cuda is None:
+        return group
+    own = cuda.major_minor
+    named = {pair for library in group if (pair := cuda_of_name(library.path))}
+    same_major = [pair for pair in named if pair[0] == own[0]]
+    nearest = max((p for p in same_major if p <= own), default=min(same_major, default=None))
+    found = [one for one in group if nearest and cuda_of_name(one.path) == nearest]
+    return found or group

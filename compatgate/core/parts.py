@@ -6,7 +6,7 @@ does not say what it looks at looks at everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Literal
 
 from compatgate.core.components import COMPONENTS, is_name
@@ -50,21 +50,27 @@ _NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL))
 _ONE_PACKAGE: Parts = frozenset(("packages",))
 
 
-def _of_builds(name: str) -> Parts:
+def _of_builds(name: str, frameworks: Container[str]) -> Parts:
     if name in COMPONENTS:
         return CUDA
+    if name in frameworks:
+        return EVERYTHING
     return _ONE_PACKAGE if name not in _NO_PACKAGES and is_name(name) else EVERYTHING
 
 
-def parts_of(keys: Iterable[str]) -> Parts:
-    """The parts that a change of these keys of ``set`` may change.
+def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
+    """Return the parts that a change of these keys of ``set`` may change.
 
     A component that is not a part of its own is one of the ``builds``: what has published builds,
     or none that are known; it may bring another CUDA. A package brings none. A key that is not
     known (the pool's GPU, the image's requirements) may change anything.
+
+    Args:
+        keys: components, packages and others.
+        frameworks: by name; one that is no component brings a CUDA all the same.
     """
     found: Parts = NOTHING
     for key in keys:
         name = canonical_key(key)
-        found |= _OF.get(name) or _of_builds(name)
+        found |= _OF.get(name) or _of_builds(name, frameworks)
     return found

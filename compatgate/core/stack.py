@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -12,8 +12,8 @@ from compatgate.core.arch import Arch
 from compatgate.core.bounds import MOST_KEYS, refuse_more
 from compatgate.core.components import (
     COMPONENTS,
+    FRAMEWORKS,
     in_order,
-    is_framework,
     resolve_component,
 )
 from compatgate.core.derived import derived
@@ -284,22 +284,27 @@ def stack_of(versions: Mapping[str, Version]) -> Stack:
     )
 
 
-def complete(stack: Stack) -> Stack:
-    """The stack with its CUDA taken from a framework's version label, where it is not stated."""
+def complete(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
+    """The stack with its CUDA taken from a framework's version label, where it is not stated.
+
+    Args:
+        stack: as it was read.
+        frameworks: names of those whose label counts.
+    """
     if "cuda" in stack.components:
         return stack
-    newest = brought_cuda(stack)
+    newest = brought_cuda(stack, frameworks)
     if newest is None:
         return stack
     return structs.replace(stack, components={"cuda": newest, **stack.components})
 
 
-def brought_cuda(stack: Stack) -> Version | None:
+def brought_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
     """The newest CUDA that frameworks bring by their version label (``torch=2.9.1+cu130``)."""
     labels = [
         version.cuda
-        for name, version in stack.components.items()
-        if is_framework(name) and version.cuda and len(version.cuda) == 2
+        for name, version in stack.versions.items()
+        if name in frameworks and version.cuda and len(version.cuda) == 2
     ]
     return parse_version("cuda", show(max(labels))) if labels else None
 

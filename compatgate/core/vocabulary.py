@@ -94,6 +94,14 @@ LIBRARIES: dict[str, str] = {
 }
 """File names of libraries up to ``.so``."""
 
+DLLS: dict[str, str] = {
+    "cudart64": "cuda",
+    "cudnn64": "cudnn",
+    "cublas64": "cublas",
+    "nvinfer": "tensorrt",
+}
+"""File names of libraries of Windows up to the version: ``cudart64_12.dll``."""
+
 MODULES: dict[str, str] = {
     "torch": "torch",
     "tensorflow": "tensorflow",

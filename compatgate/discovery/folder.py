@@ -13,6 +13,7 @@ from compatgate.core.facts.packages import FILES_ARE_READ, Packages
 from compatgate.core.facts.records import Library
 from compatgate.discovery.gpucode import read_gpu_code
 from compatgate.discovery.gpucode.dynamic import read_dynamic
+from compatgate.discovery.gpucode.pe import MAGIC as PE
 from compatgate.discovery.gpucode.source import Source
 from compatgate.discovery.installed import File, Inventory
 from compatgate.discovery.installed_metadata import (
@@ -24,7 +25,7 @@ from compatgate.discovery.installed_metadata import (
     of_conda,
 )
 from compatgate.discovery.stack import Findings
-from compatgate.discovery.wheel import is_library
+from compatgate.discovery.wheel import is_any_library
 from compatgate.discovery.wheels.families import is_loaded_kernel
 from compatgate.discovery.wheels.kernels import of_code
 from compatgate.discovery.wheels.library import read_open_library
@@ -91,14 +92,16 @@ def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findi
     found = Findings()
     origin = origin or path
     code = read_gpu_code(path, name=origin)
-    found.add_library(origin)
     with open(path, "rb") as file:
-        source = Source(file, origin, size=os.fstat(file.fileno()).st_size, seekable=True)
-        dynamic = read_dynamic(source)
-    if dynamic.soname and dynamic.soname != os.path.basename(path):
-        found.add_library(dynamic.soname, how=f" (soname of {origin})")
-    if code.entries:
-        found.add_needed(origin, dynamic.needed)
+        size = os.fstat(file.fileno()).st_size
+        dynamic = read_dynamic(Source(file, origin, size=size, seekable=True))
+        library = Library(path, soname=dynamic.soname, needs=dynamic.needed)
+        file.seek(0)
+        if file.read(len(PE)) == PE:
+            file.seek(0)
+            reading = read_open_library(path, file, size, origin)
+            library = reading.library if reading else library
+    _add_names(found, origin, library, with_needs=bool(code.entries))
     found.add_code(origin, code, owner)
     return found
 
@@ -127,7 +130,7 @@ def _walk(root: str) -> _There:
             there.conda += (os.path.join(folder, n) for n in files if n.endswith(".json"))
         count += len(files)
         for name in sorted(files):
-            kind = there.libraries if is_library(name) else None
+            kind = there.libraries if is_any_library(name) else None
             kind = there.kernels if is_loaded_kernel(name) else kind
             if kind is None:
                 continue

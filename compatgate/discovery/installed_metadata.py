@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.discovery.wheel import is_library
+from compatgate.discovery.wheel import is_any_library
 from compatgate.discovery.wheels.families import is_loaded_kernel
 from compatgate.not_json import NOT_JSON
 
@@ -36,7 +36,7 @@ FILES = frozenset(
 )
 """Names of the files that are read in a folder of metadata."""
 LISTS = ("RECORD", "installed-files.txt")
-_NAMES_CODE = re.compile(rb"\.(?:so|cubin|fatbin|ptx)")
+_NAMES_CODE = re.compile(rb"\.(?:so|cubin|fatbin|ptx|(?i:dll|pyd))")
 FOLDERS = (".dist-info", ".egg-info", "/EGG-INFO")
 
 
@@ -184,7 +184,7 @@ def trimmed(file: str, data: bytes) -> bytes:
 
 
 def _may_hold(path: str) -> bool:
-    return is_library(path) or is_loaded_kernel(path)
+    return is_any_library(path) or is_loaded_kernel(path)
 
 
 def _placed(path: str, folder: str) -> str:

@@ -13,9 +13,12 @@ from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.wheels.listed import base
 from compatgate.discovery.wheels.torch_symbols import TorchSymbols
 
-_NEEDED = frozenset(("libc10.so", "libtorch_cpu.so", "libtorch_python.so"))
-"""Libraries without which nothing can be said; a build for CUDA has more."""
-_OF_TORCH = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so")
+_NEEDED = (
+    frozenset(("libc10.so", "libtorch_cpu.so", "libtorch_python.so")),
+    frozenset(("c10.dll", "torch_cpu.dll", "torch_python.dll")),
+)
+"""Libraries without which nothing can be said, on Linux and Windows; a build for CUDA has more."""
+_OF_TORCH = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
 _MOST_NAMED = 3
 _LONGEST = 256
 
@@ -58,7 +61,9 @@ def torch_of(name: str, version: str, root: str, files: Sequence[File]) -> Torch
     """Return a torch whose libraries were all read; None for other packages and otherwise."""
     own = [file for file in files if _OF_TORCH.fullmatch(base(file.path))]
     read = {base(file.path) for file in own if file.library and not file.unread}
-    if name != "torch" or not read >= _NEEDED or any(file.unread for file in own):
+    if name != "torch" or any(file.unread for file in own):
+        return None
+    if not any(read >= needed for needed in _NEEDED):
         return None
     defines: frozenset[int] = frozenset().union(*(file.torch.defines for file in own))
     return Torch(root, version.partition("+")[0], defines)

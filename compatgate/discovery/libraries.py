@@ -13,15 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from compatgate.core.vocabulary import LIBRARIES
+from compatgate.core.package_builds import runtime_major
+from compatgate.core.vocabulary import DLLS, LIBRARIES
 from compatgate.discovery.observed import Observation
 from compatgate.not_json import NOT_JSON
 
 _STEM = f"(?P<stem>{'|'.join(LIBRARIES)})"
 _FILE = re.compile(rf"{_STEM}\.so\.(?P<v>[\d.]+)")
 _SONAME = re.compile(rf"{_STEM}\.so\.(?P<major>\d+)(?:\.\d+)?")
-_HASHED = re.compile(r"-[0-9a-f]{8,}(?=\.so)")
-"""auditwheel puts a hash in the name of a library that it copies into a wheel."""
+_HASHED = re.compile(r"-[0-9a-f]{8,}(?=\.(?:so|dll$))")
+"""auditwheel and delvewheel put a hash in the name of a library that they copy into a wheel."""
+_DLL = re.compile(rf"(?i:(?P<stem>{'|'.join(DLLS)})_(?P<digits>\d+)\.dll)")
 _COMPAT = re.compile(r"cuda-?(?P<cuda>\d{1,2}\.\d{1,2})[^/]*/compat/(?:.*/)?libcuda\.so\.\d")
 _CACHED = re.compile(r"^\s*(?P<soname>lib\S+)\s+\(.*\)\s+=>\s+(?P<path>\S+)", re.MULTILINE)
 _TEXT = re.compile(r"CUDA Version\s+(\d{1,2}\.\d{1,2}(?:\.\d+)?)")
@@ -43,9 +45,18 @@ def library_observation(path: str) -> Observation | None:
 
 
 def major_observation(path: str) -> Observation | None:
-    """The major version that a soname tells: 11 of ``libcudart.so.11.0``; None for other names."""
-    if match := _SONAME.fullmatch(_name(path)):
+    """The major version that a soname or DLL tells: 11 of ``libcudart.so.11.0``; else None.
+
+    ``cudart64_110.dll`` is of CUDA 11, ``cudart64_80.dll`` of CUDA 8, ``cudnn64_9.dll`` of cuDNN 9.
+    """
+    name = _name(path)
+    if match := _SONAME.fullmatch(name):
         return Observation(LIBRARIES[match["stem"]], match["major"], path, "metadata")
+    if match := _DLL.fullmatch(name):
+        component, major = DLLS[match["stem"].lower()], match["digits"]
+        if component == "cuda":
+            major = str(runtime_major(name))
+        return Observation(component, major, path, "metadata")
     return None
 
 

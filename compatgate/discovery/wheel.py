@@ -62,7 +62,7 @@ def find_in_wheel(path: str) -> Findings:
     label = os.path.basename(path)
     with _understood(path), zipfile.ZipFile(path) as wheel:
         members = wheel.infolist()
-        libraries = [m for m in members if is_library(m.filename)]
+        libraries = [m for m in members if is_any_library(m.filename)]
         total = sum(member.file_size for member in libraries)
         if len(members) > MOST_MEMBERS or total > LARGEST_TOTAL:
             what = f"holds {len(members)} files and {total} bytes of libraries: more than is read"
@@ -82,6 +82,16 @@ def is_library(path: str) -> bool:
     """Whether a file name is that of a shared library: ``x.so``, ``libx.so.1.2``."""
     name = path.rpartition("/")[2]
     return name.endswith(".so") or (".so." in name and name[-1:].isdecimal())
+
+
+def is_windows_library(path: str) -> bool:
+    """Whether a file name is that of a library of Windows: ``x.dll``, ``_C.pyd``."""
+    return path.lower().endswith((".dll", ".pyd"))
+
+
+def is_any_library(path: str) -> bool:
+    """Whether a file name is that of a shared library, of Linux or Windows."""
+    return is_library(path) or is_windows_library(path)
 
 
 def name_and_version(metadata: bytes) -> tuple[str, str] | None:
@@ -119,7 +129,7 @@ def _read_library(
 ) -> None:
     found.add_library(origin)
     with wheel.open(member) as file:
-        if file.read(4) != b"\x7fELF":
+        if not file.read(4).startswith((b"\x7fELF", b"MZ")):
             return
     with wheel.open(member) as file:
         code = read_gpu_code(file, size=member.file_size, name=origin, stream=True)

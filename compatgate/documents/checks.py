@@ -26,13 +26,6 @@ from compatgate.documents.specs import RULE_PATTERN
 from compatgate.errors import BadInput
 
 Found = Iterator[DocumentProblem]
-_NOT_WAIVABLE = {
-    "CG821": "records waivers",
-    "CG833": "says what was not asked",
-    "CG901": "says what is not known",
-}
-
-
 _NAMESPACES = re.compile(r"[a-z0-9*?\[\]!-]{1,253}")
 """Of RFC 1123 labels, which names of namespaces are, and what a glob has besides."""
 
@@ -126,8 +119,8 @@ def _product(name: str, gpus: Gpus) -> None:
 def _waiver(raw: RawDocument, gpus: Gpus) -> Found:
     for index, rule in _texts(raw.value, "spec", "rules"):
         path: Path = ("spec", "rules", index)
-        if rule in _NOT_WAIVABLE:
-            why = f"{rule} {_NOT_WAIVABLE[rule]}; it cannot be waived"
+        if (known := BY_ID.get(rule)) and known.not_waivable:
+            why = f"{rule} {known.not_waivable}; it cannot be waived"
             yield raw.problem(path, why, value=rule)
         elif rule not in BY_ID and re.search(RULE_PATTERN, rule):
             hint = did_you_mean(rule, BY_ID)

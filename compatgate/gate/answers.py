@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.verdict import Verdict
+from compatgate.store.decisions import NewDecision
 
 _MARK = b'"decided_at":"'
 
@@ -35,3 +36,15 @@ class Answer(Struct, frozen=True, gc=False):
         end = self.body.index(b'"', start)
         body = b"".join((self.body[:start], moment.encode(), self.body[end:]))
         return Answer(replace(self.verdict, decided_at=moment), body, cached=True)
+
+
+class Decided(Struct, frozen=True, gc=False):
+    """An answer, and what the decision log must hold before it leaves."""
+
+    answer: Answer
+    decision: NewDecision
+
+    @property
+    def row(self) -> tuple[NewDecision, str]:
+        """What `compatgate.gate.decisions.DecisionLog` takes."""
+        return self.decision, self.answer.body.decode()

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.evaluate import evaluate
+from compatgate.core.rules.driver_branch import driver_branch_eol
 from compatgate.core.stack import Stack
 from compatgate.core.target import Pool, Target
 from compatgate.gate.freshness import freshness
@@ -130,7 +131,11 @@ def _of_pool(
     if key not in said:
         where = Target("", (pool,))
         verdict = evaluate(Stack({}), where, facts=snapshot.facts, now=now, with_fixes=False)
-        found = [f.message for f in verdict.findings if f.rule == "CG104" and f.outcome == "warn"]
+        found = [
+            f.message
+            for f in verdict.findings
+            if f.rule == driver_branch_eol.id and f.outcome == "warn"
+        ]
         said[key] = found[0] if found else None
     return said[key]
 

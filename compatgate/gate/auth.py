@@ -148,6 +148,17 @@ class Tokens:
             raise Unauthorized("the token is not known", hint="compatgate token create")
         return principal_of(token)
 
+    def at_hand(self, secret: str) -> Principal | None:
+        """Return who holds a secret that was verified a moment ago; None: `verify` must look.
+
+        Raises:
+            Unauthorized: it has expired.
+        """
+        cached = self._verified.get(digest_of(secret))
+        if cached is None or cached[0] <= time.monotonic():
+            return None
+        return principal_of(cached[1])
+
     def find(self, id_or_name: str) -> TokenRow:
         """A token.
 

@@ -1,15 +1,19 @@
 """The decision log: an answer leaves only after its row is committed.
 
-Threads that decide at the same time share a transaction. The first of them to join a batch leads
-it: it waits for the batch before to be written and for its turn among processes, closes its own to
-newcomers, writes it, and wakes the rest. No thread of its own, so nothing is lost at a fork or at
-an exit.
+Decisions of the same time share a transaction. The first to join a batch leads it: it waits for the
+batch before to be written and for its turn among processes, closes its own to newcomers, writes it,
+and wakes the rest. Who records leads in the caller's thread; who submits, and so must not wait,
+leads in a thread of the log. Nothing is lost at a fork or at an exit: an answer leaves only after
+its batch.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 
 from compatgate.core.verdict import Verdict
@@ -29,13 +33,16 @@ _QUICK_SECONDS = 2.0
 """A failure that came sooner is tried once more, on a new connection."""
 
 
+Row = tuple[NewDecision, str]
+"""A decision, and the verdict's JSON, which is stored when its id is new."""
+
+
 class _Batch:
     """Decisions that are committed together."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[NewDecision, str]] = []
-        self.done = threading.Event()
-        self.error: CompatgateError | None = None
+        self.rows: list[Row] = []
+        self.done: Future[None] = Future()
 
 
 class DecisionLog:
@@ -54,9 +61,11 @@ class DecisionLog:
         self._joining = threading.Lock()
         self._writing = threading.Lock()
         self._open = _Batch()
+        self._process = os.getpid()
+        self._leader: ThreadPoolExecutor | None = None
 
     def record(self, decision: NewDecision, body: str) -> None:
-        """Store a decision; returns when it is committed.
+        """Store a decision; return when it is committed.
 
         Args:
             decision: what was decided.
@@ -65,37 +74,68 @@ class DecisionLog:
         Raises:
             Unavailable: it could not be stored, so it must not be answered.
         """
+        batch, leads = self._join([(decision, body)])
+        if leads:
+            self._lead(batch)
+        wait_for(batch.done, PATIENCE_SECONDS)
+
+    def submit(self, rows: Sequence[Row]) -> Future[None]:
+        """Store decisions without waiting for it.
+
+        Args:
+            rows: at least one; they are committed together.
+
+        Returns:
+            What ends when they are committed, and fails with `Unavailable` when they cannot be.
+            Decisions of the same batch get the same.
+
+        Raises:
+            Unavailable: too many decisions wait already.
+        """
+        batch, leads = self._join(rows)
+        if leads:
+            try:
+                self._leading().submit(self._lead, batch)
+            except RuntimeError:  # the system has no threads left, or this process ends
+                self._lead(batch)
+        return batch.done
+
+    def _join(self, rows: Sequence[Row]) -> tuple[_Batch, bool]:
+        """Add decisions to the open batch; whether they are its first."""
         with self._joining:
             batch = self._open
+            leads = not batch.rows
             if len(batch.rows) >= CAPACITY:
                 raise Unavailable(
                     "the decision log does not keep up", hint="the database is too slow or stuck"
                 )
-            batch.rows.append((decision, body))
-            leads = len(batch.rows) == 1
-        if leads:
-            self._lead(batch)
-        elif not batch.done.wait(PATIENCE_SECONDS):
-            raise Unavailable("the decision log did not answer in time")
-        if batch.error is not None:
-            raise Unavailable(
-                batch.error.problem, field=batch.error.field, hint=batch.error.hint
-            ) from batch.error
+            batch.rows.extend(rows)
+        return batch, leads
+
+    def _leading(self) -> ThreadPoolExecutor:
+        with self._joining:
+            if self._leader is None or self._process != os.getpid():
+                self._leader = ThreadPoolExecutor(1, "decisions")
+                self._process = os.getpid()
+            return self._leader
 
     def _lead(self, batch: _Batch) -> None:
+        error: BaseException | None = None
         try:
             with self._writing, self._turn:
                 self._close(batch)
                 self._write(batch)
-        except BaseException as error:
-            batch.error = (
-                error if isinstance(error, CompatgateError) else unavailable(self._database, error)
-            )
+        except BaseException as raised:
+            error = raised
             if not isinstance(error, Exception):
                 raise
         finally:
             self._close(batch)
-            batch.done.set()
+            if error is None:
+                batch.done.set_result(None)
+            else:
+                known = isinstance(error, CompatgateError)
+                batch.done.set_exception(error if known else unavailable(self._database, error))
 
     def _close(self, batch: _Batch) -> None:
         """Let no more decisions join a batch."""
@@ -142,9 +182,30 @@ class DecisionLog:
             raise unavailable(self._database, error) from error
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Write what was submitted, and let go of the connection."""
+        if self._leader is not None and self._process == os.getpid():
+            self._leader.shutdown()
         with self._writing:
             self._writer.close()
+
+
+def wait_for(batch: Future[None], seconds: float) -> None:
+    """Wait until submitted decisions are committed.
+
+    Raises:
+        Unavailable: they could not be, or not in this time; they must not be answered.
+    """
+    try:
+        batch.result(seconds)
+    except TimeoutError:
+        raise late() from None
+    except CompatgateError as error:  # others wait for the same batch, and raise it as well
+        raise Unavailable(error.problem, field=error.field, hint=error.hint) from error
+
+
+def late() -> Unavailable:
+    """Return the error of whoever has waited long enough."""
+    return Unavailable("the decision log did not answer in time")
 
 
 def decision_of(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts, Pair
+from compatgate.core.rules.packages import package_open
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.target import PackagesMode, Target
 from compatgate.core.verdict import Finding, Verdict
@@ -281,7 +282,7 @@ def what_to_do(
     """
     recorded = [one.text for one in facts.recorded_versions(name) if one.text != version]
     todo = [f"use {name} {recorded[-1]}, the newest release with a record"] if recorded else []
-    if "CG410" in rules:
+    if package_open.id in rules:
         code = "+".join(f"sm_{show(pair).replace('.', '')}" for pair in sorted(set(capabilities)))
         todo.append(
             f"measure the wheel and keep its record as a fact of your own:"

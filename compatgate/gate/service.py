@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +14,7 @@ from compatgate.core.evaluate import shown_moment
 from compatgate.core.facts import Facts
 from compatgate.core.verdict import Verdict
 from compatgate.gate import questions
-from compatgate.gate.answers import Answer
+from compatgate.gate.answers import Answer, Decided
 from compatgate.gate.auth import Tokens
 from compatgate.gate.bundle import seal
 from compatgate.gate.deciding import Decider, decide
@@ -152,10 +153,29 @@ class Gate:
                 self._answers.put(question, snapshot, answer, until, now)
         else:
             answer = found.at(shown_moment(now))
-        took = time.perf_counter_ns() - began
-        decision = decision_of(answer.verdict, now, asked_by, source, took // 1000)
-        self._log.record(decision, answer.body.decode())
+        self._log.record(*_timed(answer, now, began, asked_by, source).row)
         return answer
+
+    def known(self, question: bytes, *, asked_by: str, source: str) -> Decided | None:
+        """Return what `answer` would, where memory alone has it; never wait, and leave the log out.
+
+        What it gives is logged by `submit`.
+        """
+        began = time.perf_counter_ns()
+        snapshot = self.snapshots.at_hand()
+        found = self._answers.get(question, snapshot) if snapshot is not None else None
+        if found is None:
+            return None
+        now = clock.now()
+        return _timed(found.at(shown_moment(now)), now, began, asked_by, source)
+
+    def submit(self, decided: Sequence[Decided]) -> Future[None]:
+        """Log decisions without waiting; each may be answered once what this returns has ended.
+
+        Raises:
+            Unavailable: the log does not keep up.
+        """
+        return self._log.submit([one.row for one in decided])
 
     def decide(self, body: Mapping[str, Any], *, asked_by: str, source: str) -> Verdict:
         """Decide and log, as `answer`, for a body that was parsed already."""
@@ -268,6 +288,11 @@ class Gate:
         """Let go of the database."""
         self._log.close()
         self.database.close()
+
+
+def _timed(answer: Answer, now: datetime, began_ns: int, asked_by: str, source: str) -> Decided:
+    took_us = (time.perf_counter_ns() - began_ns) // 1000
+    return Decided(answer, decision_of(answer.verdict, now, asked_by, source, took_us))
 
 
 def _measurer(wheels: WheelSettings, snapshots: Snapshots) -> Wheels:

@@ -20,6 +20,7 @@ LIFETIME = timedelta(hours=12)
 _CACHE_SECONDS = 1.0
 _CACHE_SIZE = 4096
 _FORMS = b"compatgate forms"
+_TOKEN_BYTES = 32
 
 
 class SignedIn(Struct, frozen=True):
@@ -88,10 +89,29 @@ class BrowserSessions:
 
 
 def form_token(cookie: str) -> str:
-    """What a form of this session carries: other sites cannot know it (against CSRF)."""
-    return hmac.digest(cookie.encode(), _FORMS, "sha256").hex()
+    """Return what a form of this session carries: other sites cannot know it (against CSRF).
+
+    It is masked anew each time: from the length of compressed pages nobody learns it (BREACH).
+    """
+    mask = secrets.token_bytes(_TOKEN_BYTES)
+    return (mask + _masked(mask, _token(cookie))).hex()
 
 
 def is_form_token(cookie: str, given: str) -> bool:
     """Whether a form is one of this session."""
-    return hmac.compare_digest(form_token(cookie).encode(), given.encode("utf-8", "replace"))
+    try:
+        raw = bytes.fromhex(given)
+    except ValueError:
+        return False
+    mask, hidden = raw[:_TOKEN_BYTES], raw[_TOKEN_BYTES:]
+    if len(hidden) != _TOKEN_BYTES:
+        return False
+    return hmac.compare_digest(_masked(mask, hidden), _token(cookie))
+
+
+def _token(cookie: str) -> bytes:
+    return hmac.digest(cookie.encode(), _FORMS, "sha256")
+
+
+def _masked(mask: bytes, token: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(mask, token, strict=True))

@@ -56,6 +56,12 @@ class Snapshots:
         finally:
             self._refreshing.release()
 
+    def at_hand(self) -> Snapshot | None:
+        """Return what `current` would give at once; None where it would ask the database first."""
+        if time.monotonic() - self._checked < CHECK_SECONDS or self._refreshing.locked():
+            return self._current
+        return None
+
     def known_revision(self) -> int | None:
         """The revision of the latest snapshot, without a look at the database; None: none yet."""
         return self._current.revision if self._current else None

@@ -22,6 +22,7 @@ from msgspec import Struct
 from compatgate.core.facts import CudaArch, Facts
 from compatgate.core.facts.records import Record
 from compatgate.core.packages import OpenPackage, open_packages, release_of
+from compatgate.core.rules.packages import package_open
 from compatgate.core.stack import parse_stack
 from compatgate.core.verdict import Verdict
 from compatgate.discovery.image import ImageOptions
@@ -37,7 +38,6 @@ from compatgate.discovery.wheels import (
 )
 from compatgate.errors import CompatgateError
 
-_OPEN = "CG410"
 _FIRST_PAUSE_S = 30.0
 _LONGEST_PAUSE_S = 3600.0
 _MOST_FAILED = 1024
@@ -107,7 +107,7 @@ class Wheels:
 
     def missing(self, verdict: Verdict, facts: Facts) -> tuple[OpenPackage, ...]:
         """List the packages of a verdict that no record describes; none for nearly all."""
-        if not any(finding.rule == _OPEN for finding in verdict.findings):
+        if not any(finding.rule == package_open.id for finding in verdict.findings):
             return ()
         platforms = [(pool["os"], pool["cpu"]) for pool in verdict.pools]
         return open_packages(parse_stack(verdict.stack), platforms, facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,11 +15,10 @@ from compatgate.gate.attest.service import Attestations
 from compatgate.gate.auth import anonymous
 from compatgate.web import health, lasting, problems, streams
 from compatgate.web.api import ROUTES, TAGS
+from compatgate.web.asgi import Front
 from compatgate.web.call import Reply, Service
-from compatgate.web.express import Express
 from compatgate.web.headers import Envelope
 from compatgate.web.hooks import HOOKS, views
-from compatgate.web.lane import EXTENSION, GateLane
 from compatgate.web.metrics import Metrics
 from compatgate.web.openapi.document import describe
 from compatgate.web.route import PREFIX
@@ -42,6 +42,10 @@ _INDEX = {
 }
 
 
+EXTENSION = "compatgate"
+"""Under which a Flask application carries its `Service`."""
+
+
 def create_app(gate: Gate, settings: Settings) -> Flask:
     """The application of one gate.
 
@@ -58,7 +62,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
         Metrics(),
         anonymous(settings.anonymous),
         open_library(settings.overlays),
-        msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS)),
+        _description(),
         streams.Listeners(settings.max_listeners),
         Attestations(gate.database, settings.signing),
     )
@@ -72,11 +76,30 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
     _add(app, "GET", "/", "index", _index)
     pages.install(app, service)
     app.after_request(_counting(service.metrics))
-    app.extensions[streams.EXTENSION] = service.listeners
-    lane = GateLane(app.wsgi_app, service)
-    app.wsgi_app = Envelope(lane)  # type: ignore[method-assign]
-    app.extensions[EXTENSION] = Express(lane, settings.max_request_size)
+    app.extensions[EXTENSION] = service
+    app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
     return app
+
+
+def create_front(
+    gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
+) -> Front:
+    """The application of one gate for a server of ASGI; it closes the gate in the end.
+
+    Args:
+        gate: as of `create_app`.
+        settings: likewise.
+        threads: for each kind of requests.
+        parent: as of `Front`.
+    """
+    app = create_app(gate, settings)
+    return Front(app, app.extensions[EXTENSION], threads, parent)
+
+
+@cache
+def _description() -> bytes:
+    """Return the OpenAPI document: it is the same for every application of a process."""
+    return msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS))
 
 
 def _add(app: Flask, method: str, path: str, name: str, view: Callable[..., AnyResponse]) -> None:

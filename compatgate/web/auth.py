@@ -25,12 +25,27 @@ def authenticate(header: str | None, service: Service) -> Principal:
     """
     if header is None:
         return service.nobody
+    return service.gate.tokens.verify(_secret(header))
+
+
+def known_sender(header: str | None, service: Service) -> Principal | None:
+    """Return the sender where memory alone knows; None: `authenticate` must look.
+
+    Raises:
+        Unauthorized: as `authenticate`.
+    """
+    if header is None:
+        return service.nobody
+    return service.gate.tokens.at_hand(_secret(header))
+
+
+def _secret(header: str) -> str:
     scheme, _, secret = header.strip().partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
         raise Unauthorized(
             "not a bearer token", field="Authorization", hint="send Authorization: Bearer TOKEN"
         )
-    return service.gate.tokens.verify(secret.strip())
+    return secret.strip()
 
 
 def authorize(principal: Principal, scope: str | None) -> None:

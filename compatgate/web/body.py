@@ -36,6 +36,8 @@ def read(media: tuple[str, ...], most: int) -> bytes:
     if environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
         what = environ["HTTP_CONTENT_ENCODING"]
         raise UnsupportedMedia("send the body as it is", field="Content-Encoding", value=what)
+    if (request.content_length or 0) > most:
+        raise too_large(most)
     try:
         raw = request.get_data(cache=False)
     except RequestEntityTooLarge:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, Unavailable
 
 
 class UnsupportedMedia(BadInput):
@@ -19,3 +19,9 @@ class HttpError(CompatgateError):
         super().__init__(problem, hint=hint)
         self.status = status
         self.slug = slug
+
+
+class Busy(Unavailable):
+    """Too many requests of this kind wait already; ask again in a moment."""
+
+    retry_after_s = 1

@@ -9,19 +9,22 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from compatgate.web.auth import authenticate, authorize
 from compatgate.web.call import Service
 
+ALIVE = msgspec.json.encode({"status": "alive"})
+
 
 def install(app: Flask, service: Service) -> None:
     """Add ``/healthz``, ``/readyz`` and ``/metrics``."""
 
     def healthz() -> Response:
         """The process is alive."""
-        return _json({"status": "alive"})
+        return _json(ALIVE)
 
     def readyz() -> Response:
         """Say that the gate can decide and record; whoever may read is told from what."""
         state = service.gate.readiness.state()
         sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
-        return _json({"status": "ready", **(state if sender.may("read") else {})})
+        told = {"status": "ready", **(state if sender.may("read") else {})}
+        return _json(msgspec.json.encode(told))
 
     def metrics() -> Response:
         """Counters, for whoever may read."""
@@ -38,7 +41,7 @@ def install(app: Flask, service: Service) -> None:
         )
 
 
-def _json(body: dict[str, object]) -> Response:
-    response = Response(msgspec.json.encode(body), content_type="application/json")
+def _json(body: bytes) -> Response:
+    response = Response(body, content_type="application/json")
     response.headers["Cache-Control"] = "no-store"
     return response

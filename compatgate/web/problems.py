@@ -16,7 +16,7 @@ from werkzeug.routing import RequestRedirect
 from compatgate.documents.problems import DocumentProblem
 from compatgate.errors import CompatgateError, Forbidden, ManyProblems, Unauthorized
 from compatgate.web import headers
-from compatgate.web.errors import HttpError
+from compatgate.web.errors import Busy, HttpError
 
 TYPE = "https://compatgate.dev/problems/"
 MEDIA = "application/problem+json"
@@ -49,6 +49,8 @@ def answer(error: CompatgateError, environ: Mapping[str, Any]) -> Answer:
     elif isinstance(error, Forbidden):
         challenge = 'Bearer realm="compatgate", error="insufficient_scope"'
         sent.append(("WWW-Authenticate", challenge))
+    elif isinstance(error, Busy):
+        sent.append(("Retry-After", str(error.retry_after_s)))
     return Answer(error.status, sent, msgspec.json.encode(to_problem(error)))
 
 

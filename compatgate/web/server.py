@@ -1,9 +1,10 @@
-"""Gunicorn, embedded: its settings, its parent process, and when it is ready."""
+"""The server: gunicorn keeps the processes, uvicorn answers in each."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Callable
 from socket import socket
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from msgspec import Struct
+from uvicorn_worker import UvicornWorker  # type: ignore[import-untyped]
 
+from compatgate.web.connection import Connection
 from compatgate.web.tls import Pair, Reloading
-from compatgate.web.worker import Worker
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
-
     from compatgate.gate.service import Gate
+    from compatgate.web.asgi import Application
 
 STOP_SECONDS = 30
-_LONGEST_LINE = 8190
+_IDLE_SECONDS = 75
+"""A kept-alive connection that asks nothing is closed then."""
+_STUCK_SECONDS = 120
+"""A process that does not come back to its event loop for so long is replaced."""
 
 
 class ServerOptions(Struct, frozen=True):
@@ -30,14 +34,12 @@ class ServerOptions(Struct, frozen=True):
     Attributes:
         listener: bound and listening.
         workers: processes.
-        threads: of each process; so many requests are answered at once.
         log_level: as gunicorn names it.
         tls: None: plain HTTP.
     """
 
     listener: socket
     workers: int
-    threads: int
     log_level: str
     tls: Pair | None = None
 
@@ -45,7 +47,7 @@ class ServerOptions(Struct, frozen=True):
 def serve(
     options: ServerOptions,
     make_gate: Callable[[], Gate],
-    make_app: Callable[[Gate], WSGIApplication],
+    make_app: Callable[[Gate], Application],
     announce: Callable[[], None],
 ) -> int:
     """Serve until a signal ends it.
@@ -53,7 +55,7 @@ def serve(
     Args:
         options: how.
         make_gate: called in each worker process.
-        make_app: likewise.
+        make_app: likewise; what it gives closes the gate at the end.
         announce: called once, when the first worker accepts connections.
 
     Returns:
@@ -64,7 +66,7 @@ def serve(
     gc.freeze()  # what is loaded now stays shared between the processes
     parent = os.getpid()
     try:
-        _Arbiter(server).run()
+        Arbiter(server).run()
     except SystemExit as stop:
         status = int(stop.code or 0)
         if os.getpid() != parent:  # a worker ends here; what follows is its parent's to do
@@ -80,63 +82,65 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self,
         options: ServerOptions,
         make_gate: Callable[[], Gate],
-        make_app: Callable[[Gate], WSGIApplication],
+        make_app: Callable[[Gate], Application],
         announce: Callable[[], None],
     ) -> None:
         self._options = options
         self._make_gate = make_gate
         self._make_app = make_app
         self._announce = announce
-        self._gate: Gate | None = None
         self._once = _Once()
         self._bind = f"fd://{options.listener.detach()}"
         super().__init__()
 
     def load_config(self) -> None:
-        options = self._options
         settings: dict[str, Any] = {
             "bind": self._bind,
-            "worker_class": Worker,
-            "workers": options.workers,
-            "threads": options.threads,
-            "loglevel": options.log_level,
-            "timeout": 120,
+            "worker_class": _worker(self._options.tls),
+            "workers": self._options.workers,
+            "loglevel": self._options.log_level,
+            "timeout": _STUCK_SECONDS,
             "graceful_timeout": STOP_SECONDS,
-            "keepalive": 75,
-            "limit_request_line": _LONGEST_LINE,
-            "limit_request_field_size": _LONGEST_LINE,
+            "keepalive": _IDLE_SECONDS,
+            "when_ready": _stop_gracefully_on_interrupt,
             "post_worker_init": self._ready,
-            "worker_exit": self._end,
             "child_exit": _forget_figures,
             "control_socket_disable": True,
         }
-        if tls := options.tls:
-            settings |= {"certfile": tls.certificate, "keyfile": tls.key}
-            settings["ssl_context"] = _context_of(Reloading(tls))
         for name, value in settings.items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
+            self.cfg.set(name, value)
 
-    def load(self) -> WSGIApplication:
-        self._gate = self._make_gate()
-        app = self._make_app(self._gate)
+    def load(self) -> Application:
+        app = self._make_app(self._make_gate())
         gc.freeze()  # it lives as long as the process: no collection need walk it
         return app
 
-    def _ready(self, worker: Worker) -> None:
+    def _ready(self, worker: object) -> None:
         if self._once.is_first():
             self._announce()
 
-    def _end(self, arbiter: object, worker: object) -> None:
-        if self._gate is not None:
-            self._gate.close()
+
+def _worker(tls: Pair | None) -> type[UvicornWorker]:
+    """The class of worker processes; uvicorn's settings are an attribute of it."""
+    settings: dict[str, Any] = {
+        "interface": "asgi3",
+        "lifespan": "on",
+        "http": Connection,
+        "loop": "uvloop",
+        "ws": "none",
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": STOP_SECONDS,
+    }
+    if tls is not None:
+        context = Reloading(tls).context
+        settings["ssl_context_factory"] = lambda config, default: context
+    return type("Worker", (UvicornWorker,), {"CONFIG_KWARGS": settings})
 
 
-class _Arbiter(Arbiter):  # type: ignore[misc]
-    """The parent process; Ctrl-C stops as gracefully as SIGTERM, a second one at once."""
-
-    def handle_int(self) -> None:
-        self.handle_term()
+def _stop_gracefully_on_interrupt(arbiter: object) -> None:
+    """Make Ctrl-C the same as SIGTERM: gunicorn would stop at once."""
+    signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
 class _Once:
@@ -149,11 +153,6 @@ class _Once:
 
     def is_first(self) -> bool:
         return os.read(self._read, 1) == b"!"
-
-
-def _context_of(reloading: Reloading) -> Callable[[Any, Any], Any]:
-    """As gunicorn takes it: a function of two arguments."""
-    return lambda config, factory: reloading()
 
 
 def _forget_figures(arbiter: object, worker: Any) -> None:

@@ -14,8 +14,6 @@ import msgspec
 from compatgate.errors import Unavailable
 from compatgate.gate.runs.following import Event
 
-EXTENSION = "compatgate.listeners"
-"""Under which the application carries its listeners."""
 MEDIA = "text/event-stream"
 LONGEST_SECONDS = 240.0
 """Less than the server gives an answer."""

@@ -49,30 +49,34 @@ def load(pair: Pair) -> ssl.SSLContext:
 
 
 class Reloading:
-    """The context of the files as they are now; a rotation needs no restart.
+    """The certificate of the files as they are now; a rotation needs no restart.
 
     Files that cannot be used (a rotation that is half done) leave the certificate before in use.
+
+    Attributes:
+        context: for a server; each connection gets the certificate of its moment.
     """
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
         self._lock = threading.Lock()
         self._seen = _stamp(pair)
-        self._context = load(pair)
+        self._latest = self.context = load(pair)
+        self.context.sni_callback = self._choose
 
-    def __call__(self) -> ssl.SSLContext:
-        """The context for a new connection."""
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        """Give a connection that begins the latest certificate."""
         seen = _stamp(self._pair)
         if seen != self._seen:
             with self._lock:
                 if seen != self._seen:
                     self._read(seen)
-        return self._context
+        connection.context = self._latest
 
     def _read(self, seen: object) -> None:
         self._seen = seen
         try:
-            self._context = load(self._pair)
+            self._latest = load(self._pair)
         except BadInput as error:
             _log.error("the certificate was changed and is not used: %s", error.detail)
         else:

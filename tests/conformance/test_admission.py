@@ -16,8 +16,8 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
-import yaml
 from flask.testing import FlaskClient
+from tables import read_table
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
@@ -93,7 +93,7 @@ STATUS = _published("status-meta-v1")
 
 
 def _load(name: str) -> Any:
-    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    return read_table(FOLDER / f"{name}.yaml")
 
 
 SHELLS = _load("shells")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from flask.testing import FlaskClient
+from tables import read_table
 from werkzeug.test import TestResponse
 
 from compatgate.core.facts import Facts
@@ -30,7 +30,7 @@ MADE = {"DEEP": "[" * 100 + "]" * 100, "LARGE": " " * (MOST + 1)}
 
 
 def _load(name: str) -> Any:
-    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    return read_table(FOLDER / f"{name}.yaml")
 
 
 FLAGGER = [
@@ -144,7 +144,7 @@ def test_a_tool_that_polls_is_answered_alike(client: FlaskClient, case: dict[str
 
 
 def metric() -> dict[str, Any]:
-    template = yaml.safe_load(TEMPLATE.read_text())
+    template = read_table(TEMPLATE)
     found: dict[str, Any] = template["spec"]["metrics"][0]
     return found
 

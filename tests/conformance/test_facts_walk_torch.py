@@ -62,7 +62,8 @@ def test_each_torch_release_has_builds_for_its_own_cudas_only(walk):
     for release in releases(walk, "torch"):
         page = {build["cuda"] for build in release["builds"] if build.get("listed", True)}
         index = {build["cuda"] for build in release["builds"]} - page
-        assert page == set(release["documented"][0]["cuda"]), release["version"]
+        if "documented" in release:  # the page has no 1.10.2
+            assert page == set(release["documented"][0]["cuda"]), release["version"]
         for cuda in toolkits(walk):
             expected = "pass" if cuda in page else "warn" if cuda in index else "fail"
             stack = {"torch": release["version"], "cuda": cuda}
@@ -88,7 +89,8 @@ def test_each_torch_build_expects_its_own_pins(walk, component):
 def test_the_default_torch_build_agrees_with_the_packages_own_requirements(walk):
     for release in releases(walk, "torch"):
         (default,) = [b for b in release["builds"] if b.get("default")]
-        required = " ".join(default["requirements"][0]["packages"])
+        groups = default.get("requirements", ())  # none where the wheel holds its libraries
+        required = " ".join(package for group in groups for package in group["packages"])
         for component in ("cudnn", "nccl"):
             stated = re.search(rf"nvidia-{component}-cu\d+==([\d.]+)", required)
             pin = default.get("pins", {}).get(component, {}).get("spec")
@@ -112,7 +114,9 @@ def test_the_tags_of_the_torch_wheels_decide_about_python(walk):
 
 def test_the_aarch64_wheels_of_torch_decide_on_aarch64(walk):
     for release in releases(walk, "torch"):
-        wheels = release["python"]["wheels_aarch64"]
+        wheels = release["python"].get("wheels_aarch64")
+        if wheels is None:
+            continue
         for python in [*PYTHONS, "3.13t", "3.14t"]:
             stack = {"torch": release["version"], "cuda": release["builds"][-1]["cuda"]}
             expected = "pass" if python in wheels else "fail"

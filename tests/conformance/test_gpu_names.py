@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.core.facts import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
-TABLE = yaml.safe_load(Path(__file__).with_name("gpu_names.yaml").read_text(encoding="utf-8"))
+TABLE = read_table(Path(__file__).with_name("gpu_names.yaml"))
 
 
 def rows(section: str) -> list[Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
@@ -15,7 +15,7 @@ from compatgate.core.mig import mig_profiles
 from compatgate.discovery.nfd.devices import load_devices
 
 FILE = Path(__file__).parents[2] / "matrix" / "facts" / "gpus.yaml"
-RECORDS: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["gpus"]
+RECORDS: list[dict[str, Any]] = read_table(FILE)["gpus"]
 GPUS = load_facts(overlays=[]).gpus
 
 

@@ -9,16 +9,14 @@ from statistics import NormalDist
 from typing import Any
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec
 from compatgate.cli.main import main
 
-CASES: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "judge_cases.yaml").read_text("utf-8")
-)
+CASES: list[dict[str, Any]] = read_table(Path(__file__).parent / "judge_cases.yaml")
 EXITS = {"ok": 0, "improvement": 0, "regression": 1, "inconclusive": 3, "no-baseline": 3}
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])

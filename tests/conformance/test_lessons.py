@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-import yaml
+from tables import read_table
 
-LESSONS = yaml.safe_load((Path(__file__).parent / "lessons.yaml").read_text())
+LESSONS = read_table(Path(__file__).parent / "lessons.yaml")
 
 
 def _as_list(value):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.core.stack import Stack, canonical_key, parse_stack
 from compatgate.discovery.lockfiles import Platform, read_lockfile
@@ -23,9 +23,9 @@ from compatgate.discovery.stack.settle import settle
 from compatgate.discovery.stack.stated import stated_wins, with_remarks, with_wheels
 
 LOCKS = Path(__file__).parent / "locks"
-_TABLE = yaml.safe_load((LOCKS / "projects.yaml").read_text())
+_TABLE = read_table(LOCKS / "projects.yaml")
 PROJECTS = {row["name"]: row for row in _TABLE["projects"]}
-ROWS = yaml.safe_load((LOCKS / "packages.yaml").read_text())
+ROWS = read_table(LOCKS / "packages.yaml")
 SHARE_JUDGED = 0.8
 LINUX = Platform(os="linux", cpu="x86_64", python="3.12")
 

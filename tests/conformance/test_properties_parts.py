@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 from drawn import at_least, case_of, codes, drivers, facts, frameworks, questions, series
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
+from tables import read_table
 
 from compatgate.core import fixes
 from compatgate.core.case import DERIVED, Case
@@ -26,7 +26,7 @@ from compatgate.core.target import Policy, Target
 from compatgate.core.verdict import RANK
 from compatgate.errors import BadInput
 
-LESSONS = yaml.safe_load((Path(__file__).parent / "lessons.yaml").read_text())
+LESSONS = read_table(Path(__file__).parent / "lessons.yaml")
 
 
 class Looked(AssertionError):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+from tables import read_table
 
 from compatgate.catalog import read_source
 from compatgate.cli.main import main
@@ -47,7 +48,7 @@ def refreshed(tmp_path_factory):
     assert main(["facts", "verify", "--facts", str(without), "--facts", str(out)]) == 0
 
     def written(facts: str, version: str) -> dict[str, Any]:
-        document = yaml.safe_load((out / f"{facts}.yaml").read_text())
+        document = read_table(out / f"{facts}.yaml")
         (found,) = [r for r in document["releases"] if r["version"] == version]
         return found
 

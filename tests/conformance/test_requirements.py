@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.core.requirements import MalformedRequirement, Properties, check
 
 HERE = Path(__file__).parent
 FACTS = HERE.parents[1] / "matrix" / "facts" / "require_cuda.yaml"
 
-CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "requirements.yaml").read_text("utf-8"))
-IMAGES: list[dict[str, Any]] = yaml.safe_load(FACTS.read_text("utf-8"))["images"]
+CASES: list[dict[str, Any]] = read_table(HERE / "requirements.yaml")
+IMAGES: list[dict[str, Any]] = read_table(FACTS)["images"]
 
 both_dialects = pytest.mark.parametrize("impl", ["go", "c"])
 every_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])

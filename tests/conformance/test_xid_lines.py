@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.canary.health import Event, read_log
 from compatgate.core.facts import Facts
 from compatgate.core.versions import parse_version
 
-CASES: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "xid_lines.yaml").read_text("utf-8")
-)
+CASES: list[dict[str, Any]] = read_table(Path(__file__).parent / "xid_lines.yaml")
 every_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 
 

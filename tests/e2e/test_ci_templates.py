@@ -19,6 +19,7 @@ from ci_systems import (
     run_jenkins,
     run_task,
 )
+from tables import read_table
 
 MATRIX = """\
 apiVersion: compatgate.dev/v1
@@ -41,7 +42,7 @@ CASES = {
 }
 HOSTILE = ("$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "a\n$(touch pwned)", "--help")
 EXAMPLES = [
-    yaml.safe_load(block)
+    yaml.load(block, yaml.CSafeLoader)
     for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(), re.DOTALL)
 ]
 
@@ -217,7 +218,7 @@ def test_the_run_of_the_task_in_the_documentation_names_its_parameters(machine):
 
 def test_the_hook_answers_for_each_lockfile_through_pre_commit(machine):
     """The hook as published, run by pre-commit itself; only its installation is left out."""
-    (hook,) = yaml.safe_load(HOOKS.read_text())
+    (hook,) = read_table(HOOKS)
     (stated,) = example("repos")["repos"][0]["hooks"]
     local = {**hook, **stated, "language": "system"}
     config = {"repos": [{"repo": "local", "hooks": [local]}]}
@@ -248,7 +249,7 @@ def test_the_hook_answers_for_each_lockfile_through_pre_commit(machine):
 def test_the_hints_of_a_target_come_from_the_gate(machine, gate, token):
     page = (ROOT / "docs/build-hints.md").read_text()
     (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    job = yaml.safe_load(text)["jobs"]["build"]
+    job = yaml.load(text, yaml.CSafeLoader)["jobs"]["build"]
     (script,) = (s["run"] for s in job["steps"] if "compatgate env" in s.get("run", ""))
     assert set(job["env"]) == {"COMPATGATE_SERVER", "COMPATGATE_TOKEN"}
     variables = {"COMPATGATE_SERVER": gate.url, "GITHUB_ENV": str(machine.temp / "env")}

@@ -19,5 +19,5 @@ def report_problems(report: dict[str, Any]) -> list[str]:
 
 @cache
 def _validator() -> Draft202012Validator:
-    whole = yaml.safe_load(_SCHEMA.read_text())
+    whole = yaml.load(_SCHEMA.read_text(), yaml.CSafeLoader)
     return Draft202012Validator({**whole["report"], "$defs": whole["$defs"]})

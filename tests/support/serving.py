@@ -23,7 +23,7 @@ from compatgate.resources import matrix_dir
 URL_LINE = re.compile(r"^compatgate is serving on https?://(\[?[\w.:]+?\]?):(\d+)$")
 _PATIENCE = 30.0
 _IMPATIENT = (
-    "import sys, compatgate.web.worker as worker; worker.RECEIVE_SECONDS = 1.0;"
+    "import sys, compatgate.web.connection as connection; connection.RECEIVE_SECONDS = 1.0;"
     "from compatgate.cli.main import main; sys.exit(main(sys.argv[1:]))"
 )
 
@@ -33,7 +33,7 @@ class Answer:
     """What came back."""
 
     status: int
-    headers: dict[str, str]
+    headers: http.client.HTTPMessage
     body: bytes
 
     def json(self) -> Any:
@@ -74,7 +74,7 @@ class Server:
         try:
             used.request(method, path, body, sent)
             response = used.getresponse()
-            return Answer(response.status, dict(response.getheaders()), response.read())
+            return Answer(response.status, response.headers, response.read())
         finally:
             if connection is None:
                 used.close()

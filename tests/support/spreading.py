@@ -15,22 +15,28 @@ from typing import Any
 import pytest
 
 GROUPS = {
-    "engines": (  # dockerd, and nvcc and wheels that are downloaded once
+    "served": (  # `serve` with its forks, signals and deadlines: these count seconds
+        "e2e",
+        "integration/web",
+    ),
+    "engines": (  # dockerd
         "integration/canary",
-        "integration/build_hints",
         "integration/diagnostics",
-        "integration/gpucode",
-        "integration/wheels/test_on_demand.py",
         "e2e/test_canary_story.py",
     ),
+    "compilers": (  # nvcc, and wheels that are downloaded once
+        "integration/build_hints",
+        "integration/canary/test_extension.py",
+        "integration/canary/test_ptx.py",
+        "integration/canary/test_toolkit_ptx.py",
+        "integration/gpucode",
+        "integration/wheels/test_on_demand.py",
+    ),
+    "browser": ("e2e/ui",),  # Chromium
     "programs": (  # PyTorch on the CPU, which takes all cores and gigabytes
         "integration/canary/test_handicaps.py",
         "integration/canary/test_torch_faults.py",
         "integration/canary/test_torch_programs.py",
-    ),
-    "served": (  # Chromium, `serve` with its forks, signals and deadlines: these count seconds
-        "e2e",
-        "integration/web",
     ),
     "described": ("integration/web/test_fuzz.py",),  # long, and without a server
     "slurm": ("integration/slurm",),
@@ -48,14 +54,14 @@ path decides."""
 SHARED = {
     "gpu_engine": "engines",
     "plain_engine": "engines",
-    "toolkit": "engines",
+    "toolkit": "compilers",
     "running_slurm": "slurm",
-    "open_page": "served",
+    "open_page": "browser",
     "database_with_runs": "pages",
 }
 """Fixtures that start something which only one process at a time should have."""
 
-RERUN_ONCE = frozenset({"engines", "served", "slurm", "pages"})
+RERUN_ONCE = frozenset({"browser", "compilers", "engines", "served", "slurm", "pages"})
 """Groups that drive real servers, browsers and engines beside other load: a test that fails is run
 once more. The summary lists it as RERUN, and what it shows is a race to mend."""
 

@@ -6,7 +6,7 @@ import msgspec
 
 from compatgate.catalog.build.read import Record, of, pair
 from compatgate.core.arch import Arch, parse_arch
-from compatgate.core.facts.records import BuildList, PackageRecords, Statement
+from compatgate.core.facts.records import BuildList, PackageRecords, ProjectWheels, Statement
 from compatgate.core.facts.records import Record as Measured
 
 
@@ -32,6 +32,10 @@ def _statement(row: Record) -> Statement:
         fixed=row.get("fixed", False),
         requires=tuple(row.get("requires") or ()),
         torch_wheels=tuple(row.get("torch_wheels") or ()),
+        wheels=tuple(
+            ProjectWheels(tuple(one["labels"]), _code(one["code"]), one.get("cpu"))
+            for one in row.get("wheels") or ()
+        ),
     )
 
 

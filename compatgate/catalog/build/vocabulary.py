@@ -25,6 +25,7 @@ _TEXT = {
     "NOT_ON_INDEX": "Names of components that are other packages, stubs or parts on the index.",
     "CONDA": "Names on channels of conda, where they are not the component's.",
     "LIBRARIES": "File names of libraries up to ``.so``.",
+    "DLLS": "File names of libraries of Windows up to the version: ``cudart64_12.dll``.",
     "MODULES": "Top-level modules that Python imports.",
     "FOLDERS": "Folders of site-packages that hold a component's files.",
     "BUILT_PER_CUDA": "Components of which a version has a build for each CUDA.",
@@ -42,6 +43,7 @@ def values_of(components: Sequence[Record]) -> dict[str, Any]:
         "NOT_ON_INDEX": tuple(n for c in components for n in c.get("not_on_index", ())),
         "CONDA": _named(components, "conda"),
         "LIBRARIES": _named(components, "libraries"),
+        "DLLS": _named(components, "dlls"),
         "MODULES": _named(components, "modules"),
         "FOLDERS": {
             folder: c["name"]

@@ -84,6 +84,14 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
         return not self.path.endswith((".a", ".o"))
 
     @derived
+    def system(self) -> Literal["linux", "windows", ""]:
+        """Return the system whose programs load it, by its name; empty where both may."""
+        name = self.path.lower()
+        if name.endswith((".dll", ".pyd")):
+            return "windows"
+        return "linux" if name.endswith(".so") or ".so." in name else ""
+
+    @derived
     def code_of_units(self) -> tuple[tuple[tuple[str, ...], int], ...]:
         """Code of units, with how many units have it; also where all have the same."""
         if self.profiles:
@@ -178,10 +186,25 @@ class BuildList(Struct, frozen=True):
     cuda: str | None = None
 
 
+class ProjectWheels(Struct, frozen=True):
+    """GPU code of the wheels that a project builds for its own index.
+
+    Attributes:
+        labels: of the wheels, ``cu118``.
+        code: that its build script makes.
+        cpu: processor of the wheels for Linux; None: each.
+    """
+
+    labels: tuple[str, ...]
+    code: tuple[Arch, ...]
+    cpu: Literal["x86_64", "aarch64"] | None = None
+
+
 class Statement(Struct, frozen=True, omit_defaults=True):
     """What sources, build scripts and documentation say of releases.
 
     It denies what it excludes, and proves nothing: who builds the package decides what is inside.
+    Of wheels that the project itself builds and labels, its build script is what decides.
 
     Attributes:
         versions: releases that it speaks of (PEP 440).
@@ -196,6 +219,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         fixed: the build script takes no other list of architectures.
         requires: requirements (PEP 508) that the source states, also on ``cuda`` and ``cudnn``.
         torch_wheels: torch releases for which the project publishes wheels of its own.
+        wheels: what the project's build script puts into the wheels of its own index.
     """
 
     versions: str
@@ -208,6 +232,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     fixed: bool = False
     requires: tuple[str, ...] = ()
     torch_wheels: tuple[str, ...] = ()
+    wheels: tuple[ProjectWheels, ...] = ()
 
 
 class PackageRecords(Struct, frozen=True):

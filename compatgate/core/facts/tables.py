@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compatgate.core.components import COMPONENTS, is_framework
+from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
 from compatgate.core.facts.common import Pair
 from compatgate.core.facts.drivers import CudaDriver, DriverBranches, ForwardCompat, Toolkit
 from compatgate.core.facts.frameworks import Framework, KnownIssues
@@ -52,6 +52,8 @@ class Facts:
         self.digest = digest
         self.overlays = overlays
         self.framework_names = frameworks
+        self.frameworks = FRAMEWORKS | (frameworks - COMPONENTS.keys())
+        """Frameworks by name: those that stacks name as components, and those of overlays."""
         self.recorded = recorded
         self._shipped = recorded
         self._measured: dict[str, tuple[Record, ...]] = {}

@@ -26,49 +26,36 @@ from compatgate.core.rules import (
 )
 from compatgate.core.rules.base import Rule
 
-RULES: tuple[Rule, ...] = (
-    driver_cuda.driver_too_old,
-    driver_cuda.minor_compat_limits,
-    forward.forward_compat,
-    driver_branch.driver_branch_eol,
-    driver_branch.driver_gpu,
-    mig.mig_driver,
-    gpu_code.no_kernel_image,
-    gpu_code.ptx_toolchain,
-    gpu_code.toolkit_arch,
-    cudnn.cudnn_cuda,
-    cudnn.cudnn_gpu,
-    cudnn.cudnn_driver,
-    framework_cuda.framework_cuda,
-    framework_pins.framework_cudnn,
-    framework_pins.framework_nccl,
-    framework_python.framework_python,
-    framework_arch.framework_arch,
-    framework_pins.framework_framework,
-    framework_driver.framework_driver,
-    packages.package_open,
-    packages.package_arch,
-    packages.package_requires,
-    packages.package_torch,
-    packages.package_libraries,
-    nccl.nccl_cuda,
-    nccl.nccl_gpu,
-    image.require_cuda,
-    known_issue.known_issue,
-    matrix.not_blessed,
-    matrix.revoked,
-    matrix.deprecated,
-    canary.canary_missing,
-    canary.canary_stale,
-    canary.canary_failed,
-    waived.waived,
-    waived.exempted,
-    placement.target_contradicted,
-    placement.no_pool_for_request,
-    placement.some_pools,
-    incomplete.incomplete,
-    incomplete.witness_conflict,
+_FAMILIES = (
+    driver_cuda,
+    forward,
+    driver_branch,
+    mig,
+    gpu_code,
+    cudnn,
+    framework_cuda,
+    framework_pins,
+    framework_python,
+    framework_arch,
+    framework_driver,
+    packages,
+    nccl,
+    image,
+    known_issue,
+    matrix,
+    canary,
+    waived,
+    placement,
+    incomplete,
 )
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted(
+        (one for family in _FAMILIES for one in vars(family).values() if isinstance(one, Rule)),
+        key=lambda one: one.id,
+    )
+)
+"""Every rule of these modules, by id: a function with ``@rule`` in one of them is in force."""
 
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
 BY_NAME: dict[str, Rule] = {rule.name: rule for rule in RULES}

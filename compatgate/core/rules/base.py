@@ -43,6 +43,7 @@ class Problem(Struct, frozen=True):
     candidates: Callable[[], Iterable[Candidate]] | None = None
 
 
+Cause = Literal["facts", "matrix", "evidence"]
 Answer = Sequence[Problem] | Literal["pass", "not-applicable"]
 PASS: Final = "pass"  # noqa: S105
 NOT_APPLICABLE: Final = "not-applicable"
@@ -55,19 +56,28 @@ class Rule(Struct, frozen=True):
         id: ``CG101``; never changes its meaning.
         name: ``driver-too-old``.
         check: the rule itself; its docstring is what ``compatgate explain`` prints.
-        about_facts: decided by the vendors' facts alone, not by the matrix or evidence.
+        cause: what decides: the vendors' facts alone, the matrix, or evidence of canary runs.
         reads: the parts of the question that it looks at; a fix that changes others need not ask
             it again.
         states_outcome: its facts say themselves whether they deny (the list of known issues); the
             other rules never deny by a fact that is derived.
+        pool_only: it looks at the pool alone: its driver's branch, its GPU.
+        not_waivable: why no waiver covers it (``records waivers``); empty where one may.
     """
 
     id: str
     name: str
     check: Callable[[Case], Answer]
-    about_facts: bool = True
+    cause: Cause = "facts"
     reads: Parts = EVERYTHING
     states_outcome: bool = False
+    pool_only: bool = False
+    not_waivable: str = ""
+
+    @property
+    def about_facts(self) -> bool:
+        """Tell whether the vendors' facts alone decide."""
+        return self.cause == "facts"
 
     def answer(self, case: Case) -> Answer:
         """Return what the rule says of a case; a derived fact is no reason to deny it."""
@@ -100,14 +110,16 @@ def rule(
     rule_id: str,
     name: str,
     *,
-    about_facts: bool = True,
+    cause: Cause = "facts",
     reads: Parts = EVERYTHING,
     states_outcome: bool = False,
+    pool_only: bool = False,
+    not_waivable: str = "",
 ) -> Callable[[Callable[[Case], Answer]], Rule]:
-    """Make a function a rule."""
+    """Make a function a rule; the attributes are those of `Rule`."""
 
     def make(check: Callable[[Case], Answer]) -> Rule:
-        return Rule(rule_id, name, check, about_facts, reads, states_outcome)
+        return Rule(rule_id, name, check, cause, reads, states_outcome, pool_only, not_waivable)
 
     return make
 

@@ -10,7 +10,7 @@ from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
 
-@rule("CG811", "canary-missing", about_facts=False, reads=VERSIONS)
+@rule("CG811", "canary-missing", cause="evidence", reads=VERSIONS)
 def canary_missing(case: Case) -> Answer:
     """The policy asks for canary evidence, and a suite has no judged run for this stack and SKU.
 
@@ -40,7 +40,7 @@ def canary_missing(case: Case) -> Answer:
     ]
 
 
-@rule("CG812", "canary-stale", about_facts=False, reads=VERSIONS)
+@rule("CG812", "canary-stale", cause="evidence", reads=VERSIONS)
 def canary_stale(case: Case) -> Answer:
     """The latest passed run is older than the policy's ``maxAge``, or was on another driver.
 
@@ -71,7 +71,7 @@ def canary_stale(case: Case) -> Answer:
     return problems or PASS
 
 
-@rule("CG813", "canary-failed", about_facts=False, reads=VERSIONS)
+@rule("CG813", "canary-failed", cause="evidence", reads=VERSIONS)
 def canary_failed(case: Case) -> Answer:
     """The latest judged run of a suite failed for this stack on this SKU.
 

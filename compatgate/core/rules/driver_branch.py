@@ -14,7 +14,7 @@ from compatgate.core.versions import Version, show
 EOL_NOTICE = timedelta(days=90)
 
 
-@rule("CG104", "driver-branch-eol", reads=DRIVER)
+@rule("CG104", "driver-branch-eol", reads=DRIVER, pool_only=True)
 def driver_branch_eol(case: Case) -> Answer:
     """The driver branch is past its end of life, or within 90 days of it (a warning).
 
@@ -57,7 +57,7 @@ def driver_branch_eol(case: Case) -> Answer:
     )
 
 
-@rule("CG105", "driver-gpu", reads=DRIVER)
+@rule("CG105", "driver-gpu", reads=DRIVER, pool_only=True)
 def driver_gpu(case: Case) -> Answer:
     """The driver branch is older than the first, or newer than the last, that drives the GPU.
 

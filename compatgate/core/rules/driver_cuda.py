@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.components import is_framework
 from compatgate.core.parts import CODE, CUDA, FORWARD
 from compatgate.core.rules.base import (
     NOT_APPLICABLE,
@@ -73,8 +72,8 @@ def driver_too_old(case: Case) -> Answer:
 
 def _by_major(case: Case, driver: Version) -> Answer:
     """Judge the CUDA major that a build names, where no release of it is known."""
-    versions = case.stack.components.items()
-    labels = [(v.cuda[0], name) for name, v in versions if is_framework(name) and v.cuda]
+    versions, frameworks = case.stack.versions.items(), case.facts.frameworks
+    labels = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
     if not labels:
         return NOT_APPLICABLE
     major, name = max(labels)

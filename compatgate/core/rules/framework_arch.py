@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from msgspec.structs import replace
+
 from compatgate.core import changes
 from compatgate.core.case import Case
 from compatgate.core.facts import Build, Pair
@@ -10,7 +14,7 @@ from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.parts import CODE, RECORDS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rules.each import each
-from compatgate.core.versions import show
+from compatgate.core.versions import parse_version, show
 
 
 @rule("CG405", "framework-arch", reads=CODE | RECORDS)
@@ -22,7 +26,8 @@ def framework_arch(case: Case) -> Answer:
     conda, by NVIDIA's containers or by anybody else has code for is unknown until ``arch`` states
     it. The wheels for Windows and for Linux on Arm have lists of their own; where one is not known,
     the answer is unknown. A published minimum may deny a GPU; it is no proof for GPUs that came
-    with the build's own toolkit or later, nor for Tegra parts. Where the files themselves were read
+    with the build's own toolkit or later, nor for Tegra parts. Where the code is in plugins (JAX),
+    their measured wheels deny a GPU for which they have none. Where the files themselves were read
     (an image, a folder), CG411 judges them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
@@ -45,6 +50,8 @@ def _arch_of(case: Case, found: Found) -> Answer:
         return NOT_APPLICABLE if stated else _not_known(case, found, whose)
     if build is None:
         return NOT_APPLICABLE
+    if build.plugins and (problems := _by_plugins(case, found, build, device)):
+        return problems
     if build.sass is not None:
         return _by_code(case, found, build, device)
     if build.minimum_capability is not None:
@@ -62,6 +69,31 @@ def _by_code(case: Case, found: Found, build: Build, device: Pair) -> Answer:
         return PASS
     message = f"the {build.title} wheel of {found.title} has no code for {case.gpu_name}"
     return _no_code(case, found, build, message, ", ".join(one.name for one in code))
+
+
+def _by_plugins(case: Case, found: Found, build: Build, device: Pair) -> list[Problem]:
+    """Return what the wheels of the build's plugins were measured to lack for a GPU.
+
+    They deny and prove nothing: a plugin (JAX) compiles most of what it runs for the GPU at hand.
+    One that the stack names is judged by CG411.
+    """
+    from compatgate.core.package_code import is_stray, ways_here
+    from compatgate.core.packages import package_finder
+    from compatgate.core.rules.package_arch import no_code
+
+    pool, problems = case.pool, list[Problem]()
+    finder = package_finder(case.facts, pool.os, pool.cpu, case.stack.get("python"))
+    for name in build.plugins:
+        if name in case.stack.packages:
+            continue
+        plugin = finder.find(name, parse_version(name, found.version.public))
+        groups = ways_here(plugin, device, None, case.facts.arch)
+        if groups and is_stray(groups):
+            library = groups[0][0][0]
+            have = ", ".join([*library.sass, *library.ptx])
+            problems.append(no_code(case, plugin, have, library.path))
+    candidates = partial(changes.build_with_code, case, found)
+    return [replace(one, component=found.name, candidates=candidates) for one in problems]
 
 
 def _by_minimum(case: Case, found: Found, build: Build, device: Pair, minimum: Pair) -> Answer:

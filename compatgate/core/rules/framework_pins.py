@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from compatgate.core import changes
 from compatgate.core.case import Case
-from compatgate.core.components import is_framework
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Build, Pair, Pin, Release, Source
 from compatgate.core.frameworks import Found
@@ -196,7 +195,7 @@ def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
         why = f"{pin.component} {have} is another major"
     elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
         why = f"{pin.component} {have} is older"
-    elif _is_framework(pin) and pin.floor and have.at(2) != pin.floor.at(2):
+    elif pin.component in case.facts.frameworks and pin.floor and have.at(2) != pin.floor.at(2):
         why = f"{pin.component} {have} is another minor, another ABI"
     elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
         outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
@@ -224,7 +223,3 @@ def _at_places(have: Version, pin: Pin) -> Version:
     floor = pin.floor
     same = floor and have.at(pin.places) == floor.at(pin.places)
     return floor if same and floor else have
-
-
-def _is_framework(pin: Pin) -> bool:
-    return is_framework(pin.component)

@@ -11,7 +11,7 @@ from compatgate.core.parts import VERSIONS
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
 
 
-@rule("CG901", "incomplete", reads=VERSIONS)
+@rule("CG901", "incomplete", reads=VERSIONS, not_waivable="says what is not known")
 def incomplete(case: Case) -> Answer:
     """Something that the decision needs is not known; names exactly what, and how to provide it.
 

@@ -15,7 +15,7 @@ _NAMED = 3
 """GPUs of an entry that a message names."""
 
 
-@rule("CG801", "not-blessed", about_facts=False, reads=VERSIONS)
+@rule("CG801", "not-blessed", cause="matrix", reads=VERSIONS)
 def not_blessed(case: Case) -> Answer:
     """The target's policy asks for a blessed matrix entry, and none matches.
 
@@ -86,7 +86,7 @@ def _unnamed(case: Case, entry: Entry, names: Sequence[str]) -> Problem:
     )
 
 
-@rule("CG802", "revoked", about_facts=False, reads=VERSIONS)
+@rule("CG802", "revoked", cause="matrix", reads=VERSIONS)
 def revoked(case: Case) -> Answer:
     """The best matching entry was revoked: this combination is known to be bad here.
 
@@ -102,7 +102,7 @@ def revoked(case: Case) -> Answer:
     return (_status_problem(case, best, "fail"),)
 
 
-@rule("CG803", "deprecated", about_facts=False, reads=VERSIONS)
+@rule("CG803", "deprecated", cause="matrix", reads=VERSIONS)
 def deprecated(case: Case) -> Answer:
     """The best matching entry is deprecated (a warning).
 

@@ -8,7 +8,7 @@ from compatgate.core.parts import DRIVER
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, not_checked, rule
 
 
-@rule("CG106", "mig-driver", reads=DRIVER)
+@rule("CG106", "mig-driver", reads=DRIVER, pool_only=True)
 def mig_driver(case: Case) -> Answer:
     """The driver is older than the first that offers MIG on this GPU.
 

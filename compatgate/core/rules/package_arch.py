@@ -8,11 +8,12 @@ from compatgate.core.case import Case
 from compatgate.core.facts import Pair
 from compatgate.core.facts.records import Library
 from compatgate.core.gpu_code import how_it_runs
-from compatgate.core.package_code import is_stray, toolkit_targets, ways_here
+from compatgate.core.package_code import Ways, is_made_for, is_stray, toolkit_targets, ways_here
 from compatgate.core.packages import GpuPackage, is_specific
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem
 from compatgate.core.rules.package_problems import assumption, other_releases, source_of
 from compatgate.core.rules.statements import excluded
+from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import show
 
 
@@ -45,7 +46,7 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
     if package.stated:
         how = how_it_runs(package.stated, device, case.facts.arch)
         names = ", ".join(code.name for code in package.stated)
-        return PASS if how else [_no_code(case, package, names)]
+        return PASS if how else [no_code(case, package, names)]
     if package.toolkits:
         return _by_toolkit(case, package, device)
     if package.record is None:
@@ -62,10 +63,24 @@ def _arch_of(case: Case, package: GpuPackage, device: Pair) -> Answer:
         elif "sass" not in ways:
             problems += _jit(case, package, [library.ptx_cuda for library, _ in group])
     if without and not _is_optional(case, package, without):
-        none_runs = is_stray(groups)
         names = ", ".join([*without[0].sass, *without[0].ptx])
-        problems.append(_no_code(case, package, names, without[0].path, none_runs=none_runs))
+        outcome = _outcome_of_part(case, groups, device)
+        problems.append(no_code(case, package, names, without[0].path, outcome))
     return problems or PASS
+
+
+def _outcome_of_part(case: Case, groups: tuple[Ways, ...], device: Pair) -> FindingOutcome:
+    """Say what it means that a part of a package has no code for a GPU.
+
+    Where nothing else runs it fails. Where other libraries were made for this GPU, that part is for
+    other ones. Where the others have PTX alone, nobody made the package for this GPU, and whether
+    it does without that part is not known.
+    """
+    if is_stray(groups):
+        return "fail"
+    arch = case.facts.arch
+    run = [library for group in groups for library, how in group if how]
+    return "warn" if any(is_made_for(one, device, arch) for one in run) else "unknown"
 
 
 def _of_others(case: Case, package: GpuPackage) -> Problem:
@@ -97,15 +112,17 @@ def _by_toolkit(case: Case, package: GpuPackage, device: Pair) -> Answer:
     return [Problem("unknown", package.name, message, have=package.version.text)]
 
 
-def _no_code(
-    case: Case, package: GpuPackage, have: str, path: str = "", *, none_runs: bool = True
+def no_code(
+    case: Case, package: GpuPackage, have: str, path: str = "", outcome: FindingOutcome = "fail"
 ) -> Problem:
-    """Report missing code: a failure where nothing of the package runs, a warning for a part."""
+    """Report missing code."""
     assert case.capability is not None  # noqa: S101 - the caller checked
     where = f"{path} of {package.title}" if path else package.title
     message = f"{where} has no code for {case.gpu_name}: it carries {have}"
+    if outcome == "unknown":
+        message += "; the rest is PTX, and whether it works without this part is not known"
     return Problem(
-        "fail" if none_runs else "warn",
+        outcome,
         package.name,
         message + assumption(package),
         have=have,

@@ -27,9 +27,8 @@ def _runtimes(case: Case) -> Iterator[Problem | None]:
         return
     brought = {cuda.major, *_runtime_packages(case)}
     for package in case.packages:
-        needed = package.runtimes
-        if needed:
-            missing = None if needed & brought else max(needed)
+        if needed := package.runtimes(cuda):
+            missing = None if needed.keys() & brought else max(needed)
             yield _other_runtime(case, package, missing, cuda) if missing else None
 
 
@@ -71,10 +70,11 @@ def _runtime_packages(case: Case) -> Iterator[int]:
 
 
 def _other_runtime(case: Case, package: GpuPackage, major: int, cuda: Version) -> Problem:
+    runtime = package.runtimes(cuda)[major]
     return Problem(
         "warn" if case.facts.packages.is_optional(package.name) else "fail",
         package.name,
-        f"{package.title} is linked against libcudart.so.{major}, the stack brings CUDA {cuda}"
+        f"{package.title} is linked against {runtime}, the stack brings CUDA {cuda}"
         + assumption(package),
         have=cuda.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",

@@ -24,8 +24,9 @@ def assumption(package: GpuPackage) -> str:
 def source_of(package: GpuPackage) -> Source | None:
     """Return what is known of a package as a source: its record, else what is stated of it."""
     record = package.record
-    if record is None:
-        return package.statements[0].source if package.statements else None
+    if record is None or not (record.wheel or package.installed):
+        stated = sorted(package.statements, key=lambda one: not (record and one.wheels))
+        return stated[0].source if stated else None
     if package.installed:
         what = f" ({record.wheel})" if record.wheel else ""
         return Source(f"measured: its installed files{what}", confidence="metadata")

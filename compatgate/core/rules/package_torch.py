@@ -7,6 +7,7 @@ import re
 from compatgate.core.case import Case
 from compatgate.core.facts import Source
 from compatgate.core.facts.records import Record
+from compatgate.core.package_builds import names_cuda
 from compatgate.core.packages import GpuPackage
 from compatgate.core.requires import is_pinned_with
 from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem
@@ -31,6 +32,8 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
     built_for = package.built_for_torch
     if package.record is None and built_for is None:
         return _torch_of_release(case, package, torch)
+    if problem := _other_minor(case, package, torch):
+        return [problem]
     if package.record and all(abi.stable for abi in package.torch_abis):
         return PASS
     record = package.record
@@ -59,6 +62,27 @@ def _torch_of(case: Case, package: GpuPackage, torch: Version) -> Answer:
             candidates=lambda: other_releases(case, package),
         )
     ]
+
+
+def _other_minor(case: Case, package: GpuPackage, torch: Version) -> Problem | None:
+    """Ask about a wheel with a label of another minor of CUDA than torch's.
+
+    Torchaudio refuses such a torch when it is imported; what else does is not known.
+    """
+    label, cuda = package.version.cuda, torch.cuda
+    if cuda is None or label is None or not (package.assumed and names_cuda(package.version)):
+        return None
+    if label == cuda or label[0] != cuda[0]:  # of another major: CG414
+        return None
+    message = f"{package.title} is a build for CUDA {show(label)} beside torch {torch}"
+    return Problem(
+        when_open(case),
+        package.name,
+        f"{message}: whether it loads is not known",
+        have=package.version.text,
+        need=f"{package.name} {package.version.public} for CUDA {show(cuda)}",
+        source=source_of(package),
+    )
 
 
 def _torch_of_release(case: Case, package: GpuPackage, torch: Version) -> Answer:

@@ -85,11 +85,12 @@ def package_open(case: Case) -> Answer:
 def package_arch(case: Case) -> Answer:
     """A package's own libraries have no code for the pool's GPU.
 
-    Each library that the package loads counts, by its translation units: a stray one is no support.
-    The package fails where none of its libraries runs, or those that do are a few units of all;
-    where a part of them does not, the rule warns, since they may be for other GPUs. Where only PTX
-    runs, the driver compiles it, and must understand the PTX of the toolkit that made it (as
-    CG202). Libraries with nothing but code for one architecture (``sm_90a``) are loaded there
+    Each library that the package loads counts, by its translation units: a stray one is no support,
+    nor are a few with PTX where most have nothing for the GPU. The package fails where none of its
+    libraries runs, or those that do are a few units of all. Where a part of them does not, the rule
+    warns, since they may be for other GPUs; where the others have PTX alone, it is unknown. Where
+    only PTX runs, the driver compiles it, and must understand the PTX of the toolkit that made it
+    (as CG202). Libraries with nothing but code for one architecture (``sm_90a``) are loaded there
     alone.
 
     Builds for GPUs of AMD or Intel (``+rocm6.2``, or linked against ROCm) fail. Of packages that
@@ -134,7 +135,9 @@ def package_torch(case: Case) -> Answer:
     metadata nor file name say which torch it was built for, a package of the stack that pins both
     says that they belong together, as ``sglang`` pins ``sgl-kernel`` and torch; otherwise the
     answer is unknown. A package that works without its extension (``torchao``) warns at most.
-    Without a record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE),
+    A wheel whose label names another minor of CUDA than torch's is unknown: torchaudio compares
+    them when it is imported. Without a record, the label of a build decides (``flash-attn``
+    2.8.3+cu12torch2.8cxx11abiTRUE),
     else the other wheels of its release (of another system, with another CUDA label) say which
     torch it is for.
 

@@ -7,7 +7,7 @@ from compatgate.core.parts import NOTHING
 from compatgate.core.rules.base import NOT_APPLICABLE, Answer, rule
 
 
-@rule("CG831", "target-contradicted", about_facts=False, reads=NOTHING)
+@rule("CG831", "target-contradicted", cause="matrix", reads=NOTHING)
 def target_contradicted(case: Case) -> Answer:
     """A workload names a target that its own placement does not leave.
 
@@ -29,7 +29,7 @@ def target_contradicted(case: Case) -> Answer:
     return NOT_APPLICABLE
 
 
-@rule("CG832", "no-pool-for-request", about_facts=False, reads=NOTHING)
+@rule("CG832", "no-pool-for-request", cause="matrix", reads=NOTHING)
 def no_pool_for_request(case: Case) -> Answer:
     """No pool of the target has the GPU product that a workload requests.
 
@@ -49,7 +49,13 @@ def no_pool_for_request(case: Case) -> Answer:
     return NOT_APPLICABLE
 
 
-@rule("CG833", "some-pools", about_facts=False, reads=NOTHING)
+@rule(
+    "CG833",
+    "some-pools",
+    cause="matrix",
+    reads=NOTHING,
+    not_waivable="says what was not asked",
+)
 def some_pools(case: Case) -> Answer:
     """The question is about some pools of the target; the others were not judged.
 

@@ -7,7 +7,7 @@ from compatgate.core.parts import NOTHING
 from compatgate.core.rules.base import NOT_APPLICABLE, Answer, rule
 
 
-@rule("CG821", "waived", about_facts=False, reads=NOTHING)
+@rule("CG821", "waived", cause="matrix", reads=NOTHING, not_waivable="records waivers")
 def waived(case: Case) -> Answer:
     """A finding was waived: a named exception covers it, with an owner, a reason and an end date.
 
@@ -22,7 +22,7 @@ def waived(case: Case) -> Answer:
     return NOT_APPLICABLE
 
 
-@rule("CG822", "exempted", about_facts=False, reads=NOTHING)
+@rule("CG822", "exempted", cause="matrix", reads=NOTHING)
 def exempted(case: Case) -> Answer:
     """A workload was let in by the Kubernetes hook although its verdict denies it.
 

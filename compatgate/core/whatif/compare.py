@@ -6,8 +6,6 @@ from compatgate.core.rules import BY_ID
 from compatgate.core.verdict import RANK, Finding, Verdict
 from compatgate.core.whatif.model import CAUSES, ORDER, Cause, Change
 
-_EVIDENCE = ("CG811", "CG812", "CG813")
-
 
 def changes(before: Verdict, after: Verdict) -> dict[Cause, Change]:
     """How what each cause says changes."""
@@ -62,6 +60,4 @@ def _is_open(before: Verdict, after: Verdict, cause: Cause) -> bool:
 
 
 def _cause_of(finding: Finding) -> Cause:
-    if BY_ID[finding.rule].about_facts:
-        return "facts"
-    return "evidence" if finding.rule in _EVIDENCE else "matrix"
+    return BY_ID[finding.rule].cause

@@ -19,6 +19,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, Matrix, Status
 from compatgate.core.request import change_pool, change_stack
 from compatgate.core.rules import BY_ID
+from compatgate.core.rules.matrix import not_blessed
 from compatgate.core.stack import Stack
 from compatgate.core.target import Pool, Target
 from compatgate.core.verdict import RANK, Finding, Outcome, Verdict
@@ -28,8 +29,6 @@ from compatgate.core.whatif.samples import Samples
 
 IN_USE: tuple[Status, ...] = ("blessed", "deprecated")
 """Statuses of entries that workloads may be running by."""
-_OF_POOLS_ALONE = ("CG104", "CG105", "CG106")
-"""Rules that look at nothing but the pool: its driver's branch, its GPU."""
 _MOST_FIXED = 50
 """Stacks of which fixes are looked for; they cost more than all the rest."""
 _encode = msgspec.json.Encoder().encode
@@ -218,7 +217,7 @@ def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Findin
         return finding
     fixes = tuple(f for f in finding.fixes if not any(name in changes for name in f.set))
     bounds = {name: entry.components[name] for name in changes if name in entry.components}
-    if finding.rule != "CG801" or not bounds:
+    if finding.rule != not_blessed.id or not bounds:
         return replace(finding, fixes=fixes)
     said = ", ".join(f"{name} {bound}" for name, bound in bounds.items())
     asked = ", ".join(f"{name} {changes[name]}" for name in bounds)
@@ -234,7 +233,7 @@ def _host(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
     found: dict[tuple[str, str], Finding] = {}
     for before, after in alone:
         for finding in compare.new_findings(before, after):
-            if finding.rule in _OF_POOLS_ALONE:
+            if BY_ID[finding.rule].pool_only:
                 known = found.setdefault((finding.rule, finding.message), finding)
                 pools = dict.fromkeys((*known.pools, *finding.pools))
                 found[finding.rule, finding.message] = replace(known, pools=tuple(pools))

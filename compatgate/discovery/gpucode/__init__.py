@@ -1,4 +1,4 @@
-"""GPU code inside binaries: which architectures an ELF file, library or fatbinary carries.
+"""GPU code inside binaries: which architectures an ELF or PE file, library or fatbinary carries.
 
 `read_gpu_code` lists SASS, PTX and link-time code with architecture, PTX ISA version and whether it
 is compressed. Nothing is decompressed and no code is read: the headers say it all.
@@ -10,6 +10,8 @@ The format, which NVIDIA does not publish; all numbers little-endian:
   ``.nvFatBinSegment`` holds a wrapper for each (``0x466243B1``, version 1 or, linked, 2, a pointer
   to the fatbinary, a pointer). The dynamic linker fills the pointers in, so the names of the
   sections are what finds the fatbinaries; where only wrappers are there, the file is searched.
+* A PE file (Windows) has the same sections, their names cut to 8 bytes: ``.nv_fatb``, ``__nv_rel``,
+  ``.nvFatBi``.
 * A fatbinary: ``u32 0xBA55ED50; u16 version = 1; u16 header size = 16; u64 size of the entries``.
 * An entry, 64 bytes and what the offsets point to, then its payload, padded to 8 bytes::
 

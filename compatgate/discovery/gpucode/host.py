@@ -1,8 +1,9 @@
-"""Host ELF files: which of their bytes are fatbinaries.
+"""Host programs and libraries, ELF and PE: which of their bytes are fatbinaries.
 
 A file that can seek is read by its section table. A stream is searched once for fatbinaries, and
 its section table, which comes last, then says which of them count: constant data elsewhere may hold
-fatbinaries too (those of a compiler's library, say), and they are not this program's kernels.
+fatbinaries too (those of a compiler's library, say), and they are not this program's kernels. The
+section table of a PE file comes first: of a stream, too, it says what is read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from compatgate.discovery.gpucode.fatbin import MAGIC, MOST_ENTRIES, Region, read_region
 from compatgate.discovery.gpucode.model import Entry
+from compatgate.discovery.gpucode.pe import read_pe_file
 from compatgate.discovery.gpucode.sections import (
     CODE,
     RELOCATABLE,
@@ -27,6 +29,8 @@ from compatgate.errors import BadInput
 
 _PADDING = 64
 """Bytes that a linker may leave between two fatbinaries."""
+_ROOM = 512
+"""Bytes that a linker pads a section of a PE file to, and in which delvewheel puts names."""
 _HEAD = 4096
 
 Held = tuple[Region, bool]
@@ -78,6 +82,25 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
     )
 
 
+def read_windows_host(source: Source, size: int | None) -> list[Entry]:
+    """Read the PE file that begins at the source's position.
+
+    Args:
+        source: at the PE file's first byte.
+        size: of the PE file; None: up to the stream's end.
+
+    Raises:
+        BadInput: the file, or a fatbinary in it, is damaged or truncated.
+    """
+    base = source.position
+    sections = read_pe_file(source, size).sections(base)
+    end = base + (source.left if size is None else size)
+    entries = _numbered(_by_sections(source, sections, base, end, rest=_ROOM))
+    if not source.seekable and size is not None:
+        source.skip(max(end - source.position, 0), "a PE file")
+    return entries
+
+
 def search(source: Source, end: int | None) -> _Search:
     """Find fatbinaries between the source's position and ``end``."""
     met = _Search([], [])
@@ -105,17 +128,19 @@ def _numbered(held: Iterable[Held]) -> list[Entry]:
     return entries
 
 
-def _by_sections(source: Source, sections: list[Section], base: int, end: int) -> list[Held]:
+def _by_sections(
+    source: Source, sections: list[Section], base: int, end: int, rest: int = 0
+) -> list[Held]:
     chosen = _chosen(source, sections, end - base)
     if not chosen and any(section.name == WRAPPERS for section in sections):
         # The code is in a section of another name, which only the wrappers point to.
-        source.seek(base)
+        _go(source, base)
         return search(source, end).regions()
     held: list[Held] = []
     count = 0
     for section in chosen:
-        source.seek(section.start)
-        for region in _tiled(source, section):
+        _go(source, section.start)
+        for region in _tiled(source, section, rest):
             held.append((region, section.name == RELOCATABLE))
             count += 1 + len(region.entries)
             if count > MOST_ENTRIES:
@@ -123,13 +148,30 @@ def _by_sections(source: Source, sections: list[Section], base: int, end: int) -
     return held
 
 
-def _tiled(source: Source, section: Section) -> Iterator[Region]:
-    """The fatbinaries of a section, which has nothing else but zeros."""
+def _go(source: Source, offset: int) -> None:
+    """Go to an offset; of a stream, forward."""
+    if source.seekable:
+        source.seek(offset)
+    else:
+        source.skip(offset - source.position, "a section of GPU code")
+
+
+def _tiled(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
+    """The fatbinaries of a section, which has nothing else but zeros.
+
+    Args:
+        source: at its beginning.
+        section: it.
+        rest: bytes behind the last one that may be something else.
+    """
+    begun = False
     while True:
         source.skip_zeros(section.end)
-        if source.position >= section.end:
+        left = section.end - source.position
+        if left <= 0 or (begun and left <= rest and source.peek(len(MAGIC)) != MAGIC):
             return
         yield read_region(source, section.end)
+        begun = True
 
 
 def _chosen(source: Source, sections: list[Section], size: int) -> list[Section]:

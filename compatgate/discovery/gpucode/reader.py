@@ -12,8 +12,9 @@ from compatgate.discovery.gpucode import archive
 from compatgate.discovery.gpucode.cubin import is_cubin, read_cubin
 from compatgate.discovery.gpucode.fatbin import MAGIC as FATBIN
 from compatgate.discovery.gpucode.fatbin import MOST_ENTRIES, read_region
-from compatgate.discovery.gpucode.host import read_host
+from compatgate.discovery.gpucode.host import read_host, read_windows_host
 from compatgate.discovery.gpucode.model import Entry, GpuCode
+from compatgate.discovery.gpucode.pe import MAGIC as PE
 from compatgate.discovery.gpucode.ptx import read_ptx
 from compatgate.discovery.gpucode.sections import MAGIC as ELF
 from compatgate.discovery.gpucode.source import Again, Readable, Source, damaged
@@ -34,7 +35,7 @@ def read_gpu_code(
     stream: bool = False,
     again: Again | None = None,
 ) -> GpuCode:
-    """List the GPU code of an ELF file, static library, fatbinary, cubin or PTX file.
+    """List the GPU code of an ELF or PE file, static library, fatbinary, cubin or PTX file.
 
     A file or file object that can seek is read by its tables; anything else is read once, front to
     back, with at most 5 MiB in memory and nothing on disk, whatever its size. A file object is
@@ -89,9 +90,8 @@ def _read(source: Source) -> list[Entry]:
     entries = _read_one(source, source.size)
     if entries is not None:
         return entries
-    what = "is empty" if not head else "is no ELF file, static library, fatbinary, cubin or PTX"
-    hint = "Windows libraries are not read" if head.startswith(b"MZ") else ""
-    raise BadInput(what, field=source.name, value=0, hint=hint)
+    what = "is no ELF or PE file, static library, fatbinary, cubin or PTX"
+    raise BadInput(what if head else "is empty", field=source.name, value=0)
 
 
 def _read_one(source: Source, size: int | None) -> list[Entry] | None:
@@ -101,6 +101,8 @@ def _read_one(source: Source, size: int | None) -> list[Entry] | None:
         if len(head) < _HEAD:
             raise damaged(source.name, source.position + len(head), "it ends within its ELF header")
         return [read_cubin(source)] if is_cubin(head) else read_host(source, size)
+    if head.startswith(PE):
+        return read_windows_host(source, size)
     if head.startswith(FATBIN):
         return _read_fatbins(source, source.position + (source.left if size is None else size))
     if head.startswith(_OLD_FATBIN):

@@ -15,6 +15,7 @@ from compatgate.discovery.observed import Conflict, Observation
 
 _OF_NVIDIA = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)"
+    r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
 )
 _OF_OTHERS = re.compile(r"libtorch_(?:cuda_linalg|nvshmem)\.so")
 """MAGMA's and NVSHMEM's code within PyTorch, for GPUs of their own choice: the wheel of 2.10 has

@@ -33,28 +33,23 @@ OF_GPUS = re.compile(_NAME)
 """Beginning of the name of a library of CUDA, ROCm, torch, JAX or what is built on them."""
 NAMED = re.compile(rb"lib[A-Za-z0-9_+-]{2,63}\.so(?:\.\d{1,4}){0,4}\x00")
 """Name of a library where data holds it as a whole, as an argument of ``dlopen``."""
-DLL = re.compile(
-    rb"(?i)\b(?:cudart64|cublas(?:lt)?64|cudnn\w{0,20}64|cufft64|curand64|cusolver(?:mg)?64|cusparse64"
-    rb"|nvrtc64|nvcuda|torch_cuda|c10_cuda|amdhip64)\w{0,12}\.dll"
+_OF_GPUS_ON_WINDOWS = re.compile(
+    rf"(?i:(?:lib)?(?:{'|'.join(_FAMILIES)})[A-Za-z0-9_.+-]{{0,60}}\.dll)"
 )
-"""Such a library of Windows."""
-FATBINARY = b"\x50\xed\x55\xba\x01\x00\x10\x00"
-"""The first bytes of a fatbinary: magic, version, size of the header."""
 SYSTEM = re.compile(
     r"(?:lib(?:c|m|dl|rt|util|pthread|resolv|anl|nsl|stdc\+\+|gcc_s|gomp|atomic|mvec)\.so[.\d]*"
-    r"|libc\.musl-\w+\.so\.1|ld-(?:linux|musl)[\w-]*\.so[.\d]*|ld64\.so[.\d]*)"
+    r"|libc\.musl-\w+\.so\.1|ld-(?:linux|musl)[\w-]*\.so[.\d]*|ld64\.so[.\d]*"
+    r"|(?i:(?:(?:api|ext)-ms-win-[\w-]+|msvc[pr]\w+|vcruntime\w+|vcomp\w+|concrt\w+|ucrtbase\w*"
+    r"|kernel32|kernelbase|ntdll|user32|gdi32|advapi32|shell32|shlwapi|ole32|oleaut32|ws2_32|rpcrt4"
+    r"|bcrypt|bcryptprimitives|crypt32|secur32|dbghelp|psapi|version|winmm|setupapi|iphlpapi"
+    r"|userenv|powrprof|cfgmgr32|mswsock|synchronization|dxgi|dxcore|d3d1[12]|python3\d*)\.dll))"
 )
-"""The C and C++ runtime of the system."""
+"""The C and C++ runtime of the system; on Windows also parts of the system, and Python."""
 
 
 def of_gpus(soname: str) -> bool:
-    """Tell whether a library has to do with GPUs, by its name."""
-    return bool(OF_GPUS.match(soname))
-
-
-def is_windows_library(path: str) -> bool:
-    """Tell whether a member is a library of Windows, by its name."""
-    return path.lower().endswith((".dll", ".pyd"))
+    """Tell whether a library has to do with GPUs, by its name: a soname or that of a DLL."""
+    return bool(OF_GPUS.match(soname) or _OF_GPUS_ON_WINDOWS.fullmatch(soname))
 
 
 def is_kernel_file(path: str) -> bool:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
+from compatgate.discovery.gpucode import pe
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.wheels.families import NAMED, of_gpus
+from compatgate.discovery.wheels.tables import LARGEST_PE_TABLES
+from compatgate.errors import BadInput
 
 HEAD = 24 * 1024 * 1024
 TAIL = 12 * 1024 * 1024
 _WINDOW = 2 * 1024 * 1024
 _MOST_EXTRA = 12
-_LONGEST_NAME = 128
+_LONGEST_NAME = 160
 _HEADERS = 4096
 _PT_LOAD, _PT_DYNAMIC, _PF_X = 1, 2, 1
 _LEAST_HEAD = 4 * 1024 * 1024
@@ -30,7 +34,7 @@ class _Plan(Struct, frozen=True):
     Attributes:
         head: bytes of its beginning.
         tail: bytes of its end.
-        dynamic: place of its dynamic section; empty without one.
+        dynamic: place of its dynamic section, or of the tables of a PE file; empty without one.
     """
 
     head: int = 0
@@ -39,6 +43,26 @@ class _Plan(Struct, frozen=True):
 
 
 def _plan(head: bytes, size: int) -> _Plan:
+    """Read from the first bytes of a file where its tables may stand."""
+    return _plan_windows(head) if head.startswith(pe.MAGIC) else _plan_elf(head, size)
+
+
+def _plan_windows(head: bytes) -> _Plan:
+    """Read from the headers of a PE file where its tables stand: all of them, or to the next look.
+
+    The headers are kept as well.
+    """
+    least, tail = min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL)
+    try:
+        places = pe.parse_pe_file(head, "").tables()
+    except BadInput:
+        return _Plan(least, tail)
+    if not places or places[-1][1] - places[0][0] > LARGEST_PE_TABLES:
+        return _Plan(least, tail)
+    return _Plan(least, tail, range(places[0][0], places[-1][1]))
+
+
+def _plan_elf(head: bytes, size: int) -> _Plan:
     """Read from the program headers of an ELF file where its tables may stand.
 
     Linkers put them into the first segment, which has no code where code is kept apart; patchelf
@@ -95,6 +119,7 @@ class KeptStream:
     ) -> None:
         self.size = size
         self._searches = search
+        self._is_windows = False
         self._reopen = reopen
         self.named: set[str] = set()
         self._file: Readable | None = None
@@ -112,6 +137,7 @@ class KeptStream:
     def begin(self, file: Readable, start: bytes) -> None:
         """Read from a file, of which some bytes were taken already."""
         self._file, self._start = file, start
+        self._is_windows = start.startswith(pe.MAGIC)
 
     def read(self, size: int, /) -> bytes:
         """The next bytes."""
@@ -211,9 +237,36 @@ class KeptStream:
     def _search(self, data: bytes) -> None:
         """Find the names of libraries, also where one begins in what passed before."""
         window = self._last + data
+        if self._is_windows:
+            self.named.update(filter(of_gpus, _dll_names(window)))
+            self._last = window[-_LONGEST_NAME:]
+            return
         for match in NAMED.finditer(window):
             before = window[match.start() - 1 : match.start()]
             name = match[0][:-1].decode("ascii")
             if (not before or before not in _PART_OF_NAME) and of_gpus(name):
                 self.named.add(name)
         self._last = window[-_LONGEST_NAME:]
+
+
+_DLL = b".dll\0"
+_WIDE_DLL = _DLL.decode("ascii").encode("utf-16-le")
+_STEM = re.compile(rb"[A-Za-z0-9_.+-]{2,63}\Z")
+
+
+def _dll_names(window: bytes) -> Iterator[str]:
+    """Yield the names of DLLs that data holds as a whole, as arguments of ``LoadLibrary``.
+
+    Both forms are found, in single bytes (``LoadLibraryA``) and in UTF-16 (``LoadLibraryW``).
+    """
+    for suffix, width in ((_DLL, 1), (_WIDE_DLL, 2)):
+        at = window.find(suffix)
+        while at >= 0:
+            before = window[at % width : at][-64 * width :]
+            if width == 2:
+                low, high = before[::2], before[1::2]
+                before = low[len(high.rstrip(b"\0")) :]
+            stem = _STEM.search(before)
+            if stem and before[: stem.start()][-1:] not in (b"/", b"\\", b"%"):
+                yield stem[0].decode("ascii") + ".dll"
+            at = window.find(suffix, at + 1)

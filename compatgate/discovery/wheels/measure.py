@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import IO
 from urllib.parse import unquote, urldefrag, urlsplit
 from zipfile import ZipInfo
 
@@ -21,7 +20,7 @@ from compatgate.core.facts import CudaArch
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.wheel import is_library
+from compatgate.discovery.wheel import is_any_library
 from compatgate.discovery.wheels import families
 from compatgate.discovery.wheels.archive import (
     Archive,
@@ -221,8 +220,6 @@ class _Measurement:
             self._progress.member(member.filename, member.compress_size)
             if member.filename in kernels:
                 result = read_kernels(archive, member)
-            elif families.is_windows_library(member.filename):
-                result = _read_windows(archive, member)
             else:
                 result = self._read_library(archive, member)
             # Until all bytes were compared, a digest that somebody claims is nobody's.
@@ -279,7 +276,7 @@ class _Measurement:
 
 def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
     """The members that may hold GPU code or link against something."""
-    kinds = (is_library, families.is_windows_library, families.is_kernel_file)
+    kinds = (is_any_library, families.is_kernel_file)
     return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
 
 
@@ -291,23 +288,6 @@ def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
             break
         end = member.header_offset + 30 + len(member.filename) + member.compress_size + 64
     return end
-
-
-def _read_windows(archive: Archive, member: ZipInfo) -> MemberResult:
-    """A library of Windows is not read; one that names GPU libraries or has a fatbinary is open."""
-    found: list[bytes] = []
-
-    def read(file: IO[bytes]) -> None:
-        last = b""
-        while data := file.read(256 * 1024):
-            window = last + data
-            if families.FATBINARY in window or families.DLL.search(window):
-                found.append(window[:1])
-                return
-            last = window[-64:]
-
-    archive.read_member(member, read)
-    return MemberResult(complete=not found)
 
 
 def _finished(record: Record, options: Options) -> Record:

@@ -18,7 +18,7 @@ from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.image import cache
 from compatgate.not_json import NOT_JSON
 
-SCHEMA = "wheel-record/2"
+SCHEMA = "wheel-record/3"
 T = TypeVar("T")
 
 

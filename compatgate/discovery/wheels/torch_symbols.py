@@ -3,7 +3,10 @@
 libtorch and libc10 have no symbol versions. An extension that was built for another torch asks for
 a C++ symbol that this one does not define, and stops when it is imported.
 
-Source: System V ABI ("Symbol Table"); Itanium C++ ABI ("Mangling").
+On Windows the import table says which library has to define a symbol, and the compiler is
+Microsoft's: its names begin with ``?`` and name the innermost scope first, up to ``@@``.
+
+Source: System V ABI ("Symbol Table"); Itanium C++ ABI ("Mangling"); Microsoft, "Decorated Names".
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from compatgate.core.facts.records import TorchAbi
 
 _TORCH = re.compile(rb"_Z(?:N[VK]{0,2}|T[VIS]N?|GV)(?:3c10|2at|5torch|6caffe2)")
 _TORCH_C = re.compile(rb"(?:aoti_torch_|torch_(?:call|library|get|list|string|from|parallel))\w")
+_OF_WINDOWS = re.compile(rb"\?.*@(?:c10|at|torch|caffe2)@@")
 _OLD_STRING = re.compile(rb"[ERK]Ss(?![a-z])")
 _WEAK = 2
 
@@ -60,6 +64,23 @@ def torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> T
         elif missing and _TORCH_C.match(name):
             stable = True
     return TorchSymbols(_abi(undefined, stable=stable), frozenset(asks), frozenset(defines))
+
+
+def windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -> TorchSymbols:
+    """Read what the tables of a library of Windows say of torch.
+
+    Args:
+        imported: names that it takes from libraries of torch.
+        exported: names that it defines.
+    """
+    asks, stable = set(), False
+    for name in imported:
+        if _OF_WINDOWS.match(name):
+            asks.add(name)
+        elif _TORCH_C.match(name):
+            stable = True
+    defines = frozenset(hash(name) for name in exported if _OF_WINDOWS.match(name))
+    return TorchSymbols(_abi(asks, stable=stable), frozenset(asks), defines)
 
 
 def _abi(undefined: set[bytes], *, stable: bool) -> TorchAbi | None:

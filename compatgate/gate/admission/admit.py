@@ -19,6 +19,7 @@ from compatgate.gate.admission.kinds import Kinds, PodKind
 from compatgate.gate.admission.placement import Known
 from compatgate.gate.admission.questions import Question, Questions, fresh, questions_of
 from compatgate.gate.admission.review import Answer, Review
+from compatgate.gate.decisions import wait_for
 from compatgate.gate.service import Gate
 from compatgate.gate.snapshot import Snapshot
 from compatgate.store import clock
@@ -127,26 +128,57 @@ class Admission:
             return new
 
     def _ask(self, questions: Questions, review: Review, asked: Asked, end: float) -> list[_Result]:
-        """Ask at the same time, so that images are read and decisions are logged together."""
+        """Ask what memory knows here, and the rest at the same time, so that images are read so.
+
+        The decisions that memory knows are logged together.
+        """
+        open_ones = [question for question in questions.asked if question.is_asked]
+        known = [] if review.dry_run else self._known(open_ones, asked, end)
+        found = {id(result.question): result for result in known}
+        rest = [question for question in open_ones if id(question) not in found]
+        if rest:
+            found |= {id(one.question): one for one in self._find(rest, review, asked, end)}
+        return [found.get(id(question)) or _Result(question) for question in questions.asked]
+
+    def _known(self, asked_for: list[Question], asked: Asked, end: float) -> list[_Result]:
+        began = time.perf_counter()
+        found = [
+            (question, decided)
+            for question in asked_for
+            if (
+                decided := self._gate.known(
+                    _encode(question.body), asked_by=asked.by, source=SOURCE
+                )
+            )
+        ]
+        if not found:
+            return []
+        batch = self._gate.submit([decided for _, decided in found])
+        wait_for(batch, max(0.0, end - time.monotonic()))
+        seconds = time.perf_counter() - began
+        for _, decided in found:
+            asked.decided(decided.answer.verdict, seconds)
+        return [_Result(question, decided.answer.verdict) for question, decided in found]
+
+    def _find(
+        self, asked_for: list[Question], review: Review, asked: Asked, end: float
+    ) -> list[_Result]:
+        """Evaluate questions, each in a thread; their images may have to be read."""
 
         def one(question: Question) -> _Result:
-            if not question.is_asked:
-                return _Result(question)
             try:
                 return _Result(question, self._decide(question, review, asked, end))
             except CompatgateError as error:
                 return _Result(question, error=error)
 
-        if not any(question.is_asked for question in questions.asked):
-            return [one(question) for question in questions.asked]
-        futures: list[Future[_Result]] = [self._pool.submit(one, q) for q in questions.asked]
+        futures: list[Future[_Result]] = [self._pool.submit(one, q) for q in asked_for]
         done, late = wait(futures, max(0.0, end - time.monotonic()))
         for future in late:
             future.cancel()
         missing = TimedOut(f"there was no answer within {asked.wait_s:.3g} seconds")
         return [
             future.result() if future in done else _Result(question, error=missing)
-            for question, future in zip(questions.asked, futures, strict=True)
+            for question, future in zip(asked_for, futures, strict=True)
         ]
 
     def _decide(self, question: Question, review: Review, asked: Asked, end: float) -> Verdict:

@@ -8,13 +8,11 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
+from compatgate.core.rules.waived import exempted
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.verdict import Verdict
 from compatgate.errors import BadInput
 from compatgate.gate.admission.questions import Question
-
-RULE = "CG822"
-"""A waiver names it to exempt."""
 
 
 class Exemption(Struct, frozen=True):
@@ -85,8 +83,8 @@ def exempt(
 
 
 def _problem(waiver: Waiver, question: Question, verdict: Verdict | None, today: str) -> str:
-    if RULE not in waiver.rules:
-        return f"does not name {RULE}, and exempts nothing"
+    if exempted.id not in waiver.rules:
+        return f"does not name {exempted.id}, and exempts nothing"
     if today > waiver.expires:
         return f"ended on {waiver.expires}"
     image = (verdict.image if verdict else None) or question.image or None

@@ -12,14 +12,15 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
-from compatgate.core.rules import BY_ID
+from compatgate.core.rules.base import Rule
+from compatgate.core.rules.placement import no_pool_for_request, target_contradicted
+from compatgate.core.rules.waived import waived
 from compatgate.core.stack import Stack
 from compatgate.core.verdict import Finding
 from compatgate.documents.specs import TargetSpec
 from compatgate.gate.admission.bound import TARGET, Bound
 from compatgate.gate.admission.slices import Nodes, pools_for, products_of
 
-CONTRADICTED, NO_POOL, _WAIVED = "CG831", "CG832", "CG821"
 _SHOWN = 5
 Outcome = Literal["fail", "warn"]
 
@@ -113,9 +114,9 @@ def _on(name: str, asks: Workload, known: Known) -> Iterator[Placement]:
         some = pools if len(pools) < len(spec.pools) else ()
         yield Placement(name, some, asks.bound.how == "possible" and not asks.named)
         return
-    waiver = _waiver(NO_POOL, name, asks, known)
+    waiver = _waiver(no_pool_for_request, name, asks, known)
     if waiver:
-        yield Placement(name, finding=_waived(NO_POOL, waiver))
+        yield Placement(name, finding=_waived(no_pool_for_request, waiver))
     else:
         yield Placement(name, finding=_no_pool(name, lacking, asks, spec))
     yield Placement(name)  # whatever it could get there: what is let in is judged all the same
@@ -127,13 +128,13 @@ def _contradicted(asks: Workload, leads: Sequence[str], known: Known) -> Iterato
     The waivers are those of these targets: the asker must not choose whose waiver applies.
     """
     where: Sequence[str | None] = leads or (None,)
-    waivers = {name: _waiver(CONTRADICTED, name, asks, known) for name in where}
+    waivers = {name: _waiver(target_contradicted, name, asks, known) for name in where}
     for name, waiver in waivers.items():
         if waiver is None:
             yield Placement(name, finding=_contradiction(asks.named, leads))
     used = [waiver for waiver in waivers.values() if waiver]
     if len(used) == len(waivers):
-        yield Placement(where[0], finding=_waived(CONTRADICTED, used[0]))
+        yield Placement(where[0], finding=_waived(target_contradicted, used[0]))
         yield from _on(asks.named, asks, known)
 
 
@@ -150,11 +151,11 @@ def _lacking(name: str, asks: Workload, known: Known) -> str | None:
     return None
 
 
-def _waiver(rule: str, target: str | None, asks: Workload, known: Known) -> Waiver | None:
+def _waiver(rule: Rule, target: str | None, asks: Workload, known: Known) -> Waiver | None:
     """Return a waiver of a rule. One for certain components covers nothing: no stack is known."""
     stack = Stack({}, image=asks.image or None)
     for waiver in known.waivers.values():
-        if rule in waiver.rules and waiver.covers(target or "", stack, known.today):
+        if rule.id in waiver.rules and waiver.covers(target or "", stack, known.today):
             return waiver
     return None
 
@@ -169,7 +170,7 @@ def _contradiction(named: str, leads: Sequence[str]) -> Finding:
         why = f"namespace and node selector do not fit the match of {named}"
         need = f"what {named} states in match"
     mend = f"take it away, or select the nodes of {named}"
-    return _finding(CONTRADICTED, "fail", f"{what}, but {why}; {mend}", named, need)
+    return _finding(target_contradicted, "fail", f"{what}, but {why}; {mend}", named, need)
 
 
 def _no_pool(name: str, resource: str, asks: Workload, spec: TargetSpec) -> Finding:
@@ -177,14 +178,14 @@ def _no_pool(name: str, resource: str, asks: Workload, spec: TargetSpec) -> Find
     products = products_of(spec)
     where = f" on nodes of {asks.slices}" if asks.slices else ""
     message = f"{resource}{where} is in no pool of {name}, which has {products}"
-    return _finding(NO_POOL, outcome, message, resource, products)
+    return _finding(no_pool_for_request, outcome, message, resource, products)
 
 
-def _waived(rule: str, waiver: Waiver) -> Finding:
+def _waived(rule: Rule, waiver: Waiver) -> Finding:
     until = f"until {waiver.expires} ({waiver.owner}: {waiver.reason})"
-    message = f"{rule} {BY_ID[rule].name} is waived by {waiver.name} {until}"
-    return _finding(_WAIVED, "warn", message, waiver.name, None)
+    message = f"{rule.id} {rule.name} is waived by {waiver.name} {until}"
+    return _finding(waived, "warn", message, waiver.name, None)
 
 
-def _finding(rule: str, outcome: Outcome, message: str, have: str, need: str | None) -> Finding:
-    return Finding(rule, BY_ID[rule].name, outcome, "target", have, need, message)
+def _finding(rule: Rule, outcome: Outcome, message: str, have: str, need: str | None) -> Finding:
+    return Finding(rule.id, rule.name, outcome, "target", have, need, message)

@@ -155,7 +155,9 @@ def _review(uid: str, request: Mapping[str, Any]) -> Review:
 
 def one_line(said: str, most: int) -> str:
     """Text on one line, without control characters, not longer than so many characters."""
-    clean = " ".join("".join(c if c.isprintable() else " " for c in said).split())
+    if not said.isprintable():
+        said = "".join(c if c.isprintable() else " " for c in said)
+    clean = " ".join(said.split())
     return clean if len(clean) <= most else f"{clean[: most - 3]}..."
 
 

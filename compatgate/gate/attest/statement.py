@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.core.evaluate import SOME_POOLS, shown_moment
+from compatgate.core.evaluate import shown_moment
+from compatgate.core.rules.placement import some_pools
 from compatgate.core.verdict import Basis, FindingOutcome, Outcome
 from compatgate.errors import Conflict
 from compatgate.gate.attest.subjects import (
@@ -183,7 +184,7 @@ def _check(verdict: Mapping[str, Any]) -> None:
         why = "is a what-if: it says nothing of what is there" if basis else _NEITHER
         hint = "ask again without set" if basis else "ask again"
         raise Conflict(f"verdict {verdict['id']} {why}", field="id", hint=hint)
-    if any(finding["rule"] == SOME_POOLS for finding in verdict["findings"]):
+    if any(finding["rule"] == some_pools.id for finding in verdict["findings"]):
         what = f"verdict {verdict['id']} is about some pools of the target only"
         raise Conflict(what, field="id", hint="ask again without pools")
     waived = any(finding["outcome"] == "waived" for finding in verdict["findings"])

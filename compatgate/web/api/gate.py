@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from time import perf_counter
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from compatgate.errors import BadInput
 from compatgate.store.clock import parse_moment
-from compatgate.web import body
+from compatgate.web.asking import answer_here
 from compatgate.web.call import Call, Reply
 from compatgate.web.route import Body, NoQuery, Returns, route
 from compatgate.wire.examples import QUESTIONS
@@ -39,12 +38,7 @@ def ask(call: Call[NoQuery]) -> Reply:
     the stated one, a contradiction is a finding, and the answer's `image` has the digest. Any other
     image is a label; the answer says that it was not read, and the stack must be stated.
     """
-    started = perf_counter()
-    raw = call.raw()
-    body.check_depth(raw, call.service.settings.max_depth)
-    answer = call.gate.answer(raw, asked_by=call.principal.name, source="rest")
-    call.service.metrics.decided(answer.verdict, "rest", perf_counter() - started)
-    return Reply(answer.body)
+    return Reply(answer_here(call.raw(), call.principal, call.service))
 
 
 class When(Struct, frozen=True, forbid_unknown_fields=True):

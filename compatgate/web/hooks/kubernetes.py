@@ -35,7 +35,6 @@ _LONGEST_WAIT = 30.0
 _MARGIN = 0.9
 """Share of the API server's patience that is used: the answer has a way to go."""
 _BEGINNING = 64 * 1024
-_MOST_DRAINED = 64 * 1024 * 1024
 _DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
 
 
@@ -122,14 +121,11 @@ def _read(most: int) -> bytes:
     """
     environ = request.environ
     length = request.content_length
-    try:
-        raw, whole = _take(environ["wsgi.input"], length, most)
-    except Exception:  # of the socket, or of the server's parser
-        raise bodies.incomplete() from None
-    if not whole:
+    raw, ended = _take(environ["wsgi.input"], most)
+    if len(raw) > most:
         raise _too_large(raw, most)
     error: Any = None
-    if length is not None and len(raw) < length:
+    if not ended or (length is not None and len(raw) < length):
         error = bodies.incomplete()
     elif environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
         what = environ["HTTP_CONTENT_ENCODING"]
@@ -143,23 +139,15 @@ def _read(most: int) -> bytes:
     return raw
 
 
-def _take(stream: Any, length: int | None, most: int) -> tuple[bytes, bool]:
-    """The body, or its beginning where it is larger than ``most``.
-
-    The rest of one that is too large is read all the same, within reason: whoever is still sending
-    does not see an answer.
-    """
-    left = _MOST_DRAINED if length is None else min(length, _MOST_DRAINED)
-    kept: list[bytes] = []
-    size = 0
-    while left > 0 and (chunk := stream.read(min(_BEGINNING, left))):
-        left -= len(chunk)
-        size += len(chunk)
-        if size <= most:
-            kept.append(chunk)
-        else:
-            del kept[1:]
-    return b"".join(kept), size <= most
+def _take(stream: Any, most: int) -> tuple[bytes, bool]:
+    """Read the body, or its beginning where it is larger than ``most``, and whether it ended."""
+    raw = b""
+    try:
+        while len(raw) <= most and (chunk := stream.read(most + 1 - len(raw))):
+            raw += chunk
+    except Exception:  # of the socket, or of the server's parser
+        return raw, False
+    return raw, True
 
 
 def _too_large(raw: bytes, most: int) -> CompatgateError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flask import Flask, Response, redirect, request
+from flask_compress import Compress
 
 from compatgate.errors import CompatgateError
 from compatgate.web import problems
@@ -19,10 +20,21 @@ if TYPE_CHECKING:
     from compatgate.web.call import Service
 
 
+_COMPRESSION = {
+    "COMPRESS_REGISTER": False,  # each page says so by itself
+    "COMPRESS_MIMETYPES": ["text/html"],
+    "COMPRESS_ALGORITHM": ["zstd", "gzip"],
+    "COMPRESS_STREAMS": False,
+}
+"""Pages are small: what browsers unpack fastest does."""
+
+
 def install(app: Flask, service: Service) -> None:
-    """Add every page below ``/ui``, and what they are drawn with."""
+    """Add every page below ``/ui``, compressed, and what they are drawn with."""
+    app.config |= _COMPRESSION
+    compress = Compress(app)
     for page in PAGES:
-        _add(app, page, service)
+        _add(app, page, service, compress)
     app.add_url_rule(f"{PREFIX}/static/<digest>/<path:name>", "ui.static", _static)
     app.add_url_rule(PREFIX, "ui.begin", _begin)
 
@@ -38,11 +50,11 @@ def to_home() -> AnyResponse:
     return redirect(f"{request.script_root}{PREFIX}/", 302)
 
 
-def _add(app: Flask, page: Page, service: Service) -> None:
+def _add(app: Flask, page: Page, service: Service, compress: Compress) -> None:
     app.add_url_rule(
         PREFIX + page.path,
         f"ui.{page.endpoint}",
-        make_view(page, service),
+        compress.compressed()(make_view(page, service)),
         methods=[page.method],
         provide_automatic_options=False,
     )

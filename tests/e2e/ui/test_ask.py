@@ -28,7 +28,7 @@ def test_the_address_holds_the_whole_question(open_page):
     page = open_page("ask?target=prod-a100&stack=cuda%3D12.4,cudnn%3D9.1.0,torch%3D2.4.1%2Bcu124")
     expect(page.locator(".answer")).to_contain_text("CG102")
     expect(page.locator("#q-target")).to_have_value("prod-a100")
-    page.get_by_text("Ask this from elsewhere").click()
+    page.get_by_text("Ask from a script").click()
     expect(page.locator(".answer")).to_contain_text("compatgate check --server")
     expect(page.locator(".answer")).to_contain_text("curl -s")
 
@@ -50,27 +50,27 @@ def test_lists_narrow_to_the_versions_that_fit(open_page):
 def test_nvidia_smi_output_fills_the_question(open_page):
     page = open_page("ask")
     text = (FIXTURES / "nvidia_smi" / "query-r418-v100.txt").read_text()
-    page.get_by_label("What nvidia-smi prints").fill(text)
-    page.get_by_role("button", name="Read it").click()
+    page.get_by_label("Output of nvidia-smi").fill(text)
+    page.get_by_role("button", name="Read").click()
     expect(page.get_by_role("status")).to_contain_text("what nvidia-smi printed")
     expect(page.get_by_label("Driver")).to_have_value("418.67")
 
 
 def test_a_lockfile_fills_the_question_and_keeps_what_it_leaves_open(open_page):
     page = open_page("ask?target=prod-a100")
-    page.get_by_label("What nvidia-smi prints").fill(
+    page.get_by_label("Output of nvidia-smi").fill(
         "--index-url https://wheels.example/simple\ntorch==2.4.1\nnumpy==1.26.0\n"
     )
-    page.get_by_role("button", name="Read it").click()
+    page.get_by_role("button", name="Read").click()
     expect(page.locator(".answer")).to_contain_text("does not say which CUDA torch 2.4.1")
 
 
 def test_what_is_nothing_says_what_can_be_pasted(open_page):
     page = open_page("ask")
-    page.get_by_label("What nvidia-smi prints").fill("hello, is this thing on?\nwell\n")
-    page.get_by_role("button", name="Read it").click()
+    page.get_by_label("Output of nvidia-smi").fill("hello, is this thing on?\nwell\n")
+    page.get_by_role("button", name="Read").click()
     expect(page.get_by_role("alert").first).to_contain_text("paste what nvidia-smi prints")
-    expect(page.get_by_label("What nvidia-smi prints")).to_have_value(
+    expect(page.get_by_label("Output of nvidia-smi")).to_have_value(
         "hello, is this thing on?\nwell\n"
     )
 

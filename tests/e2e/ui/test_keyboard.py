@@ -11,7 +11,7 @@ from compatgate.web.ui.nav import keys
 def test_the_first_key_skips_the_menu_and_shows_where_one_is(open_page):
     page = open_page("targets")
     page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="Skip to the content")
+    skip = page.get_by_role("link", name="Skip to content")
     expect(skip).to_be_focused()
     assert skip.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
     assert skip.bounding_box()["y"] >= 0

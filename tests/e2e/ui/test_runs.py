@@ -32,7 +32,7 @@ def test_a_run_is_submitted_and_cancelled(open_page):
     expect(page.get_by_label("Stack under test")).to_have_value("cuda 12.4")
     page.get_by_label("Stack under test").fill("cuda=12.4")
     page.get_by_role("button", name="Submit").click()
-    expect(page.get_by_text("The run was queued.")).to_be_visible()
+    expect(page.get_by_text("Queued the run.")).to_be_visible()
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#state .badge").first).to_contain_text("cancelled")
     expect(page.get_by_role("button", name="Run again")).to_be_visible()
@@ -93,8 +93,8 @@ def test_points_of_charts_lead_to_their_runs_and_values(open_page):
 
 def test_a_run_is_held_against_another(open_page):
     page = open_page(f"runs/{SLOWER}")
-    page.get_by_label("Held against").select_option(PASSED)
-    page.get_by_role("button", name="Side by side").click()
+    page.get_by_label("Baseline run").select_option(PASSED)
+    page.get_by_role("button", name="Compare").click()
     table = page.locator("#compare")
     expect(table).to_contain_text("regression")
     expect(table).to_contain_text("12.9 % higher")

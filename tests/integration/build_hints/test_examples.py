@@ -152,7 +152,7 @@ def test_docker_hands_the_arguments_to_the_build(shell: Run, page: str, tmp_path
 
 def test_the_workflow_hands_the_variables_on(shell: Run, page: str, tmp_path: Path) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    steps = yaml.safe_load(text)["jobs"]["build"]["steps"]
+    steps = yaml.load(text, yaml.CSafeLoader)["jobs"]["build"]["steps"]
     (script,) = (s["run"] for s in steps if "compatgate env" in s.get("run", ""))
     assert shell(script, GITHUB_ENV=str(tmp_path / "env")).returncode == 0
     lines = (tmp_path / "env").read_text().splitlines()

@@ -130,14 +130,14 @@ class Ran:
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., Ran]]:
-    """Run a job to its end, or for some looks at its output, and clean up after it."""
+    """Run a job to its end, or until it printed something, and clean up after it."""
     jobs: list[tuple[Executor, str]] = []
 
-    def to_the_end(executor: Executor, job: Job, stop: Callable[[], bool] = lambda: False) -> Ran:
+    def to_the_end(executor: Executor, job: Job, until: bytes = b"") -> Ran:
         jobs.append((executor, job.run))
         handle = executor.start(executor.prepare(job, lambda doing, share: None))
         reader, pieces = reader_of(job.workload), []
-        for piece in executor.output(handle, stop):
+        for piece in executor.output(handle, lambda: until != b"" and until in b"".join(pieces)):
             reader.feed(piece)
             pieces.append(piece[: 4 << 20])
         return Ran(handle, executor.status(handle), b"".join(pieces), reader.report())

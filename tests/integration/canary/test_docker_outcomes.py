@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -98,8 +97,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("began", flush=True)
 time.sleep(600)
 """
-    began = time.monotonic()
-    ran = run(docker, job(program), lambda: time.monotonic() > began + 2)
+    ran = run(docker, job(program), until=b"began\n")
     assert ran.output == b"began\n"
     assert ran.status == Status("running")
     docker.kill(ran.handle)

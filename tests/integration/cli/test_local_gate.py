@@ -13,6 +13,7 @@ import pytest
 from compatgate.cli.database import LONGEST_REASON, reason, user
 from compatgate.cli.local import Local
 from compatgate.errors import Unauthorized
+from compatgate.gate.deciding import Decider
 from compatgate.gate.matrix import MatrixService
 from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
@@ -125,6 +126,16 @@ def test_a_defect_is_no_gate_that_does_not_answer(
     status, out, err = run("matrix", "list")
     assert (status, out) == (2, "")
     assert err.startswith("error: unexpected RuntimeError: of the code (a defect in compatgate;")
+
+
+def test_a_defect_lets_no_build_pass(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("of the code")
+
+    monkeypatch.setattr(Decider, "decide", broken)
+    asked = ("check", "--target", "prod-a100", "--stack", "cuda=12.4", "--fail-open")
+    status, out, err = run(*asked)
+    assert (status, out) == (2, ""), err
 
 
 def test_what_a_command_gives_as_reason_fits_a_revision() -> None:

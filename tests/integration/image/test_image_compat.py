@@ -38,12 +38,12 @@ def test_a_spec_is_pushed_found_as_nfd_finds_it_and_pulled(registry, capsys) -> 
     assert "warning: not in the spec: driver: at least 525.60.13 for CUDA 12.4.1" in result.err
 
     [found] = specs(image)
-    spec = yaml.safe_load(found.data)
+    spec = yaml.load(found.data, yaml.CSafeLoader)
     assert spec["version"] == "v1alpha1"
     assert "org.opencontainers.image.created" in found.annotations
 
     assert main(["image-compat", "pull", image.reference]) == 0
-    assert yaml.safe_load(capsys.readouterr().out) == spec
+    assert yaml.load(capsys.readouterr().out, yaml.CSafeLoader) == spec
 
 
 def test_inspect_prints_the_same_spec(registry, capsys) -> None:

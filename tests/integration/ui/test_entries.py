@@ -44,7 +44,7 @@ def test_an_entry_says_where_it_stands_and_what_the_gate_says(pages):
 
 def test_a_candidate_says_what_it_waits_for(pages):
     shown = pages().get("/ui/entries/torch29-cu130").text
-    assert "On the way to blessed" in shown
+    assert "Promotion" in shown
     assert "compatgate canary run --entry torch29-cu130 --suite smoke" in shown
 
 
@@ -52,7 +52,7 @@ def test_an_entry_that_nothing_stands_for_says_what_is_open(pages, stocked, by, 
     body = entry_body("driver-only", components={"driver": ">=535"})
     stocked.matrix.create("Entry", body, by)
     shown = pages().get("/ui/entries/driver-only").text
-    assert "It cannot be evaluated as it stands: it names no component" in shown
+    assert "It cannot be evaluated: it names no component" in shown
     assert "every target" in shown
 
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_done_is_said_beside_the_form(pages, stocked, fields, sai
 
 def test_who_may_not_bless_is_not_asked_to_and_is_refused(pages, stocked):
     client = pages("read", "gate", "operate")
-    assert "Change its status" not in client.get(f"/ui/entries/{ENTRY}").text
+    assert "Change status" not in client.get(f"/ui/entries/{ENTRY}").text
     assert _send(client, status="revoked").status_code == 403
     assert _send(pages(), status="revoked").status_code == 401
     assert _spec(stocked)["status"] == "blessed"

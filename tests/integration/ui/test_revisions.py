@@ -87,10 +87,10 @@ def test_an_empty_matrix_has_no_history_and_says_how_to_begin(gate):
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     for path, said in (
         ("revisions", "compatgate matrix import"),
-        ("targets", "There is no target yet."),
-        ("entries", "There is no entry yet."),
-        ("waivers", "No waiver holds"),
-        ("decisions", "Nothing was decided yet"),
+        ("targets", "No targets yet."),
+        ("entries", "No entries yet."),
+        ("waivers", "No waivers"),
+        ("decisions", "No decisions yet"),
         ("revisions/diff", "The two say the same."),
     ):
         answer = client.get(f"/ui/{path}")

@@ -62,7 +62,7 @@ def test_only_what_is_under_way_is_asked_for_again(kept_pages):
 
 def test_a_filter_that_nothing_fits_says_so(kept_pages):
     text = kept_pages().get("/ui/runs?entry=nothing-of-that-name").text
-    assert "No run fits these filters." in text
+    assert "No matches." in text
 
 
 def test_no_run_yet_teaches_how_to_start_one(pages):
@@ -89,7 +89,7 @@ def test_a_failed_run_says_what_changed_and_how_sure_that_is(kept_pages, kept):
     text = kept_pages().get(f"/ui/runs/{SLOWER}").text
     assert "With 98 % confidence the change lies between" in text
     assert "all of it beyond the tolerance" in text
-    assert "for development alone" in text
+    assert "Such runs are for development" in text
     assert "baseline 1</a>" in text
     assert "The last 6 runs of this step" in text
 
@@ -105,7 +105,7 @@ def test_a_gpu_that_fell_off_the_bus_is_named_with_what_to_do(kept_pages, kept):
     assert "Xid 79" in text
     assert "is-sick" in text
     assert "restart the bare-metal machine" in text
-    assert "This run is no evidence" in text
+    assert "This run does not count as evidence" in text
 
 
 def test_a_hostile_log_is_text(kept_pages, kept):
@@ -126,8 +126,10 @@ def test_a_log_that_was_removed_is_said_to_be(run_pages, ran):
     prune_database(ran.gate.database, Ages(logs=timedelta(seconds=-1)), by="keeper")
     link = ran.gate.history.list_audit(action="prune.logs").items[0].seq
     text = run_pages().get(f"/ui/runs/{lease.run.id}").text
-    assert f'by keeper: <a href="/ui/audit?action=prune.logs">link {link} of the audit' in text
-    assert "It printed nothing" not in text
+    assert (
+        f'by keeper: see <a href="/ui/audit?action=prune.logs">record {link} of the audit' in text
+    )
+    assert "No output." not in text
 
 
 def test_the_log_is_followed_from_where_it_was(run_pages, ran):
@@ -238,7 +240,7 @@ def test_a_run_is_submitted(run_pages, ran):
     made = ran.gate.runs.list(limit=1).items[0]
     assert answer.headers["Location"] == f"/ui/runs/{made.id}"
     assert (made.asked_by, made.priority, made.stack) == ("read-operate", 7, {"cuda": "12.4"})
-    assert "The run was queued." in client.get(answer.headers["Location"]).text
+    assert "Queued the run." in client.get(answer.headers["Location"]).text
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_a_run_that_goes_on_is_asked_to_end(run_pages, ran):
     client, lease = run_pages("read", "operate"), ran.begin()
     post(client, f"runs/{lease.run.id}/cancel")
     text = client.get(f"/ui/runs/{lease.run.id}").text
-    assert "read-operate asked for its end." in text
+    assert "read-operate requested cancellation." in text
     assert 'value="0.6"' in text
     assert "60 %: conv-forward-0: 24 of 40 repetitions" in text
 
@@ -332,7 +334,7 @@ def test_two_runs_stand_side_by_side(kept_pages, kept):
     gone = client.get(f"/ui/runs/compare?a={good}&b=run_0")
     assert gone.status_code == 404
     assert "there is no run" in gone.text
-    assert "Choose two runs." in client.get("/ui/runs/compare").text
+    assert "Select two runs." in client.get("/ui/runs/compare").text
 
 
 def test_a_run_without_steps_stands_beside_one_with(kept_pages, kept):

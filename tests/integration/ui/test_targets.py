@@ -29,7 +29,7 @@ def test_the_list_counts_what_was_not_allowed_lately(pages, stocked):
 def test_the_list_is_filtered_sorted_and_exported(pages):
     client = pages()
     lines = client.get("/ui/targets?label=tier%3Dprod&sort=-nodes&format=csv").text.splitlines()
-    assert lines[0] == 'Target,Labels,GPUs,Drivers,Nodes,Mode,Entries,"Not allowed, 7 d",Usable'
+    assert lines[0] == 'Target,Labels,GPUs,Drivers,Nodes,Mode,Entries,"Denied, 7 d",Usable'
     assert [line.partition(",")[0] for line in lines[1:]] == ["prod-a100", "inference-l4"]
     nothing = client.get("/ui/targets?search=nowhere").text
     assert "Nothing fits these filters." in nothing
@@ -87,19 +87,19 @@ def test_evidence_says_what_still_counts(pages, stocked, by):
 
 def test_nodes_that_differ_are_named(pages, stocked):
     client = pages()
-    assert "No node of it was reported." in client.get("/ui/targets/prod-a100").text
+    assert "No node reports yet." in client.get("/ui/targets/prod-a100").text
     stocked.nodes.report(to_struct(EXAMPLE, Report), by="agent")
     shown = client.get("/ui/targets/prod-a100").text
     assert "gpu-17" in shown
     assert "550.54.15" in shown
-    assert "No node of it was reported." in client.get("/ui/targets/inference-l4").text
+    assert "No node reports yet." in client.get("/ui/targets/inference-l4").text
 
 
 def test_a_node_that_is_as_declared_does_not_differ(pages, stocked):
     node = {**EXAMPLE["nodes"][0], "probe": {"driver": "535.183.01"}}
     stocked.nodes.report(to_struct({**EXAMPLE, "nodes": [node]}, Report), by="agent")
     shown = pages().get("/ui/targets/prod-a100").text
-    assert "Every node that was reported is what the target declares." in shown
+    assert "Every reported node matches the target." in shown
 
 
 def test_what_the_facts_no_longer_know_cannot_be_used_and_says_so(pages, stocked, database_url):
@@ -111,7 +111,7 @@ def test_what_the_facts_no_longer_know_cannot_be_used_and_says_so(pages, stocked
         stocked.snapshots.current = later.snapshots.current
         client = pages()
         shown = client.get("/ui/targets/prod-a100").text
-        assert "No question about this target is answered" in shown
+        assert "The gate cannot answer for this target" in shown
         assert "B999" in shown
         assert "torch24-cu124" in shown
         assert "prod-a100,no" not in client.get("/ui/targets").text
@@ -167,4 +167,4 @@ def test_what_enforcing_packages_would_stop_has_a_page(pages, stocked):
 
 def test_a_target_that_enforces_packages_says_so(pages):
     shown = pages().get("/ui/targets/prod-a100/packages").text
-    assert "The target enforces packages already" in shown
+    assert "The target already enforces packages" in shown

@@ -11,7 +11,7 @@ def test_one_click_asks_before_a_token_is_revoked(pages, stocked):
     asked = post(client, "tokens/revoke", name="ci")
     assert asked.status_code == 200
     assert "Revoke the token ci?" in asked.text
-    assert "It may: gate." in asked.text
+    assert "Scopes: gate." in asked.text
     assert stocked.tokens.find("ci").is_active
     done = post(client, "tokens/revoke", name="ci", confirmed=ci.id)
     assert done.status_code == 303

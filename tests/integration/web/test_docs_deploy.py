@@ -16,6 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from image_blobs import distribution, layer_of
+from tables import read_table
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "docs" / "deploy-webhooks.md", ROOT / "docs" / "driver-rollouts.md"]
@@ -95,7 +96,7 @@ def test_there_are_examples() -> None:
 
 
 def test_flagger_gets_an_answer_to_each_webhook_of_the_canary(shared: Any) -> None:
-    canary = yaml.safe_load((DEPLOY / "flagger" / "canary.yaml").read_text())
+    canary = read_table(DEPLOY / "flagger" / "canary.yaml")
     for webhook in canary["spec"]["analysis"]["webhooks"]:
         assert webhook["metadata"]["type"] == webhook["type"]
         payload = {
@@ -131,7 +132,7 @@ def job(server: str, image: str = IMAGE) -> dict[str, Any]:
     text = (DEPLOY / "helm-hook" / "compatgate-job.yaml").read_text()
     filled = re.sub(r"\{\{ \.([\w.]+) \}\}", lambda match: values[match[1]], text)
     assert "{{" not in filled
-    made: dict[str, Any] = yaml.safe_load(filled)
+    made: dict[str, Any] = yaml.load(filled, yaml.CSafeLoader)
     return made
 
 
@@ -198,7 +199,7 @@ def test_terraform_fails_when_nobody_answers(shell: Shell) -> None:
 def test_ansible_asks_with_a_command_that_the_program_understands(
     shared: Any, shell: Shell
 ) -> None:
-    (play,) = yaml.safe_load((DEPLOY / "ansible" / "driver.yaml").read_text())
+    (play,) = read_table(DEPLOY / "ansible" / "driver.yaml")
     argv = play["tasks"][0]["ansible.builtin.command"]["argv"]
     server = f"http://127.0.0.1:{shared.port}"
     for target, pool, driver, status in (
@@ -276,7 +277,7 @@ def test_a_cluster_that_shows_no_node_is_no_permission(
 
 def test_kubernetes_takes_what_the_script_is_allowed() -> None:
     text = (DEPLOY / "gpu-operator" / "rbac.yaml").read_text()
-    for made in yaml.safe_load_all(text):
+    for made in yaml.load_all(text, yaml.CSafeLoader):
         kubernetes_validate.validate(made, KUBERNETES, strict=True)
 
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from compatgate.wire.admission import EXAMPLES
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 HEAD = b"POST /api/v1/gate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -19,7 +26,7 @@ def exchange(server: Any, sent: bytes, *, close: bool = True) -> bytes:
             client.sendall(sent)
             if close:
                 client.shutdown(socket.SHUT_WR)
-            return b"".join(iter(lambda: client.recv(65536), b""))
+            return b"".join(iter(partial(client.recv, 65536), b""))
         except OSError:  # closed or reset meanwhile
             return b""
 
@@ -107,5 +114,85 @@ def test_clients_that_are_too_slow_are_cut_off(serve: Any) -> None:
         client.sendall(HEAD + b"Content-Length: 5000\r\n\r\n{")
     assert server.gate(STACK).status == 200
     for client in slow:
-        assert b"not complete" in client.recv(65536)
+        assert b"not complete" in b"".join(iter(partial(client.recv, 65536), b""))
         client.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nA: b"])
+def test_a_client_that_never_asks_is_let_go(serve: Any, sent: bytes) -> None:
+    server = serve(impatient=True)
+    with socket.create_connection((server.host, server.port), timeout=10) as client:
+        client.sendall(sent)
+        assert client.recv(1) == b""
+    assert server.gate(STACK).status == 200
+
+
+def test_headers_one_by_one_gain_no_time(serve: Any) -> None:
+    server = serve(impatient=True)
+    began = time.monotonic()
+    with socket.create_connection((server.host, server.port), timeout=10) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        with suppress(OSError):  # once the server has closed it
+            while time.monotonic() - began < 8:
+                client.sendall(b"A: b\r\n")
+                time.sleep(0.1)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("piece", [b"a" * 65536, b"A: " + b"b" * 8000 + b"\r\n"])
+def test_a_head_without_end_is_not_kept(shared: Any, piece: bytes) -> None:
+    with socket.create_connection((shared.host, shared.port), timeout=10) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+        sent = 0
+        with suppress(OSError):  # once the server has closed it
+            while sent < 20_000_000:
+                client.sendall(piece)
+                sent += len(piece)
+    assert sent < 10_000_000
+    assert shared.gate(STACK).status == 200
+
+
+def test_many_silent_clients_stop_nobody(serve: Any) -> None:
+    server = serve("--threads", "2")
+    silent = [socket.create_connection((server.host, server.port)) for _ in range(200)]
+    began = time.monotonic()
+    assert server.ask("GET", "/healthz").status == 200
+    assert server.gate(STACK).status == 200
+    assert time.monotonic() - began < 2
+    for client in silent:
+        client.close()
+
+
+def test_health_and_admission_answer_while_writes_wait_for_the_database(
+    serve: Any, tmp_path: Path
+) -> None:
+    server = serve("--threads", "4")
+    assert server.ask("GET", "/healthz").status == 200
+    with closing(sqlite3.connect(tmp_path / "gate.db")) as lock, ThreadPoolExecutor(16) as pool:
+        lock.execute("BEGIN IMMEDIATE")
+        body = {"name": "t", "scopes": ["read"]}
+        path, bearer = "/api/v1/tokens", server.bearer
+        slow = [
+            pool.submit(server.ask, "POST", path, {**body, "name": f"t{n}"}, bearer)
+            for n in range(16)
+        ]
+        time.sleep(0.5)
+        for _ in range(5):
+            began = time.monotonic()
+            assert server.ask("GET", "/healthz").status == 200
+            assert time.monotonic() - began < 1
+        review = EXAMPLES["pod"]
+        dry = {**review, "request": {**review["request"], "dryRun": True}}
+        began = time.monotonic()
+        hook = "/hooks/kubernetes/validate?timeout=5s"
+        assert server.ask("POST", hook, dry).json()["response"]["uid"]
+        assert time.monotonic() - began < 2
+        began = time.monotonic()
+        assert server.ask("POST", hook, review).json()["response"]["uid"]
+        assert time.monotonic() - began < 5, "within its own deadline, decided or not"
+        began = time.monotonic()
+        assert server.ask("GET", "/readyz").status == 503
+        assert time.monotonic() - began < 4
+        assert not any(one.done() for one in slow)
+        lock.rollback()
+        assert {one.result().status for one in slow} == {201}

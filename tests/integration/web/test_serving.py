@@ -135,6 +135,15 @@ def test_a_port_in_use_is_one_line(run_serve: Any, tmp_path: Path) -> None:
     assert not database.exists()
 
 
+def test_a_second_server_on_the_port_of_another_is_one_line(
+    serve: Any, run_serve: Any, tmp_path: Path
+) -> None:
+    first = serve("--workers", "2")
+    options = ("--port", str(first.port), "--database", str(tmp_path / "other.db"))
+    assert f"port {first.port} on 127.0.0.1 is in use" in one_line(refused(run_serve, *options))
+    assert first.gate(STACK).status == 200
+
+
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
 def test_a_host_that_is_not_here_is_one_line(run_serve: Any, host: str) -> None:
     assert host in one_line(refused(run_serve, "--host", host))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -134,3 +135,74 @@ def test_a_hang_up_restarts_the_workers_and_keeps_serving(serve: Any) -> None:
         time.sleep(0.05)
     assert server.process.poll() is None
     assert server.stop() == 0
+
+
+def test_connections_that_are_open_do_not_hold_up_a_stop(serve: Any) -> None:
+    server = serve()
+    idle = [socket.create_connection((server.host, server.port)) for _ in range(4)]
+    kept = server.connect()
+    assert server.ask("GET", "/healthz", connection=kept).status == 200
+    began = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - began < 5
+    for one in idle:
+        one.close()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_workers_do_not_outlive_a_parent_that_was_killed(serve: Any, workers: str) -> None:
+    server = serve("--workers", workers)
+    assert server.gate(STACK).status == 200
+    children = children_of(server)
+    server.send(signal.SIGKILL)
+    server.process.wait(5)
+    deadline = time.monotonic() + 4
+    while time.monotonic() < deadline and any(map(is_running, children)):
+        time.sleep(0.05)
+    assert not any(map(is_running, children))
+    again = serve("--port", str(server.port))
+    assert again.gate(STACK).status == 200
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process has not ended; nobody may have noticed that it has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def children_of(server: Any) -> list[int]:
+    path = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def test_a_hang_up_under_load_loses_no_request(serve: Any) -> None:
+    server = serve("--workers", "2")
+    statuses: list[int] = []
+    failed: list[str] = []
+    ending = threading.Event()
+
+    def ask() -> None:
+        while not ending.is_set():
+            try:
+                statuses.append(server.gate(STACK).status)  # a new connection each time
+            except OSError as error:
+                failed.append(repr(error))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    before = children_of(server)
+    server.send(signal.SIGHUP)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and set(children_of(server)) & set(before):
+        time.sleep(0.1)
+    time.sleep(0.5)
+    ending.set()
+    for thread in threads:
+        thread.join()
+    assert not set(children_of(server)) & set(before)
+    assert len(children_of(server)) == 2
+    assert failed == []
+    assert set(statuses) == {200}

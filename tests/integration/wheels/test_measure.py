@@ -7,6 +7,7 @@ import random
 
 import pytest
 from gpu_binaries import make_entry, make_fatbin
+from pe_files import make_dll
 from wheels import make_shared_object, make_wheel
 
 UNIT = make_fatbin(make_entry("sass", 80), make_entry("ptx", 90, isa=(8, 7)))
@@ -92,18 +93,38 @@ def test_a_wheel_that_carries_nothing_says_so_with_every_field_of_the_contract(s
     assert "carries no GPU code" in measure(url, json_format=False).text
 
 
-def test_windows_libraries_of_gpus_are_named_as_not_read(server, measure):
+def test_windows_libraries_are_read_as_those_of_linux(server, measure):
     content = make_wheel(
         {
-            "pkg/a.dll": b"MZ" + noise(300_000) + b"cudart64_12.dll\0",
-            "pkg/b.pyd": b"MZ" + noise(262_140, 2) + UNIT,
-            "pkg/c.dll": b"MZ" + noise(300_000, 3) + b"kernel32.dll\0",
+            "pkg/_C.pyd": make_dll(
+                imports=[("c10.dll", ["?warn@c10@@YAXXZ"]), ("KERNEL32.dll", ["Sleep"])],
+                data=noise(300_000) + b"\0cudnn64_9.dll\0",
+                code=UNIT,
+            ),
+            "pkg/libpkg_cuda124.dll": make_dll(imports=[("cudart64_12.dll", ["f"])], code=UNIT),
+            "pkg/libpkg_cuda128.dll": make_dll(imports=[("cudart64_12.dll", ["f"])], code=UNIT),
+            "pkg/plain.dll": make_dll(imports=[("KERNEL32.dll", ["Sleep"])], data=noise(300_000)),
         }
     )
     url = server.add("pkg-1.0-py3-none-win_amd64.whl", content)
     (record,) = measure(url).records
-    assert record["unread"] == ["pkg/a.dll", "pkg/b.pyd"]
-    assert "not read    pkg/a.dll" in measure(url, json_format=False).text
+    extension, *alternatives = record["libraries"]
+    assert extension["path"] == "pkg/_C.pyd"
+    assert (extension["needs"], extension["opens"]) == (["c10.dll"], ["cudnn64_9.dll"])
+    assert extension["torch"]["symbols"] == 1
+    assert extension["sass"] == alternatives[0]["sass"] == {"sm_80": 1}
+    assert record["alternatives"] == [["pkg/libpkg_cuda124.dll", "pkg/libpkg_cuda128.dll"]]
+    assert "unread" not in record
+
+
+@pytest.mark.parametrize(
+    "library", [b"MZ" + bytes(300), make_dll(code=UNIT)[:1100], b"MZ" + noise(9000)]
+)
+def test_a_damaged_library_of_windows_makes_no_record(server, measure, library):
+    url = server.add("pkg-1.0-py3-none-win_amd64.whl", make_wheel({"pkg/_C.pyd": library}))
+    found = measure(url)
+    assert (found.status, found.records) == (2, [])
+    assert found.errors.count("damaged or truncated") == 1
 
 
 def test_libraries_that_the_wheel_brings_and_that_do_not_matter_are_not_needed(server, measure):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from cuda_toolkit import toolkit
 from gpu_binaries import make_entry, make_fatbin
+from pe_files import make_dll
 from wheel_server import WheelServer, wheel_server
 from wheels import make_shared_object, make_wheel
 
@@ -382,15 +383,28 @@ def test_inspect_reads_wheels_of_files_that_name_packages_alone(run, tmp_path):
     assert "names no wheels" in errors
 
 
-def test_windows_libraries_that_are_not_read_leave_the_package_open(server, check, tmp_path):
+def test_a_damaged_library_of_windows_leaves_the_package_open(server, check, tmp_path):
     library = b"MZ" + bytes(100) + b"cudart64_12.dll" + bytes(100)
     name = "gpu_pkg_cu12-1.0-cp312-cp312-win_amd64.whl"
     server.add(name, make_wheel({"gpu_pkg/lib.dll": library}, name="gpu-pkg-cu12"))
     lock = requirements(tmp_path, "gpu-pkg-cu12==1.0\n")
     pool = "driver=580.88,gpu=RTX-4090,os=windows"
     for _ in range(2):
-        found = check(lock, pool=pool)
-        opens_by_name(found, "its wheel holds libraries that cannot be read: lib.dll")
+        opens_by_name(check(lock, pool=pool), "gpu_pkg/lib.dll: damaged or truncated")
+
+
+@pytest.mark.parametrize(("gpu", "fails"), [("RTX-4090", False), ("GeForce-RTX-5090", True)])
+def test_a_wheel_for_windows_is_measured_and_judged(server, check, tmp_path, gpu, fails):
+    library = make_dll(
+        imports=[("cudart64_12.dll", ["f"])], code=make_fatbin(make_entry("sass", 80))
+    )
+    name = "gpu_pkg_cu12-1.0-cp312-cp312-win_amd64.whl"
+    server.add(name, make_wheel({"gpu_pkg/lib.dll": library}, name="gpu-pkg-cu12"))
+    lock = requirements(tmp_path, "gpu-pkg-cu12==1.0\n")
+    found = check(lock, pool=f"driver=580.88,gpu={gpu},os=windows")
+    failed = [f for f in found.json["findings"] if f["rule"] == "CG411"]
+    assert [f["outcome"] for f in failed] == (["fail"] if fails else [])
+    assert found.said("CG410") == []
 
 
 def test_a_component_is_measured_under_its_name_on_the_index(server, check, tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from gpu_binaries import make_entry, make_fatbin
+from tables import read_table
 from wheels import make_shared_object, make_wheel
 
 from compatgate.catalog import load_facts
@@ -79,7 +79,7 @@ def new(document: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
 
 
 def records(out: Path) -> list[dict[str, Any]]:
-    return yaml.safe_load((out / "packages" / "gpu-pkg.yaml").read_text())["records"]
+    return read_table(out / "packages" / "gpu-pkg.yaml")["records"]
 
 
 # --- what is new ---------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def lease(run):
 
 @pytest.fixture
 def bench(facts):
-    def make(executor, queue, *, workloads=(GEMM,), judge=None, health="healthy"):
+    def make(executor, queue, *, workloads=(GEMM,), judge=None, health="healthy", lease=30.0):
         @contextlib.contextmanager
         def watch(slots):
             class Seen:
@@ -87,7 +87,7 @@ def bench(facts):
             judge=judge or Says(),
             watch=watch,
             gpus=facts.gpus,
-            settings=Settings(heartbeat=0.02, lease=0.2, poll=0.01, repeats=2),
+            settings=Settings(heartbeat=0.02, lease=lease, poll=0.01, repeats=2),
         )
 
     return make

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 Write = Callable[..., str]
+pytestmark = pytest.mark.usefixtures("schemas_asked_once")
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.catalog import records
 from compatgate.core.facts.records import Library, Record, TorchAbi
@@ -58,7 +58,7 @@ def test_what_is_stated_stays_when_records_are_written(folder):
     (folder / "gpu-pkg.yaml").write_text(text)
     records.write_package("gpu-pkg", [RECORD])
     assert records.read_package("gpu-pkg") == (RECORD, OLDER)
-    assert yaml.safe_load((folder / "gpu-pkg.yaml").read_text())["statements"] == [stated]
+    assert read_table(folder / "gpu-pkg.yaml")["statements"] == [stated]
     assert list(records.problems()) == []
 
 

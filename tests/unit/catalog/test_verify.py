@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
-import yaml
+from tables import read_table
 
-from compatgate.catalog import schema
 from compatgate.catalog.checks import Problem, all_checks
 from compatgate.catalog.verify import verify
 
 Write = Callable[..., str]
+pytestmark = pytest.mark.usefixtures("schemas_asked_once")
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("shared")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _once() -> Iterator[None]:
-    """What a schema says of a document is asked once: most documents are the same in all tests."""
-    asked, said = schema.errors, dict[tuple[str, bytes, bool], list[Any]]()
-
-    def errors(source: str, document: Any, *, partial: bool = False) -> list[Any]:
-        key = source, msgspec.msgpack.encode(document), partial
-        if key not in said:
-            said[key] = list(asked(source, document, partial=partial))
-        return said[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "errors", errors)
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +31,7 @@ def test_facts_that_hold_together_have_no_problem() -> None:
     assert verify([]) == []
 
 
-MISFITS = {
-    misfit["case"]: misfit
-    for misfit in yaml.safe_load((Path(__file__).parent / "misfits.yaml").read_text("utf-8"))
-}
+MISFITS = {misfit["case"]: misfit for misfit in read_table(Path(__file__).parent / "misfits.yaml")}
 
 
 @pytest.mark.parametrize("case", MISFITS)

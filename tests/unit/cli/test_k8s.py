@@ -13,7 +13,7 @@ from compatgate.cli.main import main
 
 def test_the_manifests_are_objects_of_the_namespace(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["k8s", "manifests", "--namespace", "gpu-staging"]) == 0
-    found = list(yaml.safe_load_all(capsys.readouterr().out))
+    found = list(yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader))
     assert [each["kind"] for each in found] == [
         "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy", "NetworkPolicy",
     ]  # fmt: skip
@@ -33,7 +33,7 @@ WATCH = ("k8s", "manifests", "--nodes", "--audit")
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[str, str], Any]:
     assert main([*WATCH, *arguments]) == 0
-    found = list(yaml.safe_load_all(capsys.readouterr().out))
+    found = list(yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader))
     for each in found:
         kubernetes_validate.validate(each, "1.34", strict=True)
     return {(each["kind"], each["metadata"]["name"]): each for each in found}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tables import read_table
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.cli.main import COMMANDS
@@ -24,7 +24,7 @@ PROGRAM = "/opt/compatgate/bin/compatgate"
 
 
 def compose() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+    loaded: dict[str, Any] = read_table(DEPLOY / "compose" / "compose.yaml")
     return loaded
 
 

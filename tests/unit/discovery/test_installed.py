@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gpu_binaries import make_entry, make_fatbin
 from installed import SITE, install, install_conda, unpack
+from pe_files import make_dll
 from wheels import make_shared_object
 
 from compatgate.core.stack import parse_stack
@@ -208,3 +209,45 @@ def test_torch_is_not_asked_for_its_own_symbols(stack):
     own = install("torch", "2.9.1", {"torch/lib/libtorch_cuda.so": extension(A_SYMBOL)})
     (library,) = stack(own)["measured"]["torch"]["libraries"]
     assert "torch" not in library
+
+
+# --- Windows --------------------------------------------------------------------------------------
+
+WARN = "?warn@c10@@YAXXZ"
+
+
+def torch_of_windows(*symbols: str) -> dict[str, bytes]:
+    """An installed torch for Windows whose libraries define these symbols."""
+    names = ("c10.dll", "torch_cpu.dll", "torch_python.dll", "torch_cuda.dll")
+    unit = make_fatbin(make_entry("sass", 80))
+    files = {f"torch/lib/{name}": make_dll(name=name, exports=symbols, code=unit) for name in names}
+    return install("torch", "2.9.1+cu128", files)
+
+
+def extension_of_windows(*symbols: str) -> dict[str, bytes]:
+    unit = make_fatbin(make_entry("sass", 80))
+    data = make_dll(imports=[("c10.dll", symbols), ("cudart64_12.dll", ["f"])], code=unit)
+    return install("my-kernels", "1.0", {"my_kernels/_C.cp312-win_amd64.pyd": data})
+
+
+def test_libraries_of_windows_are_those_of_their_package(stack):
+    (library,) = stack(extension_of_windows(WARN))["measured"]["my-kernels"]["libraries"]
+    assert library["path"] == "my_kernels/_C.cp312-win_amd64.pyd"
+    assert library["needs"] == ["c10.dll", "cudart64_12.dll"]
+    assert library["sass"] == {"sm_80": 1}
+
+
+def test_symbols_are_looked_up_in_the_dlls_of_torch(stack):
+    record = stack(extension_of_windows(WARN), torch_of_windows(WARN))["measured"]["my-kernels"]
+    assert record["torch_beside"] == "2.9.1"
+    assert "torch_missing" not in record
+
+
+def test_symbols_that_the_dlls_of_torch_do_not_define_are_named(stack):
+    record = stack(extension_of_windows(WARN), torch_of_windows())["measured"]["my-kernels"]
+    assert record["torch_missing"] == [WARN]
+
+
+def test_a_damaged_library_of_windows_leaves_its_package_open(stack):
+    found = stack(install("my-kernels", "1.0", {"my_kernels/_C.pyd": b"MZ" + bytes(300)}))
+    assert found["measured"]["my-kernels"]["unread"] == ["my_kernels/_C.pyd"]

@@ -11,6 +11,7 @@ from compatgate.discovery.libraries import (
     find_libraries,
     idle_compat,
     library_observation,
+    major_observation,
     parse_ldconfig,
     parse_version_file,
 )
@@ -127,3 +128,25 @@ def test_forward_compatibility_that_nothing_leads_to_is_noted_and_does_not_count
     prefix = str(compat.parents[1])
     assert find_libraries({}, prefix=prefix) == []
     assert "cuda-compat 12.4 is installed" in idle_compat([], prefix=prefix)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "component", "major"),
+    [
+        ("cudart64_12.dll", "cuda", "12"),
+        ("cudart64_110.dll", "cuda", "11"),
+        ("CUDART64_101.DLL", "cuda", "10"),
+        ("pkg.libs/cudart64_13-0fa7eb792d3fbcf2.dll", "cuda", "13"),
+        ("cudnn64_9.dll", "cudnn", "9"),
+        ("cublas64_12.dll", "cublas", "12"),
+        ("nvinfer_10.dll", "tensorrt", "10"),
+    ],
+)
+def test_the_name_of_a_dll_tells_the_major(name, component, major):
+    seen = major_observation(name)
+    assert (seen.component, seen.version) == (component, major)
+
+
+@pytest.mark.parametrize("name", ["cublasLt64_12.dll", "nvcuda.dll", "cudnn_ops64_9.dll", "x.dll"])
+def test_other_dlls_tell_nothing(name):
+    assert major_observation(name) is None

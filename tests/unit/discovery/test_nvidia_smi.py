@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import read_table
 
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
@@ -19,7 +19,7 @@ from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
 from compatgate.errors import BadInput
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
-EXPECTED: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "expected.yaml").read_text())
+EXPECTED: dict[str, dict[str, Any]] = read_table(FOLDER / "expected.yaml")
 READ = sorted(name for name, expected in EXPECTED.items() if "error" not in expected)
 REFUSED = sorted(name for name, expected in EXPECTED.items() if "error" in expected)
 

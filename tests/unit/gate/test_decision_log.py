@@ -228,3 +228,43 @@ def test_whoever_waits_too_long_is_told(
     writer.may_write.set()
     for thread in leaders:
         thread.join(10)
+
+
+def test_what_is_submitted_is_written_without_waiting_for_it(
+    log: DecisionLog, writer: _Writer
+) -> None:
+    writer.may_write.clear()
+    first = log.submit([(_decision("a"), "{}")])
+    while not writer.busy:
+        time.sleep(0.001)
+    second = log.submit([(_decision("b"), "{}"), (_decision("c"), "{}")])
+    assert log.submit([(_decision("d"), "{}")]) is second, "they share a batch"
+    assert not first.done()
+    writer.may_write.set()
+    decisions.wait_for(second, 10)
+    assert writer.batches == [["a"], ["b", "c", "d"]]
+    log.close()
+
+
+def test_who_submits_learns_of_a_failure(log: DecisionLog, writer: _Writer) -> None:
+    writer.error = RuntimeError("disk full")
+    batch = log.submit([(_decision("a"), "{}")])
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="disk full"):
+            decisions.wait_for(batch, 10)
+
+
+def test_nobody_waits_for_a_batch_without_end(log: DecisionLog, writer: _Writer) -> None:
+    writer.may_write.clear()
+    batch = log.submit([(_decision("a"), "{}")])
+    with pytest.raises(Unavailable, match="in time"):
+        decisions.wait_for(batch, 0.05)
+    writer.may_write.set()
+    decisions.wait_for(batch, 10)
+
+
+def test_closing_writes_what_was_submitted(log: DecisionLog, writer: _Writer) -> None:
+    for name in "abc":
+        log.submit([(_decision(name), "{}")])
+    log.close()
+    assert sorted(name for batch in writer.batches for name in batch) == ["a", "b", "c"]

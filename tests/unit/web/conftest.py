@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +31,36 @@ BY = By("tester", "for the test")
 
 
 @pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated database without anything in it."""
-    path = tmp_path_factory.mktemp("database") / "empty.db"
+def stocked_file(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Path:
+    """A database with the matrix of the examples, made once; tests have copies."""
+    path = tmp_path_factory.mktemp("database") / "stocked.db"
     database = Database.open(str(path))
     schema.prepare(database)
-    database.close()
-    return path
-
-
-@pytest.fixture
-def gate(tmp_path: Path, empty_database: Path, facts: Facts) -> Iterator[Gate]:
-    """A gate with the matrix of the examples."""
-    path = tmp_path / "gate.db"
-    shutil.copy(empty_database, path)
-    gate = Gate(Database.open(str(path)), facts)
+    gate = Gate(database, facts)
     for kind, document in (("Target", TARGET), ("Entry", ENTRY), ("Waiver", WAIVER)):
         body = {key: value for key, value in document.items() if key != "reason"}
         gate.matrix.create(kind, body, BY)
+    gate.close()
+    return path
+
+
+@contextmanager
+def opened(folder: Path, stocked_file: Path, facts: Facts) -> Iterator[Gate]:
+    """Open a gate on a copy of the database, with two hosts that have just reported."""
+    path = folder / "gate.db"
+    shutil.copy(stocked_file, path)
+    gate = Gate(Database.open(str(path)), facts)
     gate.runs.catalogue = suites
     gate.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
     yield gate
     gate.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path, stocked_file: Path, facts: Facts) -> Iterator[Gate]:
+    """A gate with the matrix of the examples."""
+    with opened(tmp_path, stocked_file, facts) as gate:
+        yield gate
 
 
 @pytest.fixture(scope="session")
@@ -64,20 +73,33 @@ def description() -> dict[str, Any]:
 def make_client(gate: Gate, description: dict[str, Any]) -> Callable[..., FlaskClient]:
     """Makes clients of applications with other settings."""
 
-    def make(**settings: Any) -> FlaskClient:
-        settings.setdefault("anonymous", frozenset({"admin"}))
-        app = create_app(gate, Settings(overlays=(), **settings))
-        app.testing = False
-        client = app.test_client()
-        return _Checked(client, description)  # type: ignore[return-value]
-
-    return make
+    return lambda **settings: checked_client(gate, description, **settings)
 
 
 @pytest.fixture
 def client(make_client: Callable[..., FlaskClient]) -> FlaskClient:
     """A client that may do anything."""
     return make_client()
+
+
+@pytest.fixture(scope="module")
+def shared_client(
+    tmp_path_factory: pytest.TempPathFactory,
+    stocked_file: Path,
+    facts: Facts,
+    description: dict[str, Any],
+) -> Iterator[FlaskClient]:
+    """A client for all tests of a file that change nothing."""
+    with opened(tmp_path_factory.mktemp("shared"), stocked_file, facts) as gate:
+        yield checked_client(gate, description)
+
+
+def checked_client(gate: Gate, description: dict[str, Any], **settings: Any) -> FlaskClient:
+    """Make a client that holds every answer to the description; it may do anything."""
+    settings.setdefault("anonymous", frozenset({"admin"}))
+    app = create_app(gate, Settings(overlays=(), **settings))
+    app.testing = False
+    return _Checked(app.test_client(), description)  # type: ignore[return-value]
 
 
 class _Checked:
@@ -88,6 +110,9 @@ class _Checked:
         self._description = description
 
     def __getattr__(self, name: str) -> Any:
+        if name == "application":
+            return self._client.application
+
         def call(path: str, **options: Any) -> TestResponse:
             response: TestResponse = getattr(self._client, name)(path, **options)
             method = options.get("method", name).lower()

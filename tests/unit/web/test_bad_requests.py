@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from flask.testing import FlaskClient
+from tables import read_table
 
-TABLE = yaml.safe_load(Path(__file__).with_name("bad_requests.yaml").read_text())
+TABLE = read_table(Path(__file__).with_name("bad_requests.yaml"))
+AS_MADE = 3
+"""The revision of the matrix of the examples."""
 
 
 def sent(case: dict[str, Any]) -> dict[str, Any]:
@@ -38,9 +40,11 @@ _LONG = {
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
-def test_a_bad_request_is_a_problem(client: FlaskClient, case: dict[str, Any]) -> None:
+def test_a_bad_request_is_a_problem_and_changes_nothing(
+    shared_client: FlaskClient, case: dict[str, Any]
+) -> None:
     method, path = case["do"].split(" ", 1)
-    answer = client.open(f"/api/v1{path}", method=method, **sent(case))
+    answer = shared_client.open(f"/api/v1{path}", method=method, **sent(case))
     assert answer.status_code == case["status"], answer.text
     assert answer.mimetype == "application/problem+json"
     problem = answer.get_json(force=True)
@@ -57,6 +61,8 @@ def test_a_bad_request_is_a_problem(client: FlaskClient, case: dict[str, Any]) -
     if "line" in case:
         assert [p["line"] for p in problem["problems"]] == [case["line"]]
         assert [p["file"] for p in problem["problems"]] == ["m.yaml"]
+    newest = shared_client.get("/api/v1/revisions?limit=1").get_json()["items"][0]
+    assert newest["number"] == AS_MADE
 
 
 def test_the_table_is_as_long_as_it_claims() -> None:

@@ -91,8 +91,10 @@ def test_a_badge_logs_nothing(client: FlaskClient) -> None:
         ("prod-a100/entry/none.svg", 404),
     ],
 )
-def test_what_cannot_be_drawn_is_a_problem(client: FlaskClient, path: str, status: int) -> None:
-    answer = client.get(f"/api/v1/badge/{path}")
+def test_what_cannot_be_drawn_is_a_problem(
+    shared_client: FlaskClient, path: str, status: int
+) -> None:
+    answer = shared_client.get(f"/api/v1/badge/{path}")
     assert answer.status_code == status
     assert answer.mimetype == "application/problem+json"
 

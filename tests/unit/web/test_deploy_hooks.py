@@ -163,8 +163,10 @@ def test_what_cannot_be_decided_is_no_5xx_and_rolls_nothing_back(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("query", ["x=1", "timeout=10s&timeout=20s", "status=maybe", "%00"])
-def test_a_query_that_is_not_known_is_named(client: FlaskClient, path: str, query: str) -> None:
-    answer = client.post(f"{path}?{query}", json=QUESTION)
+def test_a_query_that_is_not_known_is_named(
+    shared_client: FlaskClient, path: str, query: str
+) -> None:
+    answer = shared_client.post(f"{path}?{query}", json=QUESTION)
     assert answer.status_code == (200 if "argo" in path else 400)
     assert "error: " in answer.text
 

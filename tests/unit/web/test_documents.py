@@ -149,5 +149,5 @@ def test_pools_are_listed_with_their_target(client: FlaskClient) -> None:
         ("revisions?until=2020-01-01", 0),
     ],
 )
-def test_lists_are_filtered(client: FlaskClient, path: str, found: int) -> None:
-    assert len(client.get(f"{API}/{path}").get_json()["items"]) == found
+def test_lists_are_filtered(shared_client: FlaskClient, path: str, found: int) -> None:
+    assert len(shared_client.get(f"{API}/{path}").get_json()["items"]) == found

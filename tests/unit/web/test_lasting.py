@@ -36,8 +36,8 @@ def test_behind_a_proxy_it_stays_below_the_public_url(
 @pytest.mark.parametrize(
     "path", ["/v/x", "/v/vd_", f"/v/{ID}0", "/v/..%2F..%2Fx", f"/v/{ID.upper()}"]
 )
-def test_nothing_else_is_led_anywhere(client: FlaskClient, path: str) -> None:
-    answer = client.get(path)
+def test_nothing_else_is_led_anywhere(shared_client: FlaskClient, path: str) -> None:
+    answer = shared_client.get(path)
     assert answer.status_code == 404
     assert answer.mimetype == "application/problem+json"
 

@@ -90,14 +90,14 @@ def test_a_run_is_queued_for_each_sku_and_driver_of_the_target(
     ],
 )
 def test_what_cannot_be_run_is_refused_with_the_reason(
-    client: FlaskClient, wrong: dict[str, Any], status: int, field: str, says: str
+    shared_client: FlaskClient, wrong: dict[str, Any], status: int, field: str, says: str
 ) -> None:
-    answer = client.post(f"{API}/runs", json=ASKED | wrong)
+    answer = shared_client.post(f"{API}/runs", json=ASKED | wrong)
     assert answer.status_code == status, answer.text
     problem = answer.get_json(force=True)
     assert (problem["field"] or "stack") == field
     assert says in problem["detail"]
-    assert client.get(f"{API}/runs").get_json()["items"] == []
+    assert shared_client.get(f"{API}/runs").get_json()["items"] == []
 
 
 def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, gate: Gate) -> None:

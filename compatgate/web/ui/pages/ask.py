@@ -171,4 +171,4 @@ def keep(ask: Ask[Any]) -> Goto:
     given = MultiDict((n, ask.form[n]) for n in Question.__struct_fields__ if ask.form.get(n))
     question = parse_query(Question, given)
     verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")
-    return Goto(link("verdicts", verdict.id), "The decision log has it now.")
+    return Goto(link("verdicts", verdict.id), "Saved in the decision log.")

@@ -15,15 +15,15 @@ from compatgate.web.ui.page import Ask, Shown, page
 from compatgate.web.ui.tables import Cell, Column, Empty
 
 _COLUMNS = (
-    Column("seq", "Link", "number"),
-    Column("at", "When", "time"),
-    Column("actor", "Who"),
-    Column("action", "Did", "code"),
-    Column("subject", "What"),
+    Column("seq", "Record", "number"),
+    Column("at", "Time", "time"),
+    Column("actor", "Actor"),
+    Column("action", "Action", "code"),
+    Column("subject", "Subject"),
     Column("detail", "Detail"),
     Column("hash", "Hash", "code"),
 )
-_EMPTY = Empty("Nothing of this kind has been done.", "Every change and every decision is logged.")
+_EMPTY = Empty("No matching records.", "The audit log holds every change and every decision.")
 
 
 class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,7 +41,7 @@ def show(ask: Ask[AuditQuery]) -> Shown:
     query = ask.query
     found = found_by(ask.gate.history.list_audit, query)
     rows = [_row(one) for one in found.items]
-    table = table_of("audit", _COLUMNS, rows, found, query, _EMPTY, label="links of the chain")
+    table = table_of("audit", _COLUMNS, rows, found, query, _EMPTY, label="records")
     return Shown("audit.html", "Audit", {"query": query}, table)
 
 

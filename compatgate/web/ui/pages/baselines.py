@@ -35,12 +35,12 @@ _COLUMNS = (
     Column("decided", "Decided", "time"),
 )
 _EMPTY = Empty(
-    "No baseline yet.",
-    "The first sound run of a workload on a GPU proposes one; a person approves it, and later runs "
-    "are judged against it. Samples of such a GPU can start it: canary baselines import.",
+    "No baselines yet.",
+    "The first valid run of a workload on a GPU proposes one. After a person approves it, later "
+    "runs are judged against it. Samples can start one: canary baselines import.",
     "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
-_NONE = Empty("No baseline fits these filters.", "Take one of them away.")
+_NONE = Empty("No matches.", "Remove a filter.")
 
 
 class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -165,7 +165,7 @@ def show(ask: Ask[Listing]) -> Shown:
         "versions",
         _VERSIONS,
         [_version(one, row.id) for one in versions],
-        Empty("There is no version."),
+        Empty("No versions."),
         sort=ask.query.sort,
         label="versions",
     )

@@ -17,7 +17,7 @@ from compatgate.web.ui.tables import NOTHING_FITS, Cell, Column, Empty, Table, m
 
 DAYS = 14
 _COLUMNS = (
-    Column("decided_at", "When", "time"),
+    Column("decided_at", "Decided", "time"),
     Column("target", "Target"),
     Column("verdict", "Verdict", "badge"),
     Column("allowed", "Answer", "badge"),
@@ -25,11 +25,11 @@ _COLUMNS = (
     Column("asked_by", "Asked by"),
     Column("source", "Source"),
     Column("revision", "Revision", "number"),
-    Column("took", "Took, ms", "number"),
+    Column("took", "Duration, ms", "number"),
 )
 _EMPTY = Empty(
-    "Nothing was decided yet.",
-    "Every question to the gate is written down here, with its answer.",
+    "No decisions yet.",
+    "The log holds every question to the gate, with its answer.",
     "compatgate check --target NAME --stack cuda=12.4,torch=2.4.1",
 )
 Answer = Literal["yes", "no"]

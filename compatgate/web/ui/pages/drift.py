@@ -35,19 +35,19 @@ _TRIED = 5
 _MOST_ENTRIES = 60
 _COLUMNS = (
     Column("node", "Node"),
-    Column("what", "What", "name"),
-    Column("have", "Has", "name"),
+    Column("what", "Difference", "name"),
+    Column("have", "Reported", "name"),
     Column("declared", "Declared", "name"),
-    Column("state", "Driver is", "badge"),
+    Column("state", "Driver state", "badge"),
     Column("target", "Target", "name"),
     Column("gpus", "GPUs", "name"),
     Column("cluster", "Cluster", "name"),
-    Column("since", "So since", "time"),
-    Column("seen", "Seen", "time"),
+    Column("since", "Since", "time"),
+    Column("seen", "Last seen", "time"),
 )
 _NONE = Empty(
-    "No known node differs from its target.",
-    "What is not reported is not compared; the same for a cluster as it is now:",
+    "No drifted nodes.",
+    "Only reported nodes are compared. Report the nodes of a cluster:",
     "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
 )
 

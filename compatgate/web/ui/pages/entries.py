@@ -31,13 +31,13 @@ _COLUMNS = (
     Column("status", "Status", "badge"),
     Column("constraints", "Constraints", "code"),
     Column("targets", "Targets"),
-    Column("runs", "What runs say"),
-    Column("replacement", "Use instead"),
+    Column("runs", "Canary runs"),
+    Column("replacement", "Replacement"),
     Column("changed", "Changed", "time"),
 )
 _EMPTY = Empty(
-    "There is no entry yet.",
-    "An entry says which versions are known to work on which targets.",
+    "No entries yet.",
+    "An entry states which versions are known to work on which targets.",
     "compatgate matrix import entries.yaml --reason 'what runs today'",
 )
 
@@ -153,7 +153,7 @@ def _standing(
 ) -> Table:
     columns = (
         Column("target", "Target"),
-        Column("status", "Here", "badge"),
+        Column("status", "Status", "badge"),
         Column("gate", "The gate says", "badge"),
         Column("why", "Why"),
         Column("ask", "Ask"),
@@ -174,7 +174,7 @@ def _standing(
             )
         )
     empty = Empty(
-        "It is for no pool that there is.",
-        "None of its targets has a GPU that it is for.",
+        "No pool matches.",
+        "None of its targets has one of its GPUs.",
     )
     return make("targets", columns, lines, empty, sort=sort, label="targets")

@@ -18,7 +18,7 @@ from compatgate.wire.facts import FactRecord
 
 _LONGEST = 200
 _URL = re.compile(r"https?://[^\s'\"<>;,)]+")
-_NOTHING = Empty("Nothing fits these words.", "Every word must be somewhere in the record.")
+_NOTHING = Empty("No matches.", "A record must contain every word.")
 
 
 class FactsQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,7 +63,7 @@ def show_table(ask: Ask[FactsQuery]) -> Shown:
     columns = (
         Column("name", "Name", "code"),
         Column("list", "List"),
-        Column("says", "Says"),
+        Column("says", "Statement"),
         Column("source", "Source"),
     )
     rows = [_row(name, one) for one in found]

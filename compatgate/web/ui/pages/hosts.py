@@ -20,21 +20,21 @@ _COLUMNS = (
     Column("gpu", "GPU", "name"),
     Column("driver", "Driver", "code"),
     Column("busy", "Busy slots"),
-    Column("quiet", "Quiet"),
-    Column("executor", "Runs by"),
+    Column("quiet", "Maintenance"),
+    Column("executor", "Executor"),
     Column("health", "GPU health"),
     Column("worker", "Worker", "name"),
     Column("seen", "Last seen", "time"),
     Column("since", "Known since", "time"),
 )
 _EMPTY = Empty(
-    "No staging host yet.",
-    "A worker serves the hosts that its file names, and makes them known here: start one beside a "
-    "GPU that is not in production.",
+    "No staging hosts yet.",
+    "A worker registers the hosts that its file names. Start one on a machine whose GPUs are not "
+    "in production.",
     'printf \'[[host]]\\nname = "staging-1"\\ngpu = "L4"\\n\' > hosts.toml\n'
     "compatgate worker --hosts hosts.toml",
 )
-_NONE = Empty("No host has this GPU.", "Take the filter away to see those that there are.")
+_NONE = Empty("No host has this GPU.", "Remove the filter to see all hosts.")
 
 
 class HostsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):

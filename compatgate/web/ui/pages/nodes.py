@@ -30,19 +30,19 @@ STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unk
 """Tones of what the matrix says of a driver."""
 _COLUMNS = (
     Column("name", "Node"),
-    Column("state", "Driver is", "badge"),
+    Column("state", "Driver state", "badge"),
     Column("driver", "Driver", "name"),
-    Column("drift", "Differs from its target"),
-    Column("witnesses", "Witnesses", "badge"),
+    Column("drift", "Drift"),
+    Column("witnesses", "Sources", "badge"),
     Column("targets", "Target", "name"),
     Column("gpus", "GPUs", "name"),
     Column("cluster", "Cluster", "name"),
-    Column("since", "So since", "time"),
-    Column("seen", "Seen", "time"),
+    Column("since", "Since", "time"),
+    Column("seen", "Last seen", "time"),
 )
 _NONE = Empty(
-    "No node fits.",
-    "Nodes are known once they were reported: by the labels of a cluster, or by the driver itself.",
+    "No nodes.",
+    "Nodes appear here once they report: from the labels of a cluster, or from the driver itself.",
     "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
 )
 
@@ -152,7 +152,7 @@ def remove(ask: Ask[Any]) -> Shown | Goto:
     except CompatgateError as error:
         return _shown(ask, view, error)
     where = f"{gone.row.name} of {gone.row.cluster}"
-    return Goto(link("nodes"), f"{where} is forgotten; reported again, it comes back.")
+    return Goto(link("nodes"), f"Removed {where}. It comes back with its next report.")
 
 
 def _shown(ask: Ask[Any], view: NodeView, error: CompatgateError | None = None) -> Shown:
@@ -194,9 +194,9 @@ def _pools(found: tuple[PoolBeside, ...]) -> Table:
         Column("target", "Target"),
         Column("pool", "Pool"),
         Column("gpu", "GPU declared"),
-        Column("has", "Here"),
+        Column("has", "Reported"),
         Column("driver", "Driver declared", "code"),
-        Column("same", "Here", "badge"),
+        Column("same", "Reported", "badge"),
         Column("nodes", "Nodes declared", "number"),
     )
     lines = [
@@ -212,8 +212,8 @@ def _pools(found: tuple[PoolBeside, ...]) -> Table:
         for one in found
     ]
     empty = Empty(
-        "It belongs to no target that can be compared.",
-        "A target takes nodes by match.nodeLabels; the annotation compatgate.dev/target names one.",
+        "No matching target.",
+        "A target selects nodes by match.nodeLabels, or by the annotation compatgate.dev/target.",
     )
     return make("pools", columns, lines, empty, label="pools")
 

@@ -20,15 +20,15 @@ AT_ONCE = 50
 """Documents that are shown with their differences on one page."""
 _COLUMNS = (
     Column("number", "Revision", "number"),
-    Column("made_at", "When", "time"),
-    Column("author", "Who"),
-    Column("reason", "Why"),
-    Column("action", "What"),
+    Column("made_at", "Created", "time"),
+    Column("author", "Author"),
+    Column("reason", "Reason"),
+    Column("action", "Action"),
     Column("count", "Documents", "number"),
 )
 _EMPTY = Empty(
-    "There is no revision yet.",
-    "Each change of the matrix makes one, with its author and reason.",
+    "No revisions yet.",
+    "Each change of the matrix creates one, with author and reason.",
     "compatgate matrix import matrix/examples --reason 'a first matrix'",
 )
 Number = Annotated[int, Meta(ge=0, le=LARGEST["int"])]

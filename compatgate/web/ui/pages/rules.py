@@ -24,7 +24,7 @@ def show_rules(ask: Ask[Listing]) -> Shown:
         Column("id", "Rule", "code"),
         Column("name", "Name"),
         Column("by", "Decided by"),
-        Column("says", "What it checks"),
+        Column("says", "Checks"),
     )
     rows = [
         (
@@ -35,9 +35,7 @@ def show_rules(ask: Ask[Listing]) -> Shown:
         )
         for rule in RULES
     ]
-    table = make(
-        "rules", columns, rows, Empty("There are none."), sort=ask.query.sort, label="rules"
-    )
+    table = make("rules", columns, rows, Empty("No rules."), sort=ask.query.sort, label="rules")
     return Shown("listing.html", "Rules", table=table)
 
 

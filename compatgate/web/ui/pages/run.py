@@ -122,5 +122,5 @@ def rerun(ask: Ask[Any]) -> Goto:
     """Ask for the same again."""
     made = ask.gate.runs.rerun(ask.args["id"], by=ask.principal.name)
     if len(made) == 1:
-        return Goto(link("runs", made[0].id), f"Queued again, as {ask.args['id']} was asked for.")
-    return Goto(link("runs"), f"{len(made)} runs were queued.")
+        return Goto(link("runs", made[0].id), f"Queued a new run of {ask.args['id']}.")
+    return Goto(link("runs"), f"Queued {len(made)} runs.")

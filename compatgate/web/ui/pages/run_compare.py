@@ -21,8 +21,8 @@ _COLUMNS = (
     Column("unit", "Unit"),
     Column("change", "Change, %", "number"),
     Column("tolerance", "Tolerance, %", "number"),
-    Column("beyond", "Beyond it"),
-    Column("outcome", "The judge says", "badge"),
+    Column("beyond", "Beyond tolerance"),
+    Column("outcome", "Verdict", "badge"),
 )
 _EMPTY = Empty("The two runs have no metric in common.", "Compare runs of the same suite.")
 

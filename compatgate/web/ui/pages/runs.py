@@ -28,16 +28,16 @@ _COLUMNS = (
     Column("target", "Target", "name"),
     Column("gpu", "GPU", "name"),
     Column("host", "Host", "name"),
-    Column("about", "What happens, or why it ended"),
-    Column("asked", "Asked", "time"),
-    Column("took", "Took, s", "number"),
+    Column("about", "Details"),
+    Column("asked", "Requested", "time"),
+    Column("took", "Duration, s", "number"),
 )
 _EMPTY = Empty(
-    "No run yet.",
-    "A run executes a suite of canary programs on a staging host, for the stack of a target.",
+    "No runs yet.",
+    "A run executes a suite of canary workloads on a staging host, for the stack of a target.",
     "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
-_NONE = Empty("No run fits these filters.", "Take one of them away.")
+_NONE = Empty("No matches.", "Remove a filter.")
 
 
 class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -162,8 +162,8 @@ def submit(ask: Ask[Any]) -> Shown | Goto:
             raise
         return _form(ask, Wanted(**given), error)
     if len(made) == 1:
-        return Goto(link("runs", made[0].id), "The run was queued.")
-    return Goto(link("runs"), f"{len(made)} runs were queued, one for each GPU and driver.")
+        return Goto(link("runs", made[0].id), "Queued the run.")
+    return Goto(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
 
 
 def _submission(given: dict[str, str]) -> Submission:

@@ -79,16 +79,16 @@ def _pools(document: TargetDoc, snapshot: Snapshot) -> Table:
         Column("gpu", "GPU"),
         Column("compute", "Compute"),
         Column("driver", "Driver", "code"),
-        Column("os", "System"),
+        Column("os", "OS"),
         Column("nodes", "Nodes", "number"),
     )
-    return make("pools", columns, lines, Empty("It has no pools."), label="pools")
+    return make("pools", columns, lines, Empty("No pools."), label="pools")
 
 
 def _entries(pairs: list[Pair], sort: str | None) -> Table:
     columns = (
         Column("entry", "Entry"),
-        Column("status", "Here", "badge"),
+        Column("status", "Status", "badge"),
         Column("constraints", "Constraints", "code"),
         Column("why", "Why"),
     )
@@ -102,8 +102,8 @@ def _entries(pairs: list[Pair], sort: str | None) -> Table:
         for pair in pairs
     ]
     empty = Empty(
-        "No entry speaks of this target.",
-        "An entry says which versions are known to work here.",
+        "No entries for this target.",
+        "An entry states which versions are known to work here.",
         "compatgate matrix import entries.yaml --reason 'what runs today'",
     )
     return make("entries", columns, lines, empty, sort=sort, label="entries")
@@ -115,10 +115,10 @@ def _evidence(found: list[Freshness]) -> Table:
         Column("sku", "GPU"),
         Column("driver", "Driver", "code"),
         Column("state", "State", "badge"),
-        Column("run", "Newest run"),
+        Column("run", "Latest run"),
         Column("finished", "Finished", "time"),
-        Column("expires", "Counts until", "time"),
-        Column("counting", "Runs that count", "number"),
+        Column("expires", "Valid until", "time"),
+        Column("counting", "Valid runs", "number"),
     )
     lines = [
         (
@@ -135,7 +135,7 @@ def _evidence(found: list[Freshness]) -> Table:
         )
         for one in found
     ]
-    empty = Empty("Nothing can be measured here.", "Its pools name no GPU that is known.")
+    empty = Empty("Nothing to measure.", "Its pools name no known GPU.")
     return make("evidence", columns, lines, empty, label="suites")
 
 
@@ -144,11 +144,11 @@ def _drift(found: Page[NodeView], target: str) -> Table:
     columns = (
         Column("node", "Node"),
         Column("cluster", "Cluster"),
-        Column("what", "What"),
-        Column("have", "Is", "code"),
+        Column("what", "Difference"),
+        Column("have", "Reported", "code"),
         Column("declared", "Declared", "code"),
         Column("since", "Since", "time"),
-        Column("seen", "Heard of", "time"),
+        Column("seen", "Last seen", "time"),
     )
     lines = [
         (
@@ -164,7 +164,7 @@ def _drift(found: Page[NodeView], target: str) -> Table:
         for one in view.standing.differences
         if one.target == target
     ]
-    empty = Empty("Every node that was reported is what the target declares.")
+    empty = Empty("Every reported node matches the target.")
     return make("drift", columns, lines, empty, following=found.next, label="differences")
 
 

@@ -27,11 +27,11 @@ def _packages(found: PackagesTargetBody | None, sort: str | None) -> Table:
         Column("version", "Version", "code"),
         Column("rules", "Rule"),
         Column("decisions", "Decisions", "number"),
-        Column("stopped", "Would be stopped", "number"),
+        Column("stopped", "Would stop", "number"),
         Column("first", "First seen", "time"),
         Column("last", "Last seen", "time"),
         Column("entries", "Entries"),
-        Column("todo", "To do, one of"),
+        Column("todo", "Ways to settle it"),
     )
     lines = [
         (
@@ -51,5 +51,5 @@ def _packages(found: PackagesTargetBody | None, sort: str | None) -> Table:
         )
         for one in (found.packages if found else ())
     ]
-    empty = Empty("Every package that was looked at is judged.")
+    empty = Empty("No unknown packages.")
     return make("packages", columns, lines, empty, sort=sort, label="packages")

@@ -26,11 +26,11 @@ _COLUMNS = (
     Column("nodes", "Nodes", "number"),
     Column("mode", "Mode"),
     Column("entries", "Entries", "number"),
-    Column("stopped", "Not allowed, 7 d", "number"),
+    Column("stopped", "Denied, 7 d", "number"),
     Column("usable", "Usable", "badge"),
 )
 _EMPTY = Empty(
-    "There is no target yet.",
+    "No targets yet.",
     "A target is a place to run: pools of nodes, each with one GPU product and one driver.",
     "compatgate matrix import matrix/examples --reason 'a first matrix'",
 )

@@ -18,15 +18,15 @@ from compatgate.wire.trust import SCOPES
 
 _COLUMNS = (
     Column("name", "Name"),
-    Column("scopes", "May"),
+    Column("scopes", "Scopes"),
     Column("state", "State", "badge"),
-    Column("created", "Made", "time"),
+    Column("created", "Created", "time"),
     Column("by", "By"),
     Column("expires", "Expires", "time"),
     Column("used", "Last used", "time"),
     Column("id", "Id", "code"),
 )
-_EMPTY = Empty("There is no token.", "Every change needs one.")
+_EMPTY = Empty("No tokens yet.", "Changes need a token.")
 
 
 @page("/tokens", scope="admin", nav="tokens", query=LongListing)
@@ -61,7 +61,7 @@ def revoke(ask: Ask[Any]) -> Shown | Goto:
         ask.gate.tokens.revoke(token.id, by=ask.principal.name)
     except Conflict as error:
         return _shown(ask, ending=token, refused=error)
-    return Goto(link("tokens"), f"The token {token.name} opens nothing any more.")
+    return Goto(link("tokens"), f"Revoked the token {token.name}.")
 
 
 def _shown(

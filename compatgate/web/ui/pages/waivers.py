@@ -34,14 +34,14 @@ _COLUMNS = (
     Column("expires", "Last day", "code"),
     Column("rules", "Rules", "code"),
     Column("targets", "Targets"),
-    Column("for", "For", "code"),
+    Column("for", "Match", "code"),
     Column("owner", "Owner"),
     Column("reason", "Reason"),
 )
 _EMPTY = Empty(
-    "No waiver holds.",
-    "A waiver lets something through that a rule objects to: named, owned, and until a date. "
-    "It is a document of the matrix, or made with the button above.",
+    "No waivers.",
+    "A waiver excepts a finding until a date, with an owner and a reason. "
+    "Import it with the matrix, or create it with the button above.",
     "compatgate matrix import waiver.yaml --reason 'until the move'",
 )
 _WORDS = {"active": "holds", "soon": "ends soon", "expired": "ended"}
@@ -168,7 +168,7 @@ def create(ask: Ask[Any]) -> Shown | Goto:
         made = ask.gate.matrix.create("Waiver", from_form(ask.form), ask.by())
     except CompatgateError as error:
         return _form(ask, ask.form, error)
-    return Goto(link("waivers", made.name), done=f"{made.name} holds since now.")
+    return Goto(link("waivers", made.name), done=f"Created {made.name}.")
 
 
 @page("/waivers/<name>/end", scope="bless", method="POST", nav="waivers")
@@ -185,4 +185,4 @@ def end(ask: Ask[Any]) -> Shown | Goto:
         matrix.change("Waiver", name, ended(row.document, clock.today()), by, expected=expected)
     except CompatgateError as error:
         return _shown(ask, matrix.get("Waiver", name), error)
-    return Goto(link("waivers", name), done=f"{name} holds no longer.")
+    return Goto(link("waivers", name), done=f"Ended {name}.")

@@ -28,11 +28,11 @@ _COLUMNS = (
     Column("after", "Then", "badge"),
     Column("change", "Change"),
     Column("why", "Why"),
-    Column("fix", "What helps"),
+    Column("fix", "Fix"),
 )
 _EMPTY = Empty(
-    "Nothing is blessed on this target.",
-    "What is blessed or deprecated there is evaluated before and after the change.",
+    "No entries in use on this target.",
+    "Blessed and deprecated entries are evaluated before and after the change.",
     "compatgate matrix import entries.yaml --reason 'what runs today'",
 )
 

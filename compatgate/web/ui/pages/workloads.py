@@ -14,25 +14,25 @@ from compatgate.web.ui.tables import Cell, Column, Empty, make
 
 _WORKLOADS = (
     Column("name", "Workload", "name"),
-    Column("description", "What it does"),
-    Column("catches", "What it would find"),
+    Column("description", "Description"),
+    Column("catches", "Detects"),
     Column("gpus", "GPUs", "number"),
     Column("timeout", "Timeout, s", "number"),
     Column("metrics", "Metrics", "number"),
     Column("checks", "Checks", "number"),
-    Column("suites", "In suites"),
+    Column("suites", "Suites"),
 )
 _METRICS = (
     Column("metric", "Metric", "name"),
-    Column("description", "What is measured"),
+    Column("description", "Description"),
     Column("unit", "Unit", "code"),
     Column("better", "Better"),
     Column("tolerance", "Tolerance, %", "number"),
     Column("repetitions", "Repetitions", "number"),
-    Column("peak", "Share of the peak", "code"),
+    Column("peak", "Peak", "code"),
 )
 _WRITE = Empty(
-    "No workload yet.",
+    "No workloads yet.",
     "A workload is a folder with a workload.toml and a program; the server reads the folders that "
     "COMPATGATE_WORKLOADS names.",
     "compatgate canary lint my-workload",
@@ -55,10 +55,10 @@ def show_suites(ask: Ask[Listing]) -> Shown:
     ]
     columns = (
         Column("name", "Suite", "name"),
-        Column("description", "What it is for"),
+        Column("description", "Description"),
         Column("gpus", "GPUs", "number"),
         Column("count", "Workloads", "number"),
-        Column("workloads", "Which"),
+        Column("workloads", "Names"),
     )
     table = make("suites", columns, rows, _WRITE, sort=ask.query.sort, label="suites")
     suites = [(suite, found.of_suite(suite.name)) for suite in found.suites.values()]
@@ -113,7 +113,7 @@ def show(ask: Ask[Listing]) -> Shown:
         "metrics",
         _METRICS,
         rows,
-        Empty("It measures nothing; it only checks."),
+        Empty("No metrics: the workload only checks."),
         sort=ask.query.sort,
         label="metrics",
     )

@@ -102,7 +102,7 @@ def test_a_queue_silent_for_as_long_as_a_lease_holds_is_a_lost_lease(bench, leas
         raise Infrastructure("the database is away")
 
     queue.renew = away
-    drive(lease, bench(executor, queue))
+    drive(lease, bench(executor, queue, lease=0.2))
     assert queue.ended is None
     assert not executor.alive
 

@@ -9,6 +9,7 @@ from compatgate.core.verdict import Fix
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
 A100 = "driver=580.95.05,gpu=A100-SXM4-80GB"
 ARM = "driver=580.95.05,gpu=GH200-96GB"
+RTX_5090 = "driver=580.95.05,gpu=RTX 5090"
 BASE = "torch=2.9.1+cu128"
 
 
@@ -28,21 +29,6 @@ def record(
 ):
     wheel = f"{name.replace('-', '_')}-{version}-{tag}.whl"
     return Record(name, version, wheel, libraries=libraries, **fields)
-
-
-@pytest.fixture
-def ask_with(facts, ask, monkeypatch):
-    """Ask with records of one's own beside the shipped facts."""
-
-    def asked(pool, stack, *records, **options):
-        by_name = {}
-        for one in records:
-            by_name.setdefault(one.package, []).append(one)
-        monkeypatch.setattr(facts, "records", lambda name: tuple(by_name.get(name, ())))
-        monkeypatch.setattr(facts, "finders", {})
-        return ask(pool, stack, **options)
-
-    return asked
 
 
 def found(verdict, rule):
@@ -123,6 +109,36 @@ def test_a_component_has_the_records_of_its_package_for_a_cuda(facts, ask, monke
 def test_the_code_of_a_library_decides_where_it_runs(ask_with, code, outcome):
     verdict = ask_with(H100, f"{BASE},fast=1.0", record("1.0", library(**code)))
     assert [f.outcome for f in found(verdict, "CG411")] == ([outcome] if outcome else [])
+
+
+MIXED = {
+    "sass": {"sm_80": 46, "sm_100": 30},
+    "ptx": {"compute_90": 16},
+    "ptx_cuda": "12.8",
+    "profiles": {"sm_80+sm_100": 30, "sm_80+compute_90": 16},
+}
+"""Like vLLM 0.9.1: most units have nothing for a GPU of 12.0, some have PTX that runs there."""
+
+
+def test_ptx_of_a_few_units_is_no_support_where_most_have_no_code(ask_with):
+    verdict = ask_with(RTX_5090, f"{BASE},fast=1.0", record("1.0", library(**MIXED)))
+    assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
+    verdict = ask_with(A100, f"{BASE},fast=1.0", record("1.0", library(**MIXED)))
+    assert found(verdict, "CG411") == []
+
+
+@pytest.mark.parametrize(
+    ("other", "outcome"),
+    [
+        ({"sass": {"sm_120": 9}}, "warn"),  # made for this GPU: the part is for others
+        ({"sass": {"sm_80": 9}, "ptx": {"compute_90": 9}, "ptx_cuda": "12.8"}, "unknown"),
+    ],
+)
+def test_a_part_without_code_is_open_where_the_rest_is_ptx_alone(ask_with, other, outcome):
+    libraries = (library(**MIXED), library("fast/_other.so", **other))
+    (finding,) = found(ask_with(RTX_5090, f"{BASE},fast=1.0", record("1.0", *libraries)), "CG411")
+    assert finding.outcome == outcome
+    assert ("the rest is PTX" in finding.message) == (outcome == "unknown")
 
 
 def test_a_missing_architecture_names_library_code_gpu_and_proof(ask_with):

@@ -54,6 +54,12 @@ def test_the_documentation_of_a_rule_says_what_to_do_and_where_it_is_published(r
     assert not any(line.startswith(" ") for line in rest if line.strip())
 
 
+def test_what_other_modules_ask_of_rules_is_said_by_the_rules():
+    assert [rule.id for rule in RULES if rule.pool_only] == ["CG104", "CG105", "CG106"]
+    assert [rule.id for rule in RULES if rule.not_waivable] == ["CG821", "CG833", "CG901"]
+    assert [rule.id for rule in RULES if rule.cause == "evidence"] == ["CG811", "CG812", "CG813"]
+
+
 def test_the_rules_about_the_organisation_are_told_apart_from_those_about_facts():
     ours = {rule.id for rule in RULES if not rule.about_facts}
     assert ours == {

@@ -164,7 +164,7 @@ def test_code_is_found_where_the_names_of_sections_stand_far_from_the_end(monkey
     assert (found.sass, found.needs) == ({}, ("libcuda.so.1",))
 
 
-@pytest.mark.parametrize("data", [b"", b"MZ\x90", b"INPUT(libx.so.1)\n", b"\xcf\xfa\xed\xfe" * 20])
+@pytest.mark.parametrize("data", [b"", b"M", b"INPUT(libx.so.1)\n", b"\xcf\xfa\xed\xfe" * 20])
 def test_what_is_no_elf_file_carries_nothing(data):
     assert read(data) is None
 

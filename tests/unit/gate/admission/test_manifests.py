@@ -11,6 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from celpy.adapter import json_to_cel
+from tables import read_table
 
 from compatgate.cli.main import main
 from compatgate.gate.admission.kinds import load_kinds
@@ -20,7 +21,7 @@ TABLES = Path(__file__).parents[3] / "conformance" / "admission"
 CASES = [
     case
     for table in ("containers", "targets", "pools")
-    for case in yaml.safe_load((TABLES / f"{table}.yaml").read_text())
+    for case in read_table(TABLES / f"{table}.yaml")
 ]
 PEM = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
@@ -98,7 +99,7 @@ def test_the_command_says_what_happens_until_a_gate_answers(
     assert printed.err == f"{word}: {' '.join(comments)}\n"
     other = "Ignore" if policy == "Fail" else "Fail"
     assert f"--failure-policy {other}" in printed.err
-    *_, configuration = yaml.safe_load_all(printed.out)
+    *_, configuration = yaml.load_all(printed.out, yaml.CSafeLoader)
     assert configuration["webhooks"][0]["failurePolicy"] == policy
 
 
@@ -107,7 +108,7 @@ def test_the_command_names_the_namespace_of_the_gpu_operator(
 ) -> None:
     names = ["--operator-namespace", "nv", "--operator-namespace", "nv2", "--audit", "--image", "a"]
     assert main(["k8s", "manifests", "--webhook", *names]) == 0
-    found = list(yaml.safe_load_all(capsys.readouterr().out))
+    found = list(yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader))
     (hooks,) = [one for one in found if one["kind"] == "ValidatingWebhookConfiguration"]
     for hook in hooks["webhooks"]:
         (selector,) = hook["namespaceSelector"]["matchExpressions"]
@@ -164,7 +165,7 @@ def test_the_command_prints_yaml_that_is_these_objects(
     assert main(["k8s", "manifests", "--webhook", *options]) == 0
     bundle = base64.b64encode(PEM + PEM).decode()
     expected = objects(namespace="gate", timeout_s=5, ca_bundle=bundle)
-    assert list(yaml.safe_load_all(capsys.readouterr().out)) == expected
+    assert list(yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader)) == expected
 
 
 @pytest.mark.parametrize(

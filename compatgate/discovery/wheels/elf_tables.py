@@ -1,0 +1,172 @@
+"""What a shared library of Linux calls itself, needs, asks for and defines: its dynamic tables.
+
+Source: System V ABI ("Dynamic Section", "Symbol Table"), Linux Standard Base ("Symbol Versioning").
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from compatgate.discovery.gpucode.sections import MAGIC, read_sections
+from compatgate.discovery.gpucode.source import Source, damaged
+from compatgate.discovery.wheels.kept import Missed
+from compatgate.discovery.wheels.tables import (
+    LARGEST_TABLES,
+    VERSIONED,
+    Bytes,
+    Tables,
+    ascending,
+)
+from compatgate.discovery.wheels.torch_symbols import torch_symbols
+
+_MOST = 10_000
+_LONGEST_NAME = 4096
+_NEEDED, _SONAME = 1, 14
+_TABLES = (".dynamic", ".dynstr", ".dynsym", ".gnu.version", ".gnu.version_r")
+
+
+class _KeptFile:
+    """Bytes that can be had, as a file that can seek."""
+
+    def __init__(self, stream: Bytes) -> None:
+        self._stream = stream
+        self._at = 0
+
+    def seek(self, offset: int) -> int:
+        self._at = offset
+        return offset
+
+    def read(self, size: int, /) -> bytes:
+        data = self._stream.again(self._at, size)
+        self._at += len(data)
+        return data
+
+
+def read_elf_tables(stream: Bytes, label: str) -> Tables:
+    """Read the tables from what was kept; what was missed is fetched by reading once more.
+
+    Args:
+        stream: bytes of the file.
+        label: for messages.
+
+    Raises:
+        BadInput: they are damaged.
+    """
+    if stream.kept(0, 6) != MAGIC + b"\2\1":
+        return Tables()  # 32-bit or big-endian: no CUDA has that
+    source = Source(_KeptFile(stream), label, size=stream.size, seekable=True)
+    sections = read_sections(source, 0, stream.size)
+    if sections is None:
+        return Tables(complete=False)
+    places: dict[str | None, tuple[int, int]] = {
+        s.name: (s.start, s.end) for s in sections if s.name in _TABLES and s.end > s.start
+    }
+    for name, (start, end) in places.items():
+        if end > stream.size:
+            raise damaged(label, start, f"section {name} does not fit")
+    if sum(end - start for start, end in places.values()) > LARGEST_TABLES:
+        return Tables(complete=False)
+    try:
+        return _read(stream, places)
+    except Missed:
+        pass
+    try:
+        stream.fetch_all(sorted(places.values()))
+    except Missed:
+        return Tables(complete=False)
+    try:
+        return _read(stream, places)
+    except Missed:
+        raise damaged(label, 0, "its tables are not where its headers say") from None
+
+
+def _read(stream: Bytes, places: Mapping[str | None, tuple[int, int]]) -> Tables:
+    """Read the tables.
+
+    Raises:
+        Missed: bytes of theirs were not kept.
+    """
+    data = {name: _all(stream, *places[name]) for name in _TABLES if name in places}
+    names = data.get(".dynstr", b"")
+    dynamic = [
+        (tag, _name(names, value))
+        for tag, value in struct.iter_unpack("<QQ", _whole(data.get(".dynamic", b""), 16))
+        if tag in (_NEEDED, _SONAME)
+    ]
+    needed = tuple(name.decode("utf-8", "replace") for tag, name in dynamic if tag == _NEEDED)
+    soname = next((n.decode("utf-8", "replace") for tag, n in dynamic if tag == _SONAME), None)
+    symbols, defines = _versions_in_names(data, names)
+    return Tables(
+        soname, needed[:_MOST], symbols, defines, torch_symbols(names, _symbols(data, names))
+    )
+
+
+def _all(stream: Bytes, start: int, end: int) -> bytes:
+    data = stream.kept(start, end - start)
+    if len(data) < end - start:
+        raise Missed
+    return data
+
+
+def _versions_in_names(
+    data: dict[str, bytes], names: bytes
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Versions in names of symbols, undefined ones by the library that has to define them."""
+    if not VERSIONED.search(names):
+        return {}, ()
+    files = _files_of_versions(data.get(".gnu.version_r", b""), names)
+    indexes = data.get(".gnu.version", b"")
+    wanted: dict[str, set[str]] = {}
+    defined: set[str] = set()
+    for number, (name, undefined, _) in enumerate(_symbols(data, names)):
+        match = VERSIONED.fullmatch(name)
+        if match is None:
+            continue
+        version = match[1].decode("ascii")
+        if not undefined:
+            defined.add(version)
+        elif len(indexes) >= 2 * number + 2:
+            index = struct.unpack_from("<H", indexes, 2 * number)[0] & 0x7FFF
+            wanted.setdefault(files.get(index, ""), set()).add(version)
+    wanted.pop("", None)
+    return {file: ascending(found) for file, found in sorted(wanted.items())}, ascending(defined)
+
+
+def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
+    """Version index to the library that has to define it, from ``.gnu.version_r``."""
+    files: dict[int, str] = {}
+    place = 0
+    for _ in range(_MOST):
+        if place + 16 > len(table):
+            break
+        _, count, file, first, following = struct.unpack_from("<HHIII", table, place)
+        inner = place + first
+        for _ in range(min(count, _MOST)):
+            if inner + 16 > len(table) or len(files) > _MOST:
+                break
+            _, _, index, _, step = struct.unpack_from("<IHHII", table, inner)
+            files[index & 0x7FFF] = _name(names, file).decode("utf-8", "replace")
+            if not step:
+                break
+            inner += step
+        if not following:
+            break
+        place += following
+    return files
+
+
+def _symbols(data: dict[str, bytes], names: bytes) -> Iterator[tuple[bytes, bool, int]]:
+    """Name of each dynamic symbol, whether it is undefined, and its binding."""
+    table = _whole(data.get(".dynsym", b""), 24)
+    for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
+        yield _name(names, name), section == 0, info >> 4
+
+
+def _name(names: bytes, offset: int) -> bytes:
+    end = names.find(b"\0", offset, offset + _LONGEST_NAME)
+    return names[offset : end if end >= 0 else offset + _LONGEST_NAME]
+
+
+def _whole(data: bytes, size: int) -> bytes:
+    return data[: len(data) // size * size]

@@ -1,0 +1,216 @@
+"""What a library of Windows calls itself, needs, asks for and defines: imports and exports.
+
+The names of DLLs stand where those of shared objects do. Libraries that are loaded when they are
+first used (``/DELAYLOAD``) are none that the loader must find; their names are data. A linker puts
+the names behind the tables; delvewheel, which renames the libraries that it copies into a wheel,
+puts new names where any section has room.
+
+Source: Microsoft, "PE Format" (".edata Section", ".idata Section").
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from compatgate.discovery.gpucode import pe
+from compatgate.discovery.gpucode.source import damaged
+from compatgate.discovery.wheels.kept import Missed
+from compatgate.discovery.wheels.tables import (
+    LARGEST_PE_TABLES,
+    VERSIONED,
+    Bytes,
+    Tables,
+    ascending,
+)
+from compatgate.discovery.wheels.torch_symbols import NONE, windows_symbols
+
+MOST_LIBRARIES = 4096
+MOST_SYMBOLS = 65_536
+"""Names in one table; ordinals have 16 bits."""
+_WINDOW = 1024 * 1024
+_MOST_PASSES = 4
+_MOST_IN_ALL = 4 * MOST_SYMBOLS
+_LONGEST_NAME = 4096
+_BY_ORDINAL = 1 << 63
+_OF_TORCH = re.compile(r"(?i:(?:torch|c10)(?:_\w+)?\.dll)")
+_OF_NVIDIA = re.compile(r"(?i:nv\w+\.dll)")
+
+
+def read_pe_tables(stream: Bytes, label: str) -> Tables:
+    """Read the tables from what was kept; what was missed is fetched by reading once more.
+
+    Args:
+        stream: bytes of the file.
+        label: for messages.
+
+    Raises:
+        BadInput: they are damaged.
+    """
+    file = pe.parse_pe_file(stream.again(0, min(pe.LARGEST_HEADERS, stream.size)), label)
+    if not file.wide:
+        return Tables()  # 32-bit: no CUDA has that any more
+    for address in filter(None, (file.exports, file.imports)):
+        part = file.part_at(address)
+        if part is None or part.end > stream.size:
+            raise damaged(label, part.start if part else 0, f"no table is at address {address:#x}")
+    places = file.tables()
+    for again in range(_MOST_PASSES):
+        if sum(end - start for start, end in places) > LARGEST_PE_TABLES:
+            break
+        try:
+            if again:
+                stream.fetch_all(places)
+            image = _Image(stream, file, places, label)
+        except Missed:
+            continue
+        try:
+            return image.tables()
+        except Missed:
+            places = sorted({*places, *image.missing})
+    return Tables(complete=False)
+
+
+class _Image:
+    """A PE file in memory, as far as its tables go.
+
+    Attributes:
+        missing: places of bytes that its tables point to and that are not here.
+
+    Raises:
+        Missed: bytes of the places were not kept.
+    """
+
+    def __init__(
+        self, stream: Bytes, file: pe.PeFile, places: Sequence[tuple[int, int]], label: str
+    ) -> None:
+        self._file = file
+        self._label = label
+        self._pieces = [(start, _all(stream, start, end)) for start, end in places]
+        self._taken = 0
+        self.missing: set[tuple[int, int]] = set()
+
+    def tables(self) -> Tables:
+        """Read the tables.
+
+        Raises:
+            BadInput: they are damaged.
+            Missed: some bytes are `missing`.
+        """
+        soname, exported = self._exports()
+        libraries = list(self._imports())
+        torch: list[bytes] = []
+        symbols: dict[str, tuple[str, ...]] = {}
+        for name, thunks in libraries:
+            if _OF_TORCH.fullmatch(name):
+                torch += self._imported(thunks)
+            elif _OF_NVIDIA.fullmatch(name):
+                found = {m[1].decode() for n in self._imported(thunks) if (m := _versioned(n))}
+                symbols |= {name: ascending(found)} if found else {}
+        defined = {m[1].decode() for name in exported if (m := _versioned(name))}
+        return Tables(
+            soname,
+            tuple(dict.fromkeys(name for name, _ in libraries)),
+            dict(sorted(symbols.items())),
+            ascending(defined),
+            windows_symbols(torch, exported) if torch or exported else NONE,
+        )
+
+    def _exports(self) -> tuple[str | None, list[bytes]]:
+        """Return the name that the linker gave the library, and the names that it exports."""
+        if not self._file.exports:
+            return None, []
+        table = self._at(self._file.exports, 40)
+        name, count, names = struct.unpack_from("<12xI8xI4xI", table)
+        if count > MOST_SYMBOLS:
+            raise damaged(self._label, 0, f"{count} exported names")
+        soname = self._text(name).decode("utf-8", "replace") if name else None
+        addresses = struct.unpack(f"<{count}I", self._at(names, 4 * count)) if count else ()
+        return soname or None, [self._text(address) for address in addresses]
+
+    def _imports(self) -> Iterator[tuple[str, int]]:
+        """Yield each library that the loader must find, with the address of what it asks for."""
+        rows = list(self._rows()) if self._file.imports else []
+        for _, name in rows:
+            with suppress(Missed):  # all that are missing are read together
+                self._text(name)
+        for thunks, name in rows:
+            yield self._text(name).decode("utf-8", "replace"), thunks
+
+    def _rows(self) -> Iterator[tuple[int, int]]:
+        """Yield the addresses of symbols and name of each imported library."""
+        for number in range(MOST_LIBRARIES + 1):
+            place = self._file.imports + 20 * number
+            lookup, name, first = struct.unpack("<I8xII", self._at(place, 20))
+            if not name or not first:
+                return
+            yield lookup or first, name
+        raise damaged(self._label, 0, f"more than {MOST_LIBRARIES} imported libraries")
+
+    def _imported(self, thunks: int) -> list[bytes]:
+        """Return the names that are taken from one library; what has a number only has none."""
+        found: list[bytes] = []
+        for number in range(MOST_SYMBOLS + 1):
+            value: int = struct.unpack("<Q", self._at(thunks + 8 * number, 8))[0]
+            if not value:
+                return found
+            self._taken += 1
+            if self._taken > _MOST_IN_ALL:
+                break
+            if not value & _BY_ORDINAL:
+                found.append(self._text((value & 0x7FFFFFFF) + 2))
+        raise damaged(self._label, 0, f"more than {MOST_SYMBOLS} symbols of one library")
+
+    def _at(self, address: int, count: int) -> bytes:
+        data, place = self._piece(address, count)
+        if place + count > len(data):
+            raise self._missed(address, count)
+        return data[place : place + count]
+
+    def _text(self, address: int) -> bytes:
+        data, place = self._piece(address, 1)
+        end = data.find(b"\0", place, place + _LONGEST_NAME)
+        if end >= 0:
+            return data[place:end]
+        part = self._file.part_at(address)
+        left = part.end - part.start - (address - part.address) if part else 0
+        if len(data) - place < min(left, _LONGEST_NAME):
+            raise self._missed(address, 1)
+        raise damaged(self._label, 0, f"the name at address {address:#x} has no end")
+
+    def _piece(self, address: int, count: int) -> tuple[bytes, int]:
+        """Return the piece that has an address, and where in it."""
+        part = self._file.part_at(address)
+        if part is not None:
+            offset = part.start + address - part.address
+            for start, data in self._pieces:
+                if start <= offset < start + len(data):
+                    return data, offset - start
+        raise self._missed(address, count)
+
+    def _missed(self, address: int, count: int) -> Missed:
+        """Note what is to be read to the end of the section, or as far as names and tables go.
+
+        Raises:
+            BadInput: the file has no such bytes.
+        """
+        part = self._file.part_at(address)
+        start = part.start + address - part.address if part else 0
+        if part is None or start + count > part.end:
+            what = f"its tables point to address {address:#x}, where nothing is"
+            raise damaged(self._label, 0, what)
+        self.missing.add((start, min(start + max(count, _WINDOW), part.end)))
+        return Missed()
+
+
+def _all(stream: Bytes, start: int, end: int) -> bytes:
+    data = stream.kept(start, end - start)
+    if len(data) < end - start:
+        raise Missed
+    return data
+
+
+def _versioned(name: bytes) -> re.Match[bytes] | None:
+    return VERSIONED.fullmatch(name)
