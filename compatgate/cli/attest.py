@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli import serve_signing
@@ -12,6 +14,7 @@ from compatgate.errors import BadInput
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.client import Client
     from compatgate.gate.attest.verify import Verified
     from compatgate.gate.images import ImageSettings
 
@@ -80,8 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.core.verdict import exit_code
 
     question = _question(args)
-    server = server_of(args)
-    envelope, found = _by_server(args, server, question) if server else _here(args, question)
+    envelope, found = _sign(args, question)
     write_output(args.output, envelope + b"\n")
     predicate = found.predicate
     if args.attach is not None:
@@ -111,41 +113,41 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
     return {"target": args.target, **stack, **({"image": args.image} if args.image else {})}
 
 
-def _by_server(
-    args: argparse.Namespace, url: str, question: dict[str, Any] | None
-) -> tuple[bytes, Verified]:
-    """The server decides and signs; its keys say whether what came is whole."""
+@contextmanager
+def _signer(args: argparse.Namespace) -> Iterator[Client]:
+    """Connect to the gate that decides and signs.
+
+    Raises:
+        BadInput: a server is given a key.
+    """
+    if url := server_of(args):
+        from compatgate.cli.remote import make_client
+
+        if args.signing_key:
+            raise BadInput("a server signs with its own key", field="--signing-key")
+        with make_client(url, args.token, args.timeout) as client:
+            yield client
+        return
+    from compatgate.cli.local import Local
+
+    signing, images = serve_signing.signing(args), _images(args)
+    with Local.open(args.database, images=images, signing=signing) as local:
+        yield local.client
+
+
+def _sign(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[bytes, Verified]:
+    """Have a verdict signed; the gate's keys say whether what came is whole."""
     import msgspec
 
-    from compatgate.cli.remote import make_client
     from compatgate.gate.attest.public import read_keys
 
-    if args.signing_key:
-        raise BadInput("a server signs with its own key", field="--signing-key")
-    with make_client(url, args.token, args.timeout) as client:
-        verdict_id = args.verdict if question is None else client.ask(question).id
-        signed = client.show_attestation(_id(verdict_id), form=args.form)
-        keys = read_keys(msgspec.json.encode(client.list_keys()), "keys of the server")
+    named = _id(args.verdict) if question is None else ""
+    with _signer(args) as gate:
+        verdict_id = named or gate.ask(question).id
+        signed = gate.show_attestation(_id(verdict_id), form=args.form)
+        keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
     envelope = msgspec.json.encode(signed)
     return envelope, _verified(envelope, keys)
-
-
-def _here(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[bytes, Verified]:
-    """Decide from a database, and sign with the key that is named."""
-    import msgspec
-
-    from compatgate.cli.database import opened, user
-    from compatgate.gate.attest.service import Attestations
-
-    signing = serve_signing.signing(args)
-    with opened(args, images=_images(args)) as gate:
-        if question is None:
-            verdict_id = _id(args.verdict)
-        else:
-            verdict_id = gate.decide(question, asked_by=f"cli:{user()}", source="cli").id
-        signed = Attestations(gate.database, signing).attest(verdict_id, args.form)
-    envelope = msgspec.json.encode(signed.envelope)
-    return envelope, _verified(envelope, signing.keys)
 
 
 def _images(args: argparse.Namespace) -> ImageSettings | None:

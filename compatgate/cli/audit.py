@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.database import (
-    add_format,
-    add_limit,
-    collect,
-    moment,
-    print_json,
-    print_table,
-    seconds,
-)
-from compatgate.cli.service import add_place, perform
+from compatgate.cli.database import add_format, add_limit, moment, print_json, print_table, second
+from compatgate.cli.gate import add_place, ask, ask_all, perform
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.service import Service
+    from compatgate.client import Client
 
 HELP = "read and verify the audit log, and what was decided"
 
@@ -69,45 +61,60 @@ def run(args: argparse.Namespace) -> int:
     return perform(args, {"verify": _verify, "list": _list, "decisions": _decisions})
 
 
-def _verify(args: argparse.Namespace, gate: Service) -> int:
-    report = gate.history.verify(expected_head=args.head)
+def _verify(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    report = ask(gate, Operations.verify_audit, head=args.head)
     if args.format == "json":
-        print_json(report.to_json())
+        print_json(report)
     else:
         print(
-            f"{'intact' if report.ok else 'NOT INTACT'}: {report.links} links,"
-            f" {report.revisions} revisions, {report.decisions} decisions"
+            f"{'intact' if report['ok'] else 'NOT INTACT'}: {report['links']} links,"
+            f" {report['revisions']} revisions, {report['decisions']} decisions"
         )
-        for problem in report.problems:
+        for problem in report["problems"]:
             print(f"  {problem}")
-        print(f"head {report.head}")
-    return 0 if report.ok else 1
+        print(f"head {report['head']}")
+    return 0 if report["ok"] else 1
 
 
-def _list(args: argparse.Namespace, gate: Service) -> int:
-    found = collect(
-        gate.history.list_audit,
+def _list(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    found = ask_all(
+        gate,
         args.limit,
+        Operations.list_audit,
         action=args.what,
         actor=args.actor,
         since=moment(args.since, "--since"),
         until=moment(args.until, "--until", end_of_day=True),
     )
     if args.format == "json":
-        print_json([link.to_json() for link in found])
+        print_json(found)
         return 0
     rows = [
-        (link.seq, link.at[:19] + "Z", link.actor, link.action, link.subject, link.hash[:12])
+        (
+            link["seq"],
+            link["at"][:19] + "Z",
+            link["actor"],
+            link["action"],
+            link["subject"],
+            link["hash"][:12],
+        )
         for link in found
     ]
     print_table(("seq", "at", "actor", "action", "subject", "hash"), rows, empty="nothing yet")
     return 0
 
 
-def _decisions(args: argparse.Namespace, gate: Service) -> int:
-    found = collect(
-        gate.history.list_decisions,
+def _decisions(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    found = ask_all(
+        gate,
         args.limit,
+        Operations.list_decisions,
         target=args.target,
         verdict=args.verdict,
         image=args.image,
@@ -115,19 +122,19 @@ def _decisions(args: argparse.Namespace, gate: Service) -> int:
         until=moment(args.until, "--until", end_of_day=True),
     )
     if args.format == "json":
-        print_json([row.to_json() for row in found])
+        print_json(found)
         return 0
     rows = [
         (
-            seconds(row.decided_at),
-            row.outcome,
-            "yes" if row.allowed else "no",
-            row.target,
-            row.matrix_revision,
-            row.asked_by,
-            row.source,
-            row.verdict_id,
-            row.image,
+            second(row["decided_at"]),
+            row["outcome"],
+            "yes" if row["allowed"] else "no",
+            row["target"],
+            row["matrix_revision"],
+            row["asked_by"],
+            row["source"],
+            row["verdict_id"],
+            row["image"],
         )
         for row in found
     ]

@@ -9,19 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.parser import server_of, some
+from compatgate.cli.parser import some
+from compatgate.cli.terminal import printable
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
     from datetime import datetime
 
     from compatgate.gate.images import ImageSettings
-    from compatgate.gate.matrix import By
     from compatgate.gate.service import Gate
-    from compatgate.store.paging import Page
 
-_PAGE = 1000
+LONGEST_REASON = 2000
+"""Characters of a revision's reason."""
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
@@ -105,37 +104,18 @@ def opened(
         gate.close()
 
 
-def authorship(args: argparse.Namespace, otherwise: str) -> By:
-    """Who changes the matrix, and why.
+def reason(args: argparse.Namespace, otherwise: str) -> str:
+    """Return why the matrix is changed.
 
     Args:
         args: of the command, with `add_authorship`.
-        otherwise: the reason, where none was given.
-
-    Raises:
-        BadInput: an author is named, and a server, which knows better.
+        otherwise: the reason where none was given; cut where a revision cannot hold it.
     """
-    from compatgate.errors import BadInput
-    from compatgate.gate.matrix import By
-
-    if args.author and server_of(args):
-        hint = "leave it out: the token says who it was"
-        raise BadInput("a server takes no author", field="--author", value=args.author, hint=hint)
-    return By(args.author or user(), args.reason or otherwise)
-
-
-def collect(fetch: Callable[..., Page[Any]], limit: int | None = None, **filters: Any) -> list[Any]:
-    """The items of all pages of a list, or the first ``limit``."""
-    items: list[Any] = []
-    cursor = None
-    while limit is None or len(items) < limit:
-        wanted = _PAGE if limit is None else min(_PAGE, limit - len(items))
-        page = fetch(cursor=cursor, limit=wanted, **filters)
-        items += page.items
-        cursor = page.next
-        if cursor is None:
-            break
-    return items
+    if args.reason:
+        return str(args.reason)
+    readable = printable(otherwise).replace("\n", "\ufffd")
+    most = LONGEST_REASON
+    return readable if len(readable) <= most else f"{readable[: most - 3]}..."
 
 
 def moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:
@@ -195,6 +175,11 @@ def _cell(value: object) -> str:
 def seconds(moment: datetime | None) -> str | None:
     """A time to the second, ``2026-11-03 09:30:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else None
+
+
+def second(moment: str | None) -> str | None:
+    """Return a time as JSON has it to the second, ``2026-11-03 09:30:00Z``."""
+    return f"{moment[:19].replace('T', ' ')}Z" if moment else None
 
 
 def user() -> str:

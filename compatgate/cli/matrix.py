@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import add_authorship, add_format, add_limit
-from compatgate.cli.service import add_place, perform
+from compatgate.cli.gate import add_place, perform
 
 if TYPE_CHECKING:
     import argparse

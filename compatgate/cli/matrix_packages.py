@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from compatgate.cli.service import Service
+    from compatgate.client import Client
     from compatgate.wire.packages import OpenPackageBody, PackagesReportBody, PackagesTargetBody
 
 _EXAMPLES = """\
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def run(args: argparse.Namespace, gate: Service) -> int:
+def run(args: argparse.Namespace, gate: Client) -> int:
     """Print the report.
 
     Returns:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, gate: Service) -> int:
         NotFound: there is no such target.
     """
     since = moment(args.since, "--since")
-    found = gate.matrix.packages_report(target=args.target, since=since, decisions=args.decisions)
+    found = gate.packages_report(target=args.target, since=since, decisions=args.decisions)
     if args.format == "json":
         print_json(msgspec.to_builtins(found))
     else:

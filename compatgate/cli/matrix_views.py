@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.database import authorship, collect, moment, print_json, print_table, seconds
+from compatgate.cli.database import moment, print_json, print_table, reason, second
+from compatgate.cli.gate import Body, ask, ask_all
 from compatgate.cli.matrix_files import print_changes
 from compatgate.cli.terminal import printable
 from compatgate.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
-    from compatgate.cli.service import Service
-    from compatgate.documents.specs import Kind
-    from compatgate.store.rows import Stored
+    from compatgate.client import Client
 
-_KINDS: dict[str, Kind] = {"entry": "Entry", "waiver": "Waiver", "target": "Target"}
+_KINDS = ("entry", "waiver", "target")
+_REMARKS = ("warnings", "promotion")
+"""Members of an entry that runs say of it."""
+_BESIDE = ("revision", "created_at", "updated_at", *_REMARKS)
+"""Members of a stored document that are no part of it."""
 _FILTERS = {
     "entries": ("target", "status", "component", "search"),
     "targets": ("search",),
@@ -24,16 +28,18 @@ _FILTERS = {
 }
 
 
-def show_list(args: argparse.Namespace, gate: Service) -> int:
+def show_list(args: argparse.Namespace, gate: Client) -> int:
     """``matrix list``."""
-    fetch = {
-        "entries": gate.matrix.list_entries,
-        "targets": gate.matrix.list_targets,
-        "waivers": gate.matrix.list_waivers,
+    from compatgate.client.operations import Operations
+
+    listing: Any = {
+        "entries": Operations.list_entries,
+        "targets": Operations.list_targets,
+        "waivers": Operations.list_waivers,
     }[args.kind]
-    found = collect(fetch, args.limit, **_filters(args))
+    found = ask_all(gate, args.limit, listing, **_filters(args))
     if args.format == "json":
-        print_json([stored.to_json() for stored in found])
+        print_json([_without(_REMARKS, body) for body in found])
         return 0
     head, cells = _COLUMNS[args.kind]
     print_table(head, map(cells, found), empty=f"no {args.kind}")
@@ -63,22 +69,35 @@ def _canonical(component: str) -> str:
         raise
 
 
-def _entry(entry: Stored) -> tuple[object, ...]:
-    spec = entry.document["spec"]
+def _without(names: Iterable[str], body: Body) -> Body:
+    return {name: value for name, value in body.items() if name not in names}
+
+
+def document_of(body: Body) -> Body:
+    """Return the document of an answer, as files hold it."""
+    return _without(_BESIDE, body)
+
+
+def _name(body: Body) -> str:
+    return str(body["metadata"]["name"])
+
+
+def _entry(entry: Body) -> tuple[object, ...]:
+    spec = entry["spec"]
     components = " ".join(f"{name} {text}" for name, text in spec["components"].items())
-    return (entry.name, spec["status"], ",".join(spec["targets"]), entry.revision, components)
+    return (_name(entry), spec["status"], ",".join(spec["targets"]), entry["revision"], components)
 
 
-def _target(target: Stored) -> tuple[object, ...]:
-    spec = target.document["spec"]
+def _target(target: Body) -> tuple[object, ...]:
+    spec = target["spec"]
     pools = " ".join(f"{pool['gpu']}/{pool['driver']}" for pool in spec["pools"])
-    return (target.name, spec["policy"]["mode"], target.revision, pools)
+    return (_name(target), spec["policy"]["mode"], target["revision"], pools)
 
 
-def _waiver(waiver: Stored) -> tuple[object, ...]:
-    spec = waiver.document["spec"]
+def _waiver(waiver: Body) -> tuple[object, ...]:
+    spec = waiver["spec"]
     rules, targets = ",".join(spec["rules"]), ",".join(spec["targets"])
-    return (waiver.name, rules, targets, spec["owner"], spec["expires"], waiver.revision)
+    return (_name(waiver), rules, targets, spec["owner"], spec["expires"], waiver["revision"])
 
 
 _COLUMNS = {
@@ -88,53 +107,61 @@ _COLUMNS = {
 }
 
 
-def show(args: argparse.Namespace, gate: Service) -> int:
+def show(args: argparse.Namespace, gate: Client) -> int:
     """``matrix show``."""
+    import msgspec
+
     from compatgate.documents.write import to_yaml
     from compatgate.gate.runs.remarks import Remarks
 
     found = _find(args, gate)
-    said = gate.runs.remarks(stored.name for stored in found if stored.kind == "Entry")
     if args.format == "json":
-        nothing = Remarks()
-        print_json(
-            [
-                {**row.to_json(), **(said[row.name] if row.kind == "Entry" else nothing).to_json()}
-                for row in found
-            ]
-        )
+        print_json(found)
         return 0
-    print(to_yaml(stored.document for stored in found), end="")
-    for remarks in said.values():
-        for line in remarks.lines():
+    print(to_yaml(map(document_of, found)), end="")
+    for body in found:
+        for line in msgspec.convert(body, Remarks).lines():
             print(f"# {printable(line)}")
     return 0
 
 
-def delete(args: argparse.Namespace, gate: Service) -> int:
+def delete(args: argparse.Namespace, gate: Client) -> int:
     """``matrix delete``."""
+    from compatgate.client.operations import Operations
+
     found = _find(args, gate)
     if len(found) > 1:
-        kinds = " and ".join(stored.kind for stored in found)
+        kinds = " and ".join(body["kind"] for body in found)
         what = f"{args.name!r} names several documents: {kinds}"
         raise BadInput(what, field="name", value=args.name, hint="say which with --kind")
-    (stored,) = found
-    by = authorship(args, f"matrix delete {args.name}")
-    revision = gate.matrix.delete(_KINDS[stored.kind.lower()], stored.name, by)
+    kind, name = found[0]["kind"], _name(found[0])
+    delete = {
+        "Entry": Operations.delete_entry,
+        "Waiver": Operations.delete_waiver,
+        "Target": Operations.delete_target,
+    }[kind]
+    revision = ask(gate, delete, name, reason=reason(args, f"matrix delete {name}"))["revision"]
     if args.format == "json":
-        print_json({"kind": stored.kind, "name": stored.name, "revision": revision})
+        print_json({"kind": kind, "name": name, "revision": revision})
     else:
-        print(f"- {stored.kind} {stored.name}\nrevision {revision}: 1 deleted")
+        print(f"- {kind} {name}\nrevision {revision}: 1 deleted")
     return 0
 
 
-def _find(args: argparse.Namespace, gate: Service) -> list[Stored]:
+def _find(args: argparse.Namespace, gate: Client) -> list[Body]:
+    from compatgate.client.operations import Operations
+
+    show: dict[str, Any] = {
+        "entry": Operations.show_entry,
+        "waiver": Operations.show_waiver,
+        "target": Operations.show_target,
+    }
     if args.kind:
-        return [gate.matrix.get(_KINDS[args.kind], args.name)]
+        return [ask(gate, show[args.kind], args.name)]
     found, hints = [], []
-    for kind in _KINDS.values():
+    for kind in _KINDS:
         try:
-            found.append(gate.matrix.get(kind, args.name))
+            found.append(ask(gate, show[kind], args.name))
         except NotFound as error:
             hints.append(error.hint)
     if not found:
@@ -144,34 +171,38 @@ def _find(args: argparse.Namespace, gate: Service) -> list[Stored]:
     return found
 
 
-def log(args: argparse.Namespace, gate: Service) -> int:
+def log(args: argparse.Namespace, gate: Client) -> int:
     """``matrix log``."""
+    from compatgate.client.operations import Operations
+
     if args.revision is not None:
         return _show_revision(args, gate)
-    found = collect(
-        gate.matrix.list_revisions,
+    found = ask_all(
+        gate,
         args.limit,
+        Operations.list_revisions,
         name=args.name,
         since=moment(args.since, "--since"),
         until=moment(args.until, "--until", end_of_day=True),
     )
     if args.format == "json":
-        print_json([row.to_json() for row in found])
+        print_json(found)
         return 0
-    rows = [
-        (row.number, seconds(row.made_at), row.author, row.action, row.count, row.reason)
-        for row in found
-    ]
+    keys = ("number", "made_at", "author", "action", "count", "reason")
+    rows = [[second(row[key]) if key == "made_at" else row[key] for key in keys] for row in found]
     head = ("revision", "made", "author", "action", "documents", "reason")
     print_table(head, rows, empty="no revisions")
     return 0
 
 
-def _show_revision(args: argparse.Namespace, gate: Service) -> int:
-    row = gate.matrix.show_revision(args.revision)
+def _show_revision(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    row = ask(gate, Operations.show_revision, args.revision)
     if args.format == "json":
-        print_json(row.to_json())
+        print_json(row)
         return 0
-    print(f"revision {row.number}, {seconds(row.made_at)}, {row.author}: {row.reason}")
-    print_changes(row.changes)
+    made = second(row["made_at"])
+    print(f"revision {row['number']}, {made}, {row['author']}: {row['reason']}")
+    print_changes(row["changes"])
     return 0

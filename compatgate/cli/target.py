@@ -9,18 +9,16 @@ from compatgate.cli.database import (
     add_authorship,
     add_format,
     add_limit,
-    authorship,
-    collect,
     print_json,
     print_table,
+    reason,
 )
-from compatgate.cli.service import add_place, perform
+from compatgate.cli.gate import Body, add_place, ask, ask_all, perform
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.service import Service
-    from compatgate.store.rows import Stored
+    from compatgate.client import Client
 
 HELP = "list and change targets; say what a driver would break"
 
@@ -72,17 +70,20 @@ def run(args: argparse.Namespace) -> int:
     return perform(args, {"list": _list, "show": _show, "delete": _delete})
 
 
-def _list(args: argparse.Namespace, gate: Service) -> int:
-    found = collect(
-        gate.matrix.list_targets,
+def _list(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    found = ask_all(
+        gate,
         args.limit,
+        Operations.list_targets,
         label=args.label,
         gpu=args.gpu,
         driver=args.driver,
         search=args.search,
     )
     if args.format == "json":
-        print_json([target.to_json() for target in found])
+        print_json(found)
         return 0
     rows = [row for target in found for row in _rows(target)]
     head = ("target", "mode", "pool", "gpu", "driver", "nodes", "revision")
@@ -90,36 +91,38 @@ def _list(args: argparse.Namespace, gate: Service) -> int:
     return 0
 
 
-def _rows(target: Stored) -> list[tuple[object, ...]]:
-    spec = target.document["spec"]
+def _rows(target: Body) -> list[tuple[object, ...]]:
+    spec = target["spec"]
     return [
         (
-            target.name,
+            target["metadata"]["name"],
             spec["policy"]["mode"],
             pool["name"],
             pool["gpu"],
             pool["driver"],
             pool["count"],
-            target.revision,
+            target["revision"],
         )
         for pool in spec["pools"]
     ]
 
 
-def _show(args: argparse.Namespace, gate: Service) -> int:
+def _show(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.cli.matrix_views import document_of
+    from compatgate.client.operations import Operations
     from compatgate.documents.write import to_yaml
 
-    target = gate.matrix.get("Target", args.name)
+    target = ask(gate, Operations.show_target, args.name)
     if args.format == "json":
-        print_json(target.to_json())
+        print_json(target)
     else:
-        print(to_yaml([target.document]), end="")
+        print(to_yaml([document_of(target)]), end="")
     return 0
 
 
-def _delete(args: argparse.Namespace, gate: Service) -> int:
-    by = authorship(args, f"target delete {args.name}")
-    revision = gate.matrix.delete("Target", args.name, by)
+def _delete(args: argparse.Namespace, gate: Client) -> int:
+    why = reason(args, f"target delete {args.name}")
+    revision = gate.delete_target(args.name, reason=why).revision
     if args.format == "json":
         print_json({"name": args.name, "deleted": True, "revision": revision})
     else:

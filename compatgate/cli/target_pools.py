@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.parser import server_of
 from compatgate.errors import Unavailable
 
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.client import Client
     from compatgate.core.target import Target
+
+_MEMBERS = ("name", "driver", "gpu", "os", "cpu")
 
 
 def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The pools of ``args.target`` as bodies of requests.
+    """Return the pools of ``args.target`` as bodies of requests.
 
     Raises:
         NotFound: there is no such target.
         Unavailable: the server or the database does not answer.
     """
-    if server := _server_of(args):
-        return _from_server(server, args)
+    server = args.target_server if "target_server" in args else server_of(args)
+    if server:  # check has settled which
+        from compatgate.cli.remote import make_client
+
+        timeout = getattr(args, "timeout", 10.0)
+        with make_client(server, args.token, timeout, retries=0) as client:
+            return _ask(client, args.target)
     if args.bundle:
         from compatgate.gate.bundle import load_bundle
 
         return _bodies(load_bundle(args.bundle).snapshot().target(args.target))
-    from compatgate.cli.database import opened
+    from compatgate.cli.local import Local
 
-    with opened(args, overlays=args.facts) as gate:
-        return _bodies(gate.snapshot().target(args.target))
-
-
-def _server_of(args: argparse.Namespace) -> str | None:
-    if "target_server" in args:  # check has settled it
-        return args.target_server or None
-    if args.server or args.bundle or args.database:
-        return args.server or None
-    return os.environ.get("COMPATGATE_SERVER") or None
+    with Local.open(args.database, overlays=args.facts) as local:
+        return _ask(local.client, args.target)
 
 
-def _from_server(url: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    from compatgate.cli.remote import make_client
+def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
+    from compatgate.cli.gate import ask
     from compatgate.client.operations import Operations
 
-    timeout = getattr(args, "timeout", 10.0)
-    with make_client(url, args.token, timeout, retries=0) as client:
-        document = client.send(Operations.show_target.request(args.target).plain())
-    pools = (document.get("spec") or {}).get("pools")
+    pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
     if not isinstance(pools, list):
-        raise Unavailable("the gate answered with something else than a target", field=url)
-    keys = ("name", "driver", "gpu", "os", "cpu")
-    return [{key: pool[key] for key in keys if pool.get(key)} for pool in pools]
+        what = "the gate answered with something else than a target"
+        raise Unavailable(what, field=gate.base_url)
+    return [{key: pool[key] for key in _MEMBERS if pool.get(key)} for pool in pools]
 
 
 def _bodies(target: Target) -> list[dict[str, Any]]:

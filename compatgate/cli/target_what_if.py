@@ -6,18 +6,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.database import add_format
-from compatgate.cli.service import add_place, place
+from compatgate.cli.gate import add_place, ask, gate_of
+from compatgate.cli.parser import server_of
 from compatgate.core.verdict import exit_code
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.client import Client
     from compatgate.discovery.node_labels import Node
-    from compatgate.gate.bundle import Bundle
-    from compatgate.gate.service import Gate
-    from compatgate.gate.snapshot import Snapshot
 
 _EXAMPLES = """\
 examples:
@@ -108,21 +105,18 @@ def _node(path: str) -> Node:
 
 
 def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
-    def there(client: Client) -> dict[str, Any]:
+    server_of(args)  # refuses several places
+    if args.bundle:
+        return _of_bundle(args.bundle, body)
+    with gate_of(args) as gate:
         from compatgate.client.operations import Operations
 
-        answer: dict[str, Any] = client.send(Operations.what_if.request(body).plain())
-        return answer
-
-    def here(known: Gate | Bundle) -> dict[str, Any]:
-        return _answer(body, known.snapshot())
-
-    with place(args, here, there, bundled=here) as found:
-        return found
+        return ask(gate, Operations.what_if, body)
 
 
-def _answer(body: dict[str, Any], snapshot: Snapshot) -> dict[str, Any]:
+def _of_bundle(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    from compatgate.gate.bundle import load_bundle
     from compatgate.gate.whatif import answer
     from compatgate.store import clock
 
-    return answer(body, snapshot, clock.now()).to_json()
+    return answer(body, load_bundle(path).snapshot(), clock.now()).to_json()

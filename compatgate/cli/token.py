@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.database import (
-    add_format,
-    add_limit,
-    collect,
-    print_json,
-    print_table,
-    seconds,
-)
-from compatgate.cli.service import add_place, perform
+from compatgate.cli.database import add_format, add_limit, opened, print_json, print_table, second
+from compatgate.cli.gate import Body, add_place, ask, ask_all, perform
+from compatgate.cli.parser import server_of
+from compatgate.errors import BadInput
 from compatgate.wire.trust import SCOPES
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.service import Service
+    from compatgate.client import Client
 
 HELP = "create, list and revoke access tokens"
 
@@ -29,6 +24,8 @@ examples:
   compatgate token revoke ci
 
 """
+_WHO = "command line"
+"""Who makes and ends tokens of a database, in the audit log."""
 _SCOPES = "\n".join(
     [
         "scopes, of which none but admin includes another:",
@@ -74,38 +71,45 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such token.
         Conflict: it is the last token with the scope admin.
     """
-    return perform(args, {"create": _create, "list": _list, "revoke": _revoke}, making=["create"])
+    if args.action == "revoke" and args.last_admin:
+        return _revoke_last(args)
+    actions = {"create": _create, "list": _list, "revoke": _revoke}
+    return perform(args, actions, making=["create"], name=_WHO)
 
 
-def _create(args: argparse.Namespace, gate: Service) -> int:
+def _create(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
     from compatgate.documents.durations import parse_duration
     from compatgate.gate.auth import parse_scopes
-    from compatgate.store.clock import now
 
-    scopes = parse_scopes(args.scope)
-    expires = now() + parse_duration(args.expires, field="--expires") if args.expires else None
-    made = gate.tokens.create(args.name, scopes, by="command line", expires_at=expires)
+    scopes: Any = sorted(parse_scopes(args.scope))
+    if args.expires:
+        parse_duration(args.expires, field="--expires")
+    made = ask(gate, Operations.create_token, args.name, scopes, expires=args.expires)
     if args.format == "json":
-        print_json({"secret": made.secret, **made.token.to_json()})
+        print_json({"secret": made["secret"], **made["token"]})
     else:
-        print(made.secret)
+        print(made["secret"])
     return 0
 
 
-def _list(args: argparse.Namespace, gate: Service) -> int:
-    found = collect(gate.tokens.list, args.limit, active=None if args.all else True)
+def _list(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    active = None if args.all else True
+    found = ask_all(gate, args.limit, Operations.list_tokens, active=active)
     if args.format == "json":
-        print_json([token.to_json() for token in found])
+        print_json(found)
         return 0
     rows = [
         (
-            token.name,
-            token.id,
-            ",".join(token.scopes),
-            seconds(token.created_at),
-            seconds(token.expires_at) or "never",
-            seconds(token.last_used_at) or "never",
-            "active" if token.is_active else "revoked" if token.revoked_at else "expired",
+            token["name"],
+            token["id"],
+            ",".join(token["scopes"]),
+            second(token["created_at"]),
+            second(token["expires_at"]) or "never",
+            second(token["last_used_at"]) or "never",
+            "active" if token["active"] else "revoked" if token["revoked_at"] else "expired",
         )
         for token in found
     ]
@@ -114,10 +118,29 @@ def _list(args: argparse.Namespace, gate: Service) -> int:
     return 0
 
 
-def _revoke(args: argparse.Namespace, gate: Service) -> int:
-    token = gate.tokens.revoke(args.name, by="command line", even_last_admin=args.last_admin)
+def _revoke(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    return _print_revoked(args, ask(gate, Operations.revoke_token, args.name))
+
+
+def _revoke_last(args: argparse.Namespace) -> int:
+    """End a token even if nobody is left who may make one: no server does that.
+
+    Raises:
+        BadInput: a server is named.
+    """
+    if server_of(args):
+        what, hint = "does not work over a server", "run it with --database, beside the server"
+        raise BadInput(what, field="--last-admin", hint=hint)
+    with opened(args) as gate:
+        token = gate.tokens.revoke(args.name, by=_WHO, even_last_admin=True)
+    return _print_revoked(args, token.to_json())
+
+
+def _print_revoked(args: argparse.Namespace, token: Body) -> int:
     if args.format == "json":
-        print_json(token.to_json())
+        print_json(token)
     else:
-        print(f"{token.name} ({token.id}) is revoked since {seconds(token.revoked_at)}")
+        print(f"{token['name']} ({token['id']}) is revoked since {second(token['revoked_at'])}")
     return 0

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -93,7 +93,7 @@ class Gate:
         *,
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
-    ) -> Gate:
+    ) -> Self:
         """A gate on a database.
 
         Args:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed
 from compatgate.cli.database import print_json
+from compatgate.cli.gate import ask, gate_of
 from compatgate.cli.output import write_output
 from compatgate.cli.terminal import printable
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def export(args: argparse.Namespace) -> int:
     """Write what runs are judged against, one a line."""
-    with accessed(args) as gate:
+    with gate_of(args) as gate:
         lines = gate.export_baselines(workload=args.workload, sku=args.sku)
     write_output(args.output, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
     print(f"{len(lines) - 1} baselines", file=sys.stderr)
@@ -37,8 +37,11 @@ def take(args: argparse.Namespace) -> int:
     sources = _sources(args)
     found: dict[str, Any] = {"proposed": [], "unchanged": [], "refused": []}
     if sources:
-        with accessed(args) as gate:
-            found = gate.import_baselines(sources)
+        with gate_of(args) as gate:
+            from compatgate.client.operations import Operations
+
+            files = [{"name": source.file, "text": source.text} for source in sources]
+            found = ask(gate, Operations.import_baselines, files)
     if args.format == "json":
         print_json(found)
     else:

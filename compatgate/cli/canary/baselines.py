@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed
 from compatgate.cli.canary.library import add_workloads
 from compatgate.cli.database import add_format
+from compatgate.cli.gate import add_place, ask, ask_all, gate_of
 from compatgate.cli.parser import some
-from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.canary.access import Access
+    from compatgate.client import Client
 
 _IMPORT = """\
 Every version that is proposed waits for approval (baselines approve); runs are judged by it only
@@ -71,13 +70,17 @@ def run(args: argparse.Namespace) -> int:
         from compatgate.cli.canary import baseline_files
 
         return baseline_files.ACTIONS[args.baseline_action](args)
-    with accessed(args) as gate:
+    with gate_of(args) as gate:
         if args.baseline_action == "list":
             return _list(args, gate)
-        if args.baseline_action == "show":
-            found = gate.show("baselines", str(args.id))
-        else:
-            found = gate.act(args.baseline_action, str(args.id))
+        from compatgate.client.operations import Operations
+
+        operation = {
+            "show": Operations.show_baseline,
+            "approve": Operations.approve_baseline,
+            "refuse": Operations.refuse_baseline,
+        }[args.baseline_action]
+        found = ask(gate, operation, args.id)
     if args.format == "json":
         print_json(found)
     else:
@@ -85,11 +88,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(args: argparse.Namespace, gate: Access) -> int:
+def _list(args: argparse.Namespace, gate: Client) -> int:
     from compatgate.cli.database import print_json, print_table
+    from compatgate.client.operations import Operations
 
     names = ("workload", "sku", "metric", "state")
-    found = gate.list("baselines", args.limit, **{name: getattr(args, name) for name in names})
+    filters = {name: getattr(args, name) for name in names}
+    found = ask_all(gate, args.limit, Operations.list_baselines, **filters)
     if args.format == "json":
         print_json(found)
         return 0
@@ -100,7 +105,7 @@ def _list(args: argparse.Namespace, gate: Access) -> int:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from compatgate.cli.canary.words import second
+    from compatgate.cli.database import second
     from compatgate.cli.terminal import printable
 
     print(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.access import accessed
-from compatgate.cli.service import add_place
+from compatgate.cli.gate import add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -27,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.canary.words import print_runs
 
-    with accessed(args) as gate:
-        print_runs([gate.act("cancel", name) for name in args.runs], args.format)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
     return 0

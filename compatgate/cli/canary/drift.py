@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed
 from compatgate.cli.database import add_format
+from compatgate.cli.gate import add_place, ask, ask_all, gate_of
 from compatgate.cli.parser import some
-from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
     from compatgate.canary.drift import Drift, HostStack
-    from compatgate.cli.canary.access import Access
+    from compatgate.client import Client
 
 _EPILOG = """\
 Compares what the runs measured in their containers, the newest run of each host: for each component
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.canary.drift import drift
 
-    with accessed(args) as gate:
+    with gate_of(args) as gate:
         stacks = _stacks(gate, args)
     found = drift(stacks)
     if args.format == "json":
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     return int(any(line.differ for line in found))
 
 
-def _stacks(gate: Access, args: argparse.Namespace) -> list[HostStack]:
+def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
     """The newest run of each host that measured something."""
     from compatgate.canary.drift import stack_of
 
@@ -70,15 +69,17 @@ def _stacks(gate: Access, args: argparse.Namespace) -> list[HostStack]:
 
 
 def _runs(
-    gate: Access, args: argparse.Namespace, done: dict[str, HostStack]
+    gate: Client, args: argparse.Namespace, done: dict[str, HostStack]
 ) -> Iterator[dict[str, Any]]:
+    from compatgate.client.operations import Operations
+
     if args.runs:
-        yield from (gate.show("runs", run) for run in args.runs)
+        yield from (ask(gate, Operations.show_run, run) for run in args.runs)
         return
-    filters = {"state": "ended", "suite": args.suite, "target": args.target}
-    for row in gate.list("runs", args.limit, **filters):
+    filters: dict[str, Any] = {"state": "ended", "suite": args.suite, "target": args.target}
+    for row in ask_all(gate, args.limit, Operations.list_runs, **filters):
         if (row["on_host"] or row["host"]) not in done:
-            yield gate.show("runs", row["id"])
+            yield ask(gate, Operations.show_run, row["id"])
 
 
 def _envs(body: dict[str, Any]) -> Iterator[Any]:

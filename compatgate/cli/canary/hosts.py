@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed
-from compatgate.cli.service import add_place
+from compatgate.cli.gate import add_place, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -22,8 +21,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the staging hosts that workers have registered."""
     from compatgate.cli.database import print_json, print_table
 
-    with accessed(args) as gate:
-        found = gate.list("hosts", None, gpu=args.gpu)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
     if args.format == "json":
         print_json(found)
         return 0
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _row(host: dict[str, Any]) -> tuple[object, ...]:
-    from compatgate.cli.canary.words import second
+    from compatgate.cli.database import second
 
     quiet = "; ".join(
         f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"

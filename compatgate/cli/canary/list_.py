@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.access import accessed
+from compatgate.cli.gate import add_place, ask_all, gate_of
 from compatgate.cli.parser import some
-from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.cli.canary.words import print_runs
 
     names = ("state", "target", "suite", "entry", "host", "purpose")
-    with accessed(args) as gate:
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
         filters = {name: getattr(args, name) for name in names}
-        print_runs(gate.list("runs", args.limit, **filters), args.format)
+        print_runs(ask_all(gate, args.limit, Operations.list_runs, **filters), args.format)
     return 0

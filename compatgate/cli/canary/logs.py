@@ -6,13 +6,12 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.access import accessed
-from compatgate.cli.service import add_place
+from compatgate.cli.gate import add_place, gate_of
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.cli.canary.access import Access
+    from compatgate.client import Client
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,19 +31,21 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.terminal import printable
 
-    with accessed(args) as gate:
-        for text in _follow(gate, args) if args.follow else gate.log(args.run, args.step):
+    with gate_of(args) as gate:
+        whole = gate.show_logs(args.run, step=args.step)
+        for text in _follow(gate, args) if args.follow else whole:
             sys.stdout.write(printable(text.replace("\t", "    ")))
             sys.stdout.flush()
     return 0
 
 
-def _follow(gate: Access, args: argparse.Namespace) -> Iterator[str]:
+def _follow(gate: Client, args: argparse.Namespace) -> Iterator[str]:
     from compatgate.errors import Unavailable
     from compatgate.gate.runs.following import heading
 
     shown = None
-    for name, data in gate.follow(args.run, args.step):
+    for event in gate.follow_run(args.run, step=args.step):
+        name, data = event.name, event.data
         if name == "output":
             if args.step is None and (data["step"], data["attempt"]) != shown:
                 shown = (data["step"], data["attempt"])

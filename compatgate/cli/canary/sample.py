@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed
 from compatgate.cli.canary.library import add_workloads
 from compatgate.cli.database import add_format
-from compatgate.cli.service import add_place
+from compatgate.cli.gate import add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -83,8 +82,11 @@ def _of_run(args: argparse.Namespace) -> dict[str, Any]:
     if args.id is None or args.workload or args.measured_at:
         hint = "RUN; or --printed FILE --workload W --measured-at TIME"
         raise BadInput("say what to take samples of", hint=hint)
-    with accessed(args) as gate:
-        return gate.samples(args.id, args.step, args.note)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        note = args.note or None
+        return ask(gate, Operations.take_samples, args.id, step=args.step, note=note)
 
 
 def _printed(args: argparse.Namespace) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed
-from compatgate.cli.service import add_place
+from compatgate.cli.gate import add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -26,8 +25,10 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.database import print_json
 
-    with accessed(args) as gate:
-        found = gate.show("runs", args.run)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask(gate, Operations.show_run, args.run)
     if args.format == "json":
         print_json(found)
     else:
@@ -37,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(run: dict[str, Any]) -> None:
     from compatgate.cli.canary.waiting import line
-    from compatgate.cli.canary.words import components, second
-    from compatgate.cli.database import print_table
+    from compatgate.cli.canary.words import components
+    from compatgate.cli.database import print_table, second
     from compatgate.cli.terminal import printable
 
     print(line(run))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.access import accessed
-from compatgate.cli.service import add_place
+from compatgate.cli.gate import add_place, ask, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -47,12 +46,14 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.cli.canary.waiting import exit_status, wait
     from compatgate.cli.canary.words import print_runs
 
-    with accessed(args) as gate:
-        made = gate.submit(_body(args))
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        made = ask(gate, Operations.submit_runs, **_body(args))["runs"]
         if args.wait:
             ids = [run["id"] for run in made]
             try:
-                made = wait(gate, ids)
+                made = wait(lambda run: ask(gate, Operations.show_run, run), ids)
             except KeyboardInterrupt:
                 print(f"\nstill there: compatgate canary cancel {' '.join(ids)}", file=sys.stderr)
                 raise

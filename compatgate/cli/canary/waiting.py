@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from compatgate.cli.canary.access import Access
-
+Show = Callable[[str], dict[str, Any]]
+"""Asks the gate for a run, by its id."""
 POLL_SECONDS = 1.0
 _EXITS = {"passed": 0, "failed": 1}
 _OTHERWISE = 3
@@ -22,10 +21,10 @@ def exit_status(runs: Sequence[dict[str, Any]]) -> int:
     return 1 if 1 in found else max(found, default=_OTHERWISE)
 
 
-def wait(gate: Access, ids: Sequence[str]) -> list[dict[str, Any]]:
+def wait(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
     """The runs once all of them have ended; what happens meanwhile goes to standard error."""
     if sys.stderr.isatty():
-        return _with_bars(gate, ids)
+        return _with_bars(show, ids)
     said: dict[str, str] = {}
 
     def say(run: dict[str, Any]) -> None:
@@ -34,7 +33,7 @@ def wait(gate: Access, ids: Sequence[str]) -> list[dict[str, Any]]:
             said[run["id"]] = text
             print(text, file=sys.stderr, flush=True)
 
-    return _until_ended(gate, ids, say)
+    return _until_ended(show, ids, say)
 
 
 def line(run: dict[str, Any]) -> str:
@@ -48,20 +47,20 @@ def line(run: dict[str, Any]) -> str:
 
 
 def _until_ended(
-    gate: Access, ids: Sequence[str], say: Callable[[dict[str, Any]], None]
+    show: Show, ids: Sequence[str], say: Callable[[dict[str, Any]], None]
 ) -> list[dict[str, Any]]:
     runs: dict[str, dict[str, Any]] = {}
     while True:
         for name in ids:
             if name not in runs or runs[name]["state"] in _OPEN:
-                runs[name] = gate.show("runs", name)
+                runs[name] = show(name)
                 say(runs[name])
         if not any(run["state"] in _OPEN for run in runs.values()):
             return list(runs.values())
         time.sleep(POLL_SECONDS)
 
 
-def _with_bars(gate: Access, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _with_bars(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -87,4 +86,4 @@ def _with_bars(gate: Access, ids: Sequence[str]) -> list[dict[str, Any]]:
                 doing=line(run).partition(": ")[2],
             )
 
-        return _until_ended(gate, ids, say)
+        return _until_ended(show, ids, say)

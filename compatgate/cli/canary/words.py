@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.cli.database import print_json, print_table
+from compatgate.cli.database import print_json, print_table, second
 from compatgate.cli.terminal import printable
 
 _HEAD = ("run", "suite", "target", "gpu", "driver", "state", "host", "created", "reason")
@@ -32,11 +32,6 @@ def _row(run: dict[str, Any]) -> tuple[object, ...]:
         second(run["created_at"]),
         printable(run["reason"] or run["doing"]),
     )
-
-
-def second(moment: str | None) -> str | None:
-    """``2026-11-03 09:30:00Z`` of a time as JSON has it."""
-    return f"{moment[:19].replace('T', ' ')}Z" if moment else None
 
 
 def components(stack: dict[str, Any]) -> str:

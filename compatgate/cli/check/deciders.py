@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.cli.local import Local
+    from compatgate.client import Client
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
 
@@ -99,88 +101,22 @@ class FactsDecider(Decider):
         ).to_json()
 
 
-class DatabaseDecider(Decider):
-    """Decides about targets from a database, and records what it decided.
+class GateDecider(Decider):
+    """Asks a gate over REST; several pools are asked one by one.
 
     Args:
-        database: where it is.
-        overlays: the operator's fact files.
         at: the matrix of which revision, or of when, is asked; then nothing is recorded.
-    """
-
-    def __init__(
-        self,
-        database: str | None,
-        overlays: Sequence[str] | None,
-        at: int | datetime | None = None,
-    ) -> None:
-        self._database = database
-        self._overlays = overlays
-        self._at = at
-
-    @cached_property
-    def _gate(self) -> Any:
-        from compatgate.cli.database import refuse_missing
-        from compatgate.gate.service import Gate
-
-        refuse_missing(self._database)
-        return Gate.open(self._database, overlays=self._overlays)
-
-    @cached_property
-    def _asker(self) -> str:
-        return f"cli:{_user()}"
-
-    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """See `Decider.decide`."""
-        if records:
-            self._gate.snapshots.know(records)
-        if self._at is None:
-            verdict = self._gate.decide(bodies[0], asked_by=self._asker, source="cli")
-        else:
-            verdict = self._gate.what_would(bodies[0], at=self._at)
-        answer: dict[str, Any] = verdict.to_json()
-        return answer
-
-    def close(self) -> None:
-        """Close the database, if it was opened."""
-        if "_gate" in self.__dict__:
-            self._gate.close()
-
-
-def _user() -> str:
-    """Who asks; a container's user need not have a name."""
-    from getpass import getuser
-
-    try:
-        return getuser()
-    except (KeyError, OSError):
-        return "unknown"
-
-
-class ServerDecider(Decider):
-    """Asks a server; several pools are asked one by one.
-
-    Args:
-        url: of the server.
-        token: to ask it with.
-        timeout_s: for each answer.
         hint: what a command can do without an answer.
-        at: as of `DatabaseDecider`.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str | None,
-        timeout_s: float,
-        hint: str = "",
-        at: int | datetime | None = None,
-    ) -> None:
-        from compatgate.cli.remote import make_client
-
-        self._client = make_client(url, token, timeout_s, retries=0)
-        self._hint = hint
+    def __init__(self, at: int | datetime | None = None, hint: str = "") -> None:
         self._at = at.isoformat() if isinstance(at, datetime) else at
+        self._hint = hint
+
+    @property
+    def client(self) -> Client:
+        """Of the gate."""
+        raise NotImplementedError
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
         """See `Decider.decide`."""
@@ -195,17 +131,34 @@ class ServerDecider(Decider):
 
     def _ask(self, body: Body) -> dict[str, Any]:
         from compatgate.cli.check.answered import verdict_of
+        from compatgate.cli.gate import ask
         from compatgate.client.operations import Operations
 
-        request = Operations.ask.request(body)
-        if self._at is not None:
-            request = Operations.preview.request(body, at=self._at)
-        answer: dict[str, Any] = self._client.send(request.plain())
-        return verdict_of(answer, self._client.base_url)
+        gate = self.client
+        if self._at is None:
+            answer = ask(gate, Operations.ask, body)
+        else:
+            answer = ask(gate, Operations.preview, body, at=self._at)
+        return verdict_of(answer, gate.base_url)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+
+class ServerDecider(GateDecider):
+    """Asks a server.
+
+    Args:
+        client: of the server, which is closed in the end.
+        at: as of `GateDecider`.
+        hint: likewise.
+    """
+
+    def __init__(self, client: Client, at: int | datetime | None, hint: str) -> None:
+        super().__init__(at, hint)
+        self._client = client
+
+    @property
+    def client(self) -> Client:
+        """Of the server."""
+        return self._client
 
     def link(self, verdict: Mapping[str, Any]) -> str:
         """The short link, which stays; none to what is not recorded."""
@@ -213,10 +166,50 @@ class ServerDecider(Decider):
 
         if self._at is not None:
             return ""
+        return f"{self._client.base_url}/v/{quote(str(verdict['id']))}"
 
-        base = self._client.base_url
-        # A password in the address is nobody else's to read.
-        return "" if "@" in base else f"{base}/v/{quote(str(verdict['id']))}"
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+class DatabaseDecider(GateDecider):
+    """Asks the gate of a local database, which is opened when it is first asked.
+
+    Args:
+        database: where it is.
+        overlays: the operator's fact files.
+        at: as of `GateDecider`.
+    """
+
+    def __init__(
+        self, database: str | None, overlays: Sequence[str] | None, at: int | datetime | None
+    ) -> None:
+        super().__init__(at)
+        self._database = database
+        self._overlays = overlays
+
+    @cached_property
+    def _local(self) -> Local:
+        from compatgate.cli.local import Local
+
+        return Local.open(self._database, overlays=self._overlays)
+
+    @property
+    def client(self) -> Client:
+        """Of the database's gate."""
+        return self._local.client
+
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+        """See `Decider.decide`; the gate is told of the records first, which REST cannot say."""
+        if records:
+            self._local.gate.snapshots.know(records)
+        return super().decide(bodies)
+
+    def close(self) -> None:
+        """Close the database, if it was opened."""
+        if "_local" in self.__dict__:
+            self._local.close()
 
 
 class BundleDecider(Decider):
@@ -257,16 +250,21 @@ class BundleDecider(Decider):
 
 
 def decider_for(args: argparse.Namespace) -> Decider:
-    """Who decides, by the options; no database is opened before it is asked."""
-    hint = "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
+    """Choose who decides, by the options; no database is opened before it is asked."""
     at = getattr(args, "moment", None)
-    if args.server:
-        return ServerDecider(args.server, args.token, args.timeout, hint, at)
-    targets: Decider
-    if args.target_server:
-        targets = ServerDecider(args.target_server, args.token, args.timeout, hint, at)
-    elif args.bundle:
-        targets = BundleDecider(args.bundle)
-    else:
-        targets = DatabaseDecider(args.database, args.facts, at)
-    return FactsDecider(args.facts, targets)
+    if server := args.server or args.target_server:
+        decider = ServerDecider(_client(server, args), at, _hint(args))
+        return decider if args.server else FactsDecider(args.facts, decider)
+    if args.bundle:
+        return FactsDecider(args.facts, BundleDecider(args.bundle))
+    return FactsDecider(args.facts, DatabaseDecider(args.database, args.facts, at))
+
+
+def _client(url: str, args: argparse.Namespace) -> Client:
+    from compatgate.cli.remote import make_client
+
+    return make_client(url, args.token, args.timeout, retries=0)
+
+
+def _hint(args: argparse.Namespace) -> str:
+    return "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""

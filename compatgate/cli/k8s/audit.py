@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.again import again, interval
 from compatgate.cli.database import add_format
+from compatgate.cli.gate import add_place, ask, gate_of
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
-from compatgate.cli.k8s.deciders import decider
-from compatgate.cli.service import add_place
+from compatgate.errors import Unavailable
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
-    from compatgate.gate.cluster.audit import AuditOptions, Decider, Result
+    from compatgate.client import Client
+    from compatgate.core.matrix import Waiver
+    from compatgate.core.verdict import Verdict
+    from compatgate.documents.specs import TargetSpec
+    from compatgate.gate.cluster.audit import AuditOptions, Result
     from compatgate.gate.cluster.connect import Api
     from compatgate.gate.cluster.report_writer import Written
+
+
+_PATIENCE_S = 120.0
+"""An image may be read for the first time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +79,9 @@ def run(args: argparse.Namespace) -> int:
 def _once(args: argparse.Namespace, options: AuditOptions) -> int:
     from compatgate.cli.k8s.audit_text import print_results
 
-    with connected(args) as api, decider(args) as deciding:
-        results, nodes = _results(args, options, api, deciding)
-        shown = _nodes(args, nodes) if args.nodes else None
+    with connected(args) as api, gate_of(args, patience_s=_PATIENCE_S) as gate:
+        results, nodes = _results(args, options, api, gate)
+        shown = _nodes(args, nodes, gate) if args.nodes else None
         written = _write(args, api, results, shown) if args.write else None
     print_results(results, shown, written, args.format)
     if written is not None:
@@ -83,7 +92,7 @@ def _once(args: argparse.Namespace, options: AuditOptions) -> int:
 
 
 def _results(
-    args: argparse.Namespace, options: AuditOptions, api: Api, deciding: Decider
+    args: argparse.Namespace, options: AuditOptions, api: Api, gate: Client
 ) -> tuple[list[Result], list[Any]]:
     from compatgate.gate.admission.manifests import SYSTEM
     from compatgate.gate.cluster.audit import audit
@@ -95,16 +104,47 @@ def _results(
     labels = {node.name: node.labels for node in nodes}
     excluded = {*SYSTEM, *args.exclude_namespace}
     pods = running_pods(api, options.kinds, args.namespace, excluded)
-    return audit(pods, labels, deciding, options, today().isoformat()), nodes
+    return audit(pods, labels, _Previews(gate), options, today().isoformat()), nodes
 
 
-def _nodes(args: argparse.Namespace, nodes: list[Any]) -> list[dict[str, Any]]:
+class _Previews:
+    """Decides what runs without logging it; see `compatgate.gate.cluster.audit.Decider`."""
+
+    def __init__(self, gate: Client) -> None:
+        self._gate = gate
+
+    def targets(self) -> Mapping[str, TargetSpec]:
+        return {item.metadata.name: item.spec for item in self._gate.list_targets()}
+
+    def waivers(self) -> Mapping[str, Waiver]:
+        from compatgate.documents.convert import to_waiver
+        from compatgate.documents.specs import WaiverDoc
+
+        documents = (
+            WaiverDoc(item.apiVersion, item.metadata, item.spec)
+            for item in self._gate.list_waivers()
+        )
+        return {document.metadata.name: to_waiver(document) for document in documents}
+
+    def decide(self, body: dict[str, Any]) -> Verdict:
+        from msgspec import ValidationError, convert
+
+        from compatgate.client.operations import Operations
+        from compatgate.core.verdict import Verdict
+
+        try:
+            return convert(ask(self._gate, Operations.preview, body), Verdict)
+        except ValidationError as error:
+            what = str(error).replace("`", "'")
+            hint = "is it as new as this program?"
+            raise Unavailable(f"the gate answers in another form: {what}", hint=hint) from None
+
+
+def _nodes(args: argparse.Namespace, nodes: list[Any], gate: Client) -> list[dict[str, Any]]:
     from compatgate.cli.k8s.nodes import decided
-    from compatgate.cli.nodes.access import accessed
 
-    with accessed(args) as access:
-        with_gpus = [node for node in nodes if node.has_gpus]
-        return decided(access, with_gpus, args.cluster, dry_run=True)
+    with_gpus = [node for node in nodes if node.has_gpus]
+    return decided(gate, with_gpus, args.cluster, dry_run=True)
 
 
 def _write(

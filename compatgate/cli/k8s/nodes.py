@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.database import add_format
+from compatgate.cli.gate import add_place, ask, gate_of
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
-from compatgate.cli.service import add_place
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
 
+    from compatgate.client import Client
     from compatgate.gate.cluster.nodes import ClusterNode
     from compatgate.gate.cluster.suggest import Plan
 
@@ -61,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
         CompatgateError: the cluster or the gate refuses.
     """
     from compatgate.cli.database import print_json
-    from compatgate.cli.nodes.access import accessed
     from compatgate.gate.cluster.suggest import parse_cap
 
     check_name(args)
@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
     if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
         raise BadInput("goes with --suggest", field="--max-tainted")
     nodes = [node for node in _read(args) if node.has_gpus]
-    with accessed(args) as access:
-        shown = decided(access, nodes, args.cluster, dry_run=not args.report)
+    with gate_of(args) as gate:
+        shown = decided(gate, nodes, args.cluster, dry_run=not args.report)
     if args.suggest:
         from compatgate.cli.k8s.suggestions import print_plans
 
@@ -85,14 +85,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def decided(
-    access: Any, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
+    gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
 ) -> list[dict[str, Any]]:
     """The nodes as the gate shows them; reported as well, unless it is a dry run."""
+    from compatgate.client.operations import Operations
     from compatgate.gate.cluster.nodes import reports
 
-    found: list[dict[str, Any]] = []
-    for report in reports(nodes, cluster):
-        found += access.report(report, dry_run=dry_run)
+    report, found = Operations.report_nodes, []
+    for part in reports(nodes, cluster):
+        answer = ask(gate, report, part["nodes"], cluster=part["cluster"], dry_run=dry_run)
+        found += answer["nodes"]
     return found
 
 

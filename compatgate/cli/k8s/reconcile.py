@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from compatgate.cli.database import add_format
+from compatgate.cli.gate import add_place, gate_of
 from compatgate.cli.k8s.cluster import add_cluster, add_name, check_name, connected
 from compatgate.cli.k8s.nodes import add_cap
-from compatgate.cli.service import add_place
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     """
     from compatgate.cli.k8s.nodes import decided, plans
     from compatgate.cli.k8s.suggestions import print_plans
-    from compatgate.cli.nodes.access import accessed
     from compatgate.gate.cluster.nodes import live_nodes
     from compatgate.gate.cluster.suggest import parse_cap, too_many
 
@@ -52,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     cap = parse_cap(args.max_tainted, "--max-tainted")
     with connected(args) as api:
         nodes = [node for node in live_nodes(api) if node.has_gpus]
-        with accessed(args) as access:
-            found = plans(nodes, decided(access, nodes, args.cluster, dry_run=True))
+        with gate_of(args) as gate:
+            found = plans(nodes, decided(gate, nodes, args.cluster, dry_run=True))
         if not args.apply or too_many(found, cap):
             return print_plans(found, cap, args.format)
         return _apply(api, found, args.format)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.database import add_format, add_limit
-from compatgate.cli.nodes.access import accessed
-from compatgate.cli.service import add_place
+from compatgate.cli.gate import add_place, ask, ask_all, gate_of
 
 if TYPE_CHECKING:
     import argparse
@@ -70,14 +69,16 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from compatgate.cli.nodes.text import print_nodes
 
-    filters = {
+    filters: dict[str, Any] = {
         "search": args.search,
         "driver": args.driver,
         "driver_state": args.driver_state,
         "disagrees": True if args.disagrees else None,
     }
-    with accessed(args) as access:
-        found = access.list("nodes", args.limit, **_where(args), **filters)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask_all(gate, args.limit, Operations.list_nodes, **_where(args), **filters)
     if not _as_json(args, found):
         print_nodes(found, _NONE)
     return 0
@@ -86,8 +87,10 @@ def _list(args: argparse.Namespace) -> int:
 def _drift(args: argparse.Namespace) -> int:
     from compatgate.cli.nodes.text import print_drift
 
-    with accessed(args) as access:
-        found = access.list("drift", args.limit, **_where(args), what=args.what)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask_all(gate, args.limit, Operations.list_drift, **_where(args), what=args.what)
     if not _as_json(args, found):
         print_drift(found)
     return 0
@@ -96,16 +99,21 @@ def _drift(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     from compatgate.cli.nodes.text import print_node
 
-    with accessed(args) as access:
-        found = access.show(args.name, args.cluster)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask(gate, Operations.show_node, args.name, cluster=args.cluster)
     if not _as_json(args, found):
         print_node(found)
     return 0
 
 
 def _remove(args: argparse.Namespace) -> int:
-    with accessed(args) as access:
-        found = access.remove(args.name, args.cluster, args.reason)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        remove = Operations.remove_node
+        found = ask(gate, remove, args.name, cluster=args.cluster, reason=args.reason)
     if not _as_json(args, found):
         print(f"{found['cluster']}/{found['name']} is forgotten")
     return 0
@@ -124,8 +132,10 @@ def _report_once(args: argparse.Namespace) -> int:
     from compatgate.cli.nodes.text import print_node
 
     body = own_report(args.probe, args.name)
-    with accessed(args) as access:
-        (found,) = access.report({"cluster": args.cluster, "nodes": [body]}, dry_run=False)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        (found,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
     if not _as_json(args, found):
         print_node(found)
     return 0

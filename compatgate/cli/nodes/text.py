@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from compatgate.cli.canary.words import second
-from compatgate.cli.database import print_table
+from compatgate.cli.database import print_table, second
 from compatgate.cli.terminal import printable
 
 _HEAD = ("cluster", "node", "driver", "gpus", "targets", "driver is", "seen", "remarks")

@@ -23,7 +23,7 @@ class Gate:
     def __init__(self, **runs: list[dict[str, Any]]) -> None:
         self._runs = runs
 
-    def show(self, what: str, name: str) -> dict[str, Any]:
+    def show(self, name: str) -> dict[str, Any]:
         states = self._runs[name]
         return states.pop(0) if len(states) > 1 else states[0]
 
@@ -54,7 +54,7 @@ def test_a_line_is_said_for_each_change_and_none_twice(
 ) -> None:
     running = run("running", on_host="h1", doing="gemm")
     states = [run("queued"), run("queued"), running, running, run("passed", on_host="h1")]
-    ended = wait(Gate(run_1=states), ["run_1"])  # type: ignore[arg-type]
+    ended = wait(Gate(run_1=states).show, ["run_1"])
     assert [each["state"] for each in ended] == ["passed"]
     assert capsys.readouterr().err.splitlines() == [
         "run_1 queued",
@@ -67,7 +67,7 @@ def test_several_runs_are_waited_for_together() -> None:
     gate = Gate(
         a=[run("failed", "a")], b=[run("queued", "b"), run("running", "b"), run("passed", "b")]
     )
-    ended = wait(gate, ["a", "b"])  # type: ignore[arg-type]
+    ended = wait(gate.show, ["a", "b"])
     assert [each["state"] for each in ended] == ["failed", "passed"]
 
 
@@ -83,7 +83,7 @@ def test_a_terminal_sees_a_bar_and_nothing_that_commands_it(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     states = [run("queued"), run("running", progress=0.5, doing="[red]\x1b]0;x\x07"), run("passed")]
-    assert wait(Gate(run_1=states), ["run_1"])[0]["state"] == "passed"  # type: ignore[arg-type]
+    assert wait(Gate(run_1=states).show, ["run_1"])[0]["state"] == "passed"
     shown = terminal.getvalue()
     assert "run_1" in shown
     assert "\x1b]0;x" not in shown

@@ -13,7 +13,10 @@ from compatgate.catalog import load_facts
 from compatgate.cli.main import main
 from compatgate.gate.bundle import FORMAT, Overlay, Payload, seal
 
-HEAVY = ("sqlalchemy", "jsonschema", "alembic", "flask", "rich", "platformdirs", "httpx", "docker")
+HEAVY = (
+    *("sqlalchemy", "jsonschema", "alembic", "flask", "rich", "platformdirs", "httpx", "docker"),
+    *("compatgate.client", "compatgate.cli.gate", "compatgate.cli.local", "compatgate.store"),
+)
 OVERLAY = """\
 schema: facts/driver_branches/v1
 branches:
@@ -21,9 +24,8 @@ branches:
 """
 
 
-def test_a_described_pool_is_decided_with_the_facts_of_the_bundle(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def bundle(path: Path) -> str:
+    """Write a bundle without targets, whose facts differ in one record."""
     payload = Payload(
         format=FORMAT,
         revision=0,
@@ -32,13 +34,19 @@ def test_a_described_pool_is_decided_with_the_facts_of_the_bundle(
         overlays=(Overlay("branches.yaml", OVERLAY),),
         documents=(),
     )
-    path = tmp_path / "gate.bundle"
     path.write_bytes(seal(payload))
+    return str(path)
+
+
+def test_a_described_pool_is_decided_with_the_facts_of_the_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = bundle(tmp_path / "gate.bundle")
     question = ("check", "--pool", "driver=535.183.01,gpu=L4", "--stack", "cuda=12.2,arch=sm_89")
 
     assert main([*question, "--format", "json"]) == 0
     ours = json.loads(capsys.readouterr().out)
-    assert main([*question, "--format", "json", "--bundle", str(path)]) == 0
+    assert main([*question, "--format", "json", "--bundle", path]) == 0
     theirs = json.loads(capsys.readouterr().out)
 
     assert [finding["rule"] for finding in ours["findings"]] == ["CG104"]
@@ -46,11 +54,14 @@ def test_a_described_pool_is_decided_with_the_facts_of_the_bundle(
     assert theirs["overlays"]
 
 
-def test_nothing_heavy_is_imported_to_decide_on_a_pool() -> None:
+@pytest.mark.parametrize("bundled", [False, True], ids=["pool", "bundle"])
+def test_nothing_heavy_is_imported_to_decide_without_a_gate(bundled: bool, tmp_path: Path) -> None:
+    place = ["--bundle", bundle(tmp_path / "gate.bundle")] if bundled else []
+    pool = ["--pool", "driver=580.65.06,gpu=L4", "--stack", "cuda=12.4,arch=sm_89"]
     program = f"""
 import sys
 from compatgate.cli.main import main
-status = main(["check", "--pool", "driver=580.65.06,gpu=L4", "--stack", "cuda=12.4,arch=sm_89"])
+status = main({["check", *pool, *place]!r})
 assert status == 0, status
 imported = [name for name in {HEAVY!r} if name in sys.modules]
 assert not imported, imported
