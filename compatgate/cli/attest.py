@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compatgate.gate.attest.verify import Verified
     from compatgate.gate.images import ImageSettings
 
-HELP = "sign a verdict, and attach it to its image"
+HELP = "sign a verdict and attach it to its image"
 _IMAGE_S = 300.0
 _EPILOG = """\
 exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input
@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.epilog = _EPILOG
     what = parser.add_argument_group("what is signed").add_argument
-    what("--verdict", metavar="ID", help="a verdict that was given")
-    what("--target", metavar="NAME", help="or ask now: a target of the blessed matrix")
-    what("--image", metavar="REF", help="the stack in an image, as the gate reads it")
+    what("--verdict", metavar="ID", help="id of a verdict")
+    what("--target", metavar="NAME", help="or decide now: target of the blessed matrix")
+    what("--image", metavar="REF", help="image whose stack the gate reads")
     what(
         "--stack",
         metavar="NAME=VERSION,...",
@@ -49,25 +49,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a stated stack: the stack is what the signature is about then; may be repeated",
     )
-    what("--form", choices=("verdict", "vsa"), default="verdict", help="own predicate, or SLSA's")
-    who = parser.add_argument_group("who decides and signs")
-    who.add_argument("--server", metavar="URL", help="this gate ($COMPATGATE_SERVER)")
-    who.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
-    who.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=60.0, help="for a server (60)"
+    what(
+        "--form",
+        choices=("verdict", "vsa"),
+        default="verdict",
+        help="predicate: compatgate's own or SLSA's",
     )
-    who.add_argument("--database", metavar="URL", help="or this database, and --signing-key")
+    who = parser.add_argument_group("who decides and signs")
+    who.add_argument(
+        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
+    )
+    who.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
+    who.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        help="timeout of the gate in seconds (default: 60)",
+    )
+    who.add_argument("--database", metavar="URL", help="or use this database, with --signing-key")
     serve_signing.add_signing(who)
     where = parser.add_argument_group("where to").add_argument
-    where("-o", "--output", metavar="FILE", default="-", help="the envelope (standard output)")
+    where(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="file for the envelope (default: standard output)",
+    )
     where(
         "--attach",
         metavar="IMAGE",
         nargs="?",
         const="",
-        help="push it beside this image (that of the verdict), as an OCI referrer",
+        help="attach to this image as an OCI referrer (default: the verdict's image)",
     )
-    where("--platform", default="linux/amd64", metavar="OS/CPU", help="of an index (linux/amd64)")
+    where(
+        "--platform",
+        default="linux/amd64",
+        metavar="OS/CPU",
+        help="platform in a multi-platform image (default: linux/amd64)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
 
-HELP = "read and verify the audit log, and what was decided"
+HELP = "read and verify the audit log and the decisions"
 
 _EXAMPLES = """\
 examples:
@@ -33,20 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " token with the scope admin",
     )
     verify.add_argument(
-        "--head", metavar="HASH", help="a head noted earlier, which must still be in the chain"
+        "--head", metavar="HASH", help="latest hash stored earlier; it must still be in the chain"
     )
-    shown = actions.add_parser("list", help="list links, newest first")
+    shown = actions.add_parser("list", help="list audit records, newest first")
     shown.add_argument("--action", dest="what", help='such as token.create, or "matrix."')
-    shown.add_argument("--actor", metavar="NAME", help="who acted")
-    shown.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
-    shown.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
+    shown.add_argument("--actor", metavar="NAME", help="actor")
+    shown.add_argument("--since", metavar="TIME", help="first day, for example 2026-11-03")
+    shown.add_argument("--until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z")
     add_limit(shown)
-    decided = actions.add_parser("decisions", help="list what was decided, newest first")
-    decided.add_argument("--target", metavar="NAME", help="that was asked about")
-    decided.add_argument("--verdict", choices=_VERDICTS, help="that was given")
-    decided.add_argument("--image", metavar="REF", help="that was asked about, exactly as written")
-    decided.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
-    decided.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
+    decided = actions.add_parser("decisions", help="list decisions, newest first")
+    decided.add_argument("--target", metavar="NAME", help="target of the question")
+    decided.add_argument("--verdict", choices=_VERDICTS, help="verdict")
+    decided.add_argument("--image", metavar="REF", help="image, exactly as written")
+    decided.add_argument("--since", metavar="TIME", help="first day, for example 2026-11-03")
+    decided.add_argument(
+        "--until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z"
+    )
     add_limit(decided)
     add_place(verify, shown, decided)
     add_format(verify, shown, decided)

@@ -24,14 +24,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    export = actions.add_parser("export", help="write matrix, evidence and own facts to a file")
-    export.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="where to (standard output)"
+    export = actions.add_parser(
+        "export", help="export matrix, evidence and overlay facts to a file"
     )
-    export.add_argument("--revision", type=int, metavar="N", help="of the matrix (the latest)")
+    export.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
+    )
+    export.add_argument(
+        "--revision", type=int, metavar="N", help="revision of the matrix (default: the latest)"
+    )
     add_database(export)
-    show = actions.add_parser("show", help="check a bundle and say what it holds")
-    show.add_argument("file", metavar="FILE", help="that bundle export wrote")
+    show = actions.add_parser("show", help="verify a bundle and list its content")
+    show.add_argument("file", metavar="FILE", help="bundle file")
     add_format(show)
 
 

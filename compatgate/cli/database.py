@@ -28,7 +28,7 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="postgresql://user@host/name, or the path of an SQLite file"
+        help="postgresql://user@host/name, or path of an SQLite file"
         " ($COMPATGATE_DATABASE, else a file in the user's data folder)",
     )
 
@@ -36,20 +36,25 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 def add_format(*parsers: argparse.ArgumentParser) -> None:
     """The option that chooses between people and programs."""
     for parser in parsers:
-        parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+        parser.add_argument(
+            "--format",
+            choices=("text", "json"),
+            default="text",
+            help="output format (default: text)",
+        )
 
 
 def add_authorship(parser: argparse.ArgumentParser) -> None:
     """Who changes the matrix, and why."""
-    parser.add_argument("--reason", help="why; kept with the revision")
+    parser.add_argument("--reason", help="reason, kept with the revision")
     parser.add_argument(
-        "--author", help="who (the user's name; a server notes the token that was given)"
+        "--author", help="author (default: your user name; a server records the token's name)"
     )
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """How many items a list shows."""
-    parser.add_argument("--limit", type=some, metavar="N", help="at most N (everything)")
+    parser.add_argument("--limit", type=some, metavar="N", help="number of items (default: all)")
 
 
 def refuse_missing(named: str | None) -> None:

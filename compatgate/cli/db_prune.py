@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     for name, (option, help_text) in _OPTIONS.items():
         parser.add_argument(option, dest=name, metavar="DURATION", help=f"{help_text}, such as 90d")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be removed")
 
 
 def run(args: argparse.Namespace) -> int:

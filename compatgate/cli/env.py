@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.target import Pool
 
-HELP = "print variables for builders that have no GPU"
+HELP = "print build variables for machines without a GPU"
 
 _EXAMPLES = """\
 examples:
@@ -42,14 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument(
         "--target",
         metavar="NAME",
-        help="a target; its pools are those of --server or of the database",
+        help="target, from --server or the database",
     )
     place.add_argument(
         "--pool",
         metavar="driver=V,gpu=G[,os=O]",
         action="append",
         default=[],
-        help="a described pool; may be repeated",
+        help="pool description; may be repeated",
     )
     parser.add_argument(
         "--format",
@@ -59,19 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " bare lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file (github), or"
         " --build-arg options (docker)",
     )
-    parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
-    parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+    parser.add_argument(
+        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
+    )
+    parser.add_argument(
+        "--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)"
+    )
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="read the target from this database ($COMPATGATE_DATABASE)",
+        help="database with the target (default: $COMPATGATE_DATABASE)",
     )
-    parser.add_argument("--bundle", metavar="FILE", help="read the target from a bundle")
+    parser.add_argument("--bundle", metavar="FILE", help="bundle with the target")
     parser.add_argument(
         "--facts",
         metavar="FILE|DIR",
         action="append",
-        help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
+        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from compatgate.core.rules.base import Rule
 
-HELP = "show what a rule checks, why, and how to fix it"
+HELP = "explain a rule: what it checks, why, and how to fix it"
 
 _EXAMPLES = """\
 examples:
@@ -29,9 +29,14 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command: a rule, and the form."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("rule", nargs="?", metavar="RULE", help="id or name; none: all rules")
     parser.add_argument(
-        "--format", choices=("text", "json", "markdown"), default="text", help="(text)"
+        "rule", nargs="?", metavar="RULE", help="rule id or name (default: list all rules)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="output format (default: text)",
     )
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-HELP = "show, verify, refresh and compare the vendors' facts, and measure wheels"
+HELP = "show, verify, refresh and compare vendor facts; measure wheels"
 
 _EXAMPLES = """\
 examples:
@@ -36,11 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _common(actions.add_parser("list", help="tables, records, digest and overlays"))
-    show = actions.add_parser("show", help="whole records, with every note and source")
-    show.add_argument("table", metavar="TABLE", help="such as cuda_driver, torch or gpus; see list")
+    _common(actions.add_parser("list", help="show tables, record counts, digest and overlays"))
+    show = actions.add_parser("show", help="show whole records with notes and sources")
     show.add_argument(
-        "key", nargs="?", metavar="KEY", help="such as 12.4.1, 2.4.1 or H100; without it, all names"
+        "table", metavar="TABLE", help="table, for example cuda_driver, torch or gpus"
+    )
+    show.add_argument(
+        "key",
+        nargs="?",
+        metavar="KEY",
+        help="record, for example 12.4.1, 2.4.1 or H100 (default: list all)",
     )
     _common(show)
     _common(actions.add_parser("verify", help="check the facts against each other"))
@@ -58,9 +63,11 @@ def _common(parser: argparse.ArgumentParser) -> None:
         "--facts",
         metavar="FILE|DIR",
         action="append",
-        help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
+        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -42,14 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from compatgate.cli.database import add_database, add_format
 
     parser.epilog = _EXAMPLES
-    parser.add_argument("old", metavar="OLD", help="shipped, overlays, or a folder of facts")
-    parser.add_argument("new", metavar="NEW", help="likewise")
+    parser.add_argument(
+        "old", metavar="OLD", help="facts to compare: shipped, overlays, or a folder"
+    )
+    parser.add_argument("new", metavar="NEW", help="facts to compare with")
     parser.add_argument(
         "--matrix",
         metavar="FILE|DIR",
         action="append",
         default=[],
-        help="judge the matrix of these files instead of the stored one; may be repeated",
+        help="matrix files to evaluate instead of the stored matrix; may be repeated",
     )
     add_database(parser)
     parser.add_argument(
@@ -57,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=some,
         default=200,
-        help="ask the newest N decisions of the database again (200)",
+        help="number of recent decisions to re-evaluate (default: 200)",
     )
     add_format(parser)
 

@@ -41,29 +41,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action: what to measure, and from where."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "what", nargs="+", metavar="PKG==VERSION|WHEEL|URL", help="release, file or address"
+        "what",
+        nargs="+",
+        metavar="PKG==VERSION|WHEEL|URL",
+        help="release (NAME==VERSION), wheel file or URL",
     )
     parser.add_argument(
         "--index",
         metavar="URL",
         action="append",
-        help="ask this simple index (as pip and uv are set up); may be repeated",
+        help="simple index to ask (default: the one pip and uv use); may be repeated",
     )
     parser.add_argument(
-        "--platform", choices=_PLATFORMS, help="whose wheel of a release (this machine, Linux)"
+        "--platform",
+        choices=_PLATFORMS,
+        help="platform of the wheel (default: this machine, Linux)",
     )
     parser.add_argument(
-        "--python", metavar="X.Y", help="whose wheel of a release (this Python, or the newest)"
+        "--python", metavar="X.Y", help="Python of the wheel (default: this Python, or the newest)"
     )
     parser.add_argument("--all", action="store_true", help="measure every wheel of a release")
     parser.add_argument(
-        "--whole", action="store_true", help="read whole wheels, and compare their SHA-256"
+        "--whole", action="store_true", help="read whole wheels and compare their SHA-256"
     )
+    parser.add_argument("--no-cache", action="store_true", help="ignore the cache")
     parser.add_argument(
-        "--no-cache", action="store_true", help="measure anew, and keep nothing for next time"
-    )
-    parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=3600.0, help="for each of them (3600)"
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=3600.0,
+        help="timeout for each wheel, in seconds (default: 3600)",
     )
 
 

@@ -55,17 +55,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "what", nargs="*", metavar="PKG[==VERSION]", help="packages (all that the facts follow)"
+        "what",
+        nargs="*",
+        metavar="PKG[==VERSION]",
+        help="packages (default: all that the facts follow)",
     )
-    parser.add_argument("--out", metavar="DIR", help="write files to review into this folder")
+    parser.add_argument("--out", metavar="DIR", help="write the files for review to this folder")
     parser.add_argument(
-        "--check", action="store_true", help="measure and write nothing; 1 when something is new"
+        "--check", action="store_true", help="only check; exit with 1 if something is new"
     )
     parser.add_argument(
         "--index",
         metavar="URL",
         action="append",
-        help="ask this simple index (as pip and uv are set up); may be repeated",
+        help="simple index to ask (default: the one pip and uv use); may be repeated",
     )
     parser.add_argument(
         "--offline",
@@ -83,26 +86,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since",
         metavar="DATE|DAYS",
-        help="everything unknown that was uploaded since, gaps included: 2026-10-01 or 30d",
+        help="include everything uploaded since then: 2026-10-01 or 30d",
     )
     parser.add_argument(
         "--metadata-only",
         action="store_true",
-        help="write what metadata tells of frameworks and libraries; measure no wheel",
+        help="write metadata only; measure no wheels",
     )
-    parser.add_argument("--pre", action="store_true", help="pre-releases count, too")
-    parser.add_argument("--yanked", action="store_true", help="yanked wheels count, too")
+    parser.add_argument("--pre", action="store_true", help="include pre-releases")
+    parser.add_argument("--yanked", action="store_true", help="include yanked wheels")
     parser.add_argument(
         "--platform",
         choices=_PLATFORMS,
         action="append",
-        help="whose wheels are measured (Linux on x86_64 and aarch64); may be repeated",
+        help="platform to measure (default: Linux on x86_64 and aarch64); may be repeated",
     )
+    parser.add_argument("--no-cache", action="store_true", help="ignore the cache")
     parser.add_argument(
-        "--no-cache", action="store_true", help="measure anew, and keep nothing for next time"
-    )
-    parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=3600.0, help="for all of it (3600)"
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=3600.0,
+        help="timeout in seconds (default: 3600)",
     )
 
 

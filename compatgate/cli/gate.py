@@ -31,8 +31,12 @@ def add_place(*parsers: argparse.ArgumentParser) -> None:
     from compatgate.cli.database import add_database
 
     for parser in parsers:
-        parser.add_argument("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER)")
-        parser.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+        parser.add_argument(
+            "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
+        )
+        parser.add_argument(
+            "--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)"
+        )
         add_database(parser)
 
 

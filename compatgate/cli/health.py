@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from compatgate.canary.health.log import KernelErrors
     from compatgate.core.versions import Version
 
-HELP = "find GPU errors in a kernel log and say what to do about each"
+HELP = "find GPU errors in a kernel log, with actions"
 
 EXIT_FATAL = 1
 EXIT_NOT_SEEN = 3
@@ -45,9 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--driver",
         metavar="VERSION",
-        help="the driver that wrote the log; without it, what the log says",
+        help="driver version (default: from the log)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -75,10 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="image reference, lockfile, shared library (of Windows, too), object, static library,"
         " fatbinary, cubin, PTX file, wheel or folder",
     )
-    parser.add_argument("--lock", metavar="FILE", help="a lockfile, whatever its name")
-    parser.add_argument(
-        "--sbom", metavar="FILE", help="a bill of materials (extra: compatgate[sbom])"
-    )
+    parser.add_argument("--lock", metavar="FILE", help="lockfile with any name")
+    parser.add_argument("--sbom", metavar="FILE", help="SBOM (extra: compatgate[sbom])")
     add_wheels(parser)
     parser.add_argument(
         "--format",

@@ -30,42 +30,45 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "probe": (
         "compatgate.cli.probe",
-        "find driver, GPUs and stack of this machine, a process, a container or nodes",
+        "detect driver, GPUs and stack of a machine, process, container or node",
     ),
     "health": (
         "compatgate.cli.health",
-        "find GPU errors in a kernel log and say what to do about each",
+        "find GPU errors in a kernel log, with actions",
     ),
-    "explain": ("compatgate.cli.explain", "show what a rule checks, why, and how to fix it"),
-    "env": ("compatgate.cli.env", "print variables for builders that have no GPU"),
+    "explain": ("compatgate.cli.explain", "explain a rule: what it checks, why, and how to fix it"),
+    "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
     "image-compat": (
         "compatgate.cli.image_compat",
-        "attach what an image needs of a node to it, for NFD, and read it back",
+        "attach node requirements to an image for NFD, and read them",
     ),
     "facts": (
         "compatgate.cli.facts",
-        "show, verify, refresh and compare the vendors' facts, and measure wheels",
+        "show, verify, refresh and compare vendor facts; measure wheels",
     ),
-    "target": ("compatgate.cli.target", "list and change targets; say what a driver would break"),
+    "target": (
+        "compatgate.cli.target",
+        "list and change targets; predict what a driver would break",
+    ),
     "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
     "nodes": (
         "compatgate.cli.nodes",
-        "list nodes by what was seen of them, and those that drifted",
+        "list nodes and their reported state",
     ),
-    "canary": ("compatgate.cli.canary", "run canaries on staging hosts, and judge measurements"),
+    "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "k8s": (
         "compatgate.cli.k8s",
-        "look after a Kubernetes cluster: manifests, nodes, audit of what runs",
+        "manage a Kubernetes cluster: manifests, nodes, audit of running pods",
     ),
-    "attest": ("compatgate.cli.attest", "sign a verdict, and attach it to its image"),
+    "attest": ("compatgate.cli.attest", "sign a verdict and attach it to its image"),
     "verify": ("compatgate.cli.verify", "verify a signed verdict, offline"),
-    "hook": ("compatgate.cli.hook", "answer Terraform, and sign requests to webhooks"),
+    "hook": ("compatgate.cli.hook", "answer Terraform, and sign webhook requests"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
     "token": ("compatgate.cli.token", "create, list and revoke access tokens"),
-    "audit": ("compatgate.cli.audit", "read and verify the audit log, and what was decided"),
+    "audit": ("compatgate.cli.audit", "read and verify the audit log and the decisions"),
     "db": ("compatgate.cli.db", "create, migrate and prune the database"),
 }
 """Name to module and help; the help is here so that listing imports no module."""
@@ -82,7 +85,7 @@ EXIT_BROKEN_PIPE = 141
 _EXAMPLES = """\
 exit status:
   0  done, or allowed      1  denied, or something was found      2  bad input or usage
-  3  no decision, or nobody answered    130  interrupted    141  the output was closed
+  3  no decision, or no answer    130  interrupted    141  the output was closed
 
 examples:
   compatgate check --pool driver=535.104.05,gpu=A100-SXM4-80GB --stack cuda=12.4,arch=sm_80

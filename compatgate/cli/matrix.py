@@ -55,61 +55,71 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE|DIR|-", help=_FILES)
-    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    parser.add_argument("--dry-run", action="store_true", help="show what would change")
     add_authorship(parser)
     add_format(parser)
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="where to (standard output)"
+        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
     )
-    parser.add_argument("--at", metavar="REVISION|TIME", help="as it was then (now)")
-    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="(yaml)")
+    parser.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
+    parser.add_argument(
+        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
+    )
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE|DIR|-", help=f"{_FILES}; or --from")
-    parser.add_argument("--from", dest="older", metavar="REVISION|TIME", help="older side")
-    parser.add_argument("--to", dest="newer", metavar="REVISION|TIME", help="newer side (now)")
-    parser.add_argument("--exit-code", action="store_true", help="exit with 1 on differences")
+    parser.add_argument(
+        "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
+    )
+    parser.add_argument(
+        "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
+    )
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 if they differ")
     add_format(parser)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", nargs="?", choices=("entries", "targets", "waivers"),
-                        default="entries", help="(entries)")  # fmt: skip
-    parser.add_argument("--target", help="that entries or waivers concern")
+                        default="entries", help="kind of documents (default: entries)")  # fmt: skip
+    parser.add_argument("--target", help="target of entries or waivers")
     parser.add_argument(
-        "--status", choices=("candidate", "blessed", "deprecated", "revoked"), help="of entries"
+        "--status",
+        choices=("candidate", "blessed", "deprecated", "revoked"),
+        help="status of entries",
     )
-    parser.add_argument("--component", help="that entries constrain")
-    parser.add_argument("--owner", help="of waivers")
+    parser.add_argument("--component", help="component of entries")
+    parser.add_argument("--owner", help="owner of waivers")
     parser.add_argument("--search", metavar="TEXT", help="part of the name")
     add_limit(parser)
     add_format(parser)
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of an entry, target or waiver")
-    parser.add_argument("--kind", choices=_KINDS, help="where several have the name")
+    parser.add_argument("name", metavar="NAME", help="name of an entry, target or waiver")
+    parser.add_argument("--kind", choices=_KINDS, help="kind, if several documents have this name")
     add_format(parser)
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of an entry, waiver or target")
-    parser.add_argument("--kind", choices=_KINDS, help="where several have the name")
+    parser.add_argument("name", metavar="NAME", help="name of an entry, waiver or target")
+    parser.add_argument("--kind", choices=_KINDS, help="kind, if several documents have this name")
     add_authorship(parser)
     add_format(parser)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "revision", nargs="?", type=int, metavar="REVISION", help="show this one in full"
+        "revision", nargs="?", type=int, metavar="REVISION", help="revision to show in full"
     )
-    parser.add_argument("--name", help="those that changed this document")
-    parser.add_argument("--since", metavar="TIME", help="such as 2026-11-03")
-    parser.add_argument("--until", metavar="TIME", help="such as 2026-11-03T18:00:00Z")
+    parser.add_argument("--name", help="only revisions of this document")
+    parser.add_argument("--since", metavar="TIME", help="first day, for example 2026-11-03")
+    parser.add_argument(
+        "--until", metavar="TIME", help="end time, for example 2026-11-03T18:00:00Z"
+    )
     add_limit(parser)
     add_format(parser)
 

@@ -37,7 +37,7 @@ everything could be looked at.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("--target", help="only this one")
+    parser.add_argument("--target", help="report only this target")
     parser.add_argument(
         "--since", metavar="TIME", help=f"decisions from then on (the last {DAYS} days)"
     )

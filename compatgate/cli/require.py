@@ -49,9 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--impl",
         choices=("go", "c"),
         default="go",
-        help="whose reading: the Go toolkit's (default) or the C library's",
+        help="parser: the Go toolkit's (default) or the C library's",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
     parser.add_argument(
         "--batch",
         metavar="FILE",

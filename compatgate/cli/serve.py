@@ -58,9 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    add("--port", type=_port, default=8080, help="port to listen on; 0 picks a free one (8080)")
-    add("--workers", type=count, default=1, metavar="N", help="processes (1)")
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    add(
+        "--port",
+        type=_port,
+        default=8080,
+        help="port to listen on; 0 picks a free one (default: 8080)",
+    )
+    add("--workers", type=count, default=1, metavar="N", help="number of processes (default: 1)")
     add(
         "--threads",
         type=count,
@@ -75,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE|DIR",
-        help="import at start, when the stored matrix is empty; may be repeated",
+        help="matrix files to import at start if the stored matrix is empty; may be repeated",
     )
     add(
         "--anonymous",
@@ -87,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_size,
         default=1024**2,
         metavar="BYTES",
-        help="largest body of a request, like 512k or 8m (1m)",
+        help="largest request body, for example 512k or 8m (default: 1m)",
     )
     _images(parser.add_argument_group("images that questions name"))
     _wheels(parser.add_argument_group("packages without a record"))
@@ -110,9 +115,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--facts",
         action="append",
         metavar="FILE|DIR",
-        help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
+        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
     )
-    add("--log-level", choices=_LEVELS, default="warning", help="what is logged (warning)")
+    add("--log-level", choices=_LEVELS, default="warning", help="log level (default: warning)")
 
 
 def _images(group: argparse._ArgumentGroup) -> None:
@@ -138,7 +143,7 @@ def _images(group: argparse._ArgumentGroup) -> None:
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="how long a question waits for its image to be read (10)",
+        help="seconds that a question waits for its image (default: 10)",
     )
 
 

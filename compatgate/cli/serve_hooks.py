@@ -23,13 +23,13 @@ def add_tls(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--tls-cert",
         metavar="FILE",
-        help="serve https with this certificate and its chain (PEM); read again when it changes",
+        help="TLS certificate with its chain (PEM); reloaded when it changes",
     )
-    group.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
+    group.add_argument("--tls-key", metavar="FILE", help="private key of the certificate (PEM)")
     group.add_argument(
         "--public-url",
         metavar="URL",
-        help="where people reach this service, for links in messages (where it was asked)",
+        help="public URL of this service, for links in messages (default: the URL of the request)",
     )
 
 
@@ -39,13 +39,13 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         "--unmatched",
         choices=("allow", "warn", "deny"),
         default="warn",
-        help="what becomes of a GPU workload that is bound for no target (warn)",
+        help="result for a GPU workload without a target (default: warn)",
     )
     group.add_argument(
         "--on-failure",
         choices=("allow", "deny"),
         default="deny",
-        help="what becomes of a GPU workload when nothing can be decided (deny)",
+        help="result for a GPU workload without a decision (default: deny)",
     )
     group.add_argument(
         "--exempt",
@@ -60,7 +60,7 @@ def add_admission(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="further kinds that carry pods, and GPU resources; may be repeated",
+        help="additional workload kinds and GPU resources; may be repeated",
     )
 
 

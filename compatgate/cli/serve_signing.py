@@ -34,7 +34,7 @@ def add_signing(group: argparse._ArgumentGroup) -> None:
         "--attestation-validity",
         metavar="DURATION",
         default="7d",
-        help="how long a signed verdict counts after it was last given, like 12h (7d)",
+        help="validity of a signed verdict after its last decision, for example 12h (default: 7d)",
     )
 
 
@@ -45,7 +45,7 @@ def add_verifying(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="publish this public key too: one that signed before, or will; may be repeated",
+        help="additional public key to publish (a former or a future one); may be repeated",
     )
 
 

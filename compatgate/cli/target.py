@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
 
-HELP = "list and change targets; say what a driver would break"
+HELP = "list and change targets; predict what a driver would break"
 
 _EXAMPLES = """\
 examples:
@@ -37,19 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="list targets")
-    shown.add_argument("--label", metavar="KEY=VALUE", help="that they have")
-    shown.add_argument("--gpu", metavar="GPU", help="that some pool has, as its target spells it")
-    shown.add_argument("--driver", metavar="VERSION", help="that some pool has")
+    shown.add_argument("--label", metavar="KEY=VALUE", help="label")
+    shown.add_argument("--gpu", metavar="GPU", help="GPU, as the target spells it")
+    shown.add_argument("--driver", metavar="VERSION", help="driver")
     shown.add_argument("--search", metavar="TEXT", help="part of the name")
     add_limit(shown)
     show = actions.add_parser("show", help="print a target as a document")
-    show.add_argument("name", metavar="NAME", help="of the target")
+    show.add_argument("name", metavar="NAME", help="name of the target")
     what_if = actions.add_parser(
-        "what-if", help="say what breaks and what gets better under another driver, GPU or CUDA"
+        "what-if", help="show what another driver, GPU or CUDA would break or fix"
     )
     target_what_if.add_arguments(what_if)
-    delete = actions.add_parser("delete", help="delete a target that nothing names any more")
-    delete.add_argument("name", metavar="NAME", help="of the target")
+    delete = actions.add_parser("delete", help="delete a target without entries or waivers")
+    delete.add_argument("name", metavar="NAME", help="name of the target")
     add_authorship(delete)
     add_place(shown, show, delete)
     add_format(shown, show, delete)

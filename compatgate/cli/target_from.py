@@ -30,13 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action: the files, the target's name, and what is stated."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "files", nargs="+", metavar="FILE|-", help="YAML or JSON; several are read together"
+        "files", nargs="+", metavar="FILE|-", help="YAML or JSON files, read together"
     )
-    parser.add_argument("--name", required=True, help="of the target")
-    parser.add_argument("--gpu", metavar="PRODUCT", help="where the files name none, or another")
+    parser.add_argument("--name", required=True, help="name of the target")
+    parser.add_argument("--gpu", metavar="PRODUCT", help="GPU, if the files name none or another")
     parser.add_argument("--driver", metavar="VERSION", help="likewise")
     parser.add_argument("--cpu", choices=("x86_64", "aarch64"), help="likewise")
-    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="(yaml)")
+    parser.add_argument(
+        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,25 +30,23 @@ target's policy only warns of is 0.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="the target; of a node it may be left out"
-    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="target; optional with a node")
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE,...",
         action="append",
         default=[],
-        help="what changes: driver, gpu, os or cpu of the pools, or a component of every stack",
+        help="change: driver, gpu, os or cpu of the pools, or a component of every stack",
     )
-    parser.add_argument("--pool", metavar="NAME", help="only this pool of the target changes")
+    parser.add_argument("--pool", metavar="NAME", help="change only this pool")
     parser.add_argument(
         "--node",
         metavar="FILE",
-        help="the target and pool of this Kubernetes node, as kubectl get node NAME -o json prints"
+        help="use target and pool of this Kubernetes node (output of kubectl get node NAME -o json)"
         ' it ("-": standard input)',
     )
     add_place(parser)
-    parser.add_argument("--bundle", metavar="FILE", help="answer from a bundle")
+    parser.add_argument("--bundle", metavar="FILE", help="use a bundle")
     add_format(parser)
 
 

@@ -38,25 +38,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     parser.epilog = _EXAMPLES + _SCOPES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", help="make a token; its secret is printed once")
+    create = actions.add_parser("create", help="create a token; its secret is printed only once")
     create.epilog = _SCOPES
-    create.add_argument("--name", required=True, help="who or what it is for; logs show it")
+    create.add_argument("--name", required=True, help="name of the user or service, shown in logs")
     create.add_argument(
         "--scope",
         required=True,
         metavar="SCOPES",
         help=f"separated by commas: {', '.join(SCOPES)}; see below",
     )
-    create.add_argument("--expires", metavar="DURATION", help="such as 90d or 12h (never)")
+    create.add_argument(
+        "--expires", metavar="DURATION", help="lifetime, for example 90d or 12h (default: no end)"
+    )
     shown = actions.add_parser("list", help="list tokens")
-    shown.add_argument("--all", action="store_true", help="also those revoked or expired")
+    shown.add_argument("--all", action="store_true", help="include revoked and expired tokens")
     add_limit(shown)
-    revoke = actions.add_parser("revoke", help="end a token at once")
-    revoke.add_argument("name", metavar="NAME|ID", help="of the token")
+    revoke = actions.add_parser("revoke", help="revoke a token immediately")
+    revoke.add_argument("name", metavar="NAME|ID", help="name of the token")
     revoke.add_argument(
         "--last-admin",
         action="store_true",
-        help="also the last token with the scope admin; not over a server",
+        help="allow revoking the last admin token; not over a server",
     )
     add_place(create, shown, revoke)
     add_format(create, shown, revoke)

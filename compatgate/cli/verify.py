@@ -38,28 +38,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("envelope", nargs="?", help='file ("-": standard input)')
     keys = parser.add_argument_group("keys that are trusted, one at least").add_argument
-    keys("--key", action="append", default=[], metavar="FILE", help="PEM; may be repeated")
+    keys(
+        "--key",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="public key (PEM); may be repeated",
+    )
     keys(
         "--jwks",
         action="append",
         default=[],
         metavar="FILE|URL",
-        help="a JSON Web Key Set; may be repeated",
+        help="JSON Web Key Set; may be repeated",
     )
     about = parser.add_argument_group("what it must be about").add_argument
-    about("--image", metavar="REF", help="an image by its digest")
-    about("--digest", metavar="sha256:...", help="an image's digest")
-    about("--stack", metavar="NAME=VERSION,...", help="a stack that was stated")
-    about("--target", metavar="NAME", help="a target")
+    about("--image", metavar="REF", help="image reference with digest")
+    about("--digest", metavar="sha256:...", help="image digest")
+    about("--stack", metavar="NAME=VERSION,...", help="stack of the verdict")
+    about("--target", metavar="NAME", help="target of the verdict")
     parser.add_argument(
         "--from-registry",
         action="store_true",
-        help="fetch what is attached to --image; the newest that counts decides",
+        help="fetch the attestations of --image; the newest valid one decides",
     )
     parser.add_argument(
-        "--platform", default="linux/amd64", metavar="OS/CPU", help="of an index (linux/amd64)"
+        "--platform",
+        default="linux/amd64",
+        metavar="OS/CPU",
+        help="platform in a multi-platform image (default: linux/amd64)",
     )
-    parser.add_argument("--now", metavar="TIME", help="judge as of then (the present)")
+    parser.add_argument("--now", metavar="TIME", help="verify as of this time (default: now)")
     add_format(parser)
 
 

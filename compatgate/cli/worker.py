@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hosts",
         required=True,
         metavar="FILE",
-        help="hosts.toml: where runs may go (Docker engines, Slurm, Kubernetes)",
+        help="hosts.toml with the staging hosts (Docker engines, Slurm, Kubernetes)",
     )
     add_database(parser)
     add_workloads(parser)
@@ -61,37 +61,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " repeated ($COMPATGATE_CANARY_IMAGES, with commas; every image with an SQLite file, none"
         " with PostgreSQL)",
     )
-    add("--name", default=_name(), help="that leases are held under (host name and process)")
-    add("--concurrency", type=count, metavar="N", help="runs at once (as many as there are slots)")
-    add("--once", action="store_true", help="end when nothing is left that can run now")
+    add("--name", default=_name(), help="name of this worker (default: host name and process)")
+    add("--concurrency", type=count, metavar="N", help="concurrent runs (default: all slots)")
+    add("--once", action="store_true", help="exit when no run can start")
     add(
         "--grace",
         type=_between(0, 86400),
         default=60.0,
         metavar="SECONDS",
-        help="how long runs may go on after SIGTERM before they are handed back (60)",
+        help="seconds that runs may continue after SIGTERM before they are requeued (default: 60)",
     )
     add(
         "--verify-every",
         default="30d",
         metavar="DURATION",
-        help="run again what blessed entries rest on, after this time; 0: never (30d)",
+        help="repeat the runs behind blessed entries after this time; 0: never (default: 30d)",
     )
     add(
         "--lease",
         type=_between(1, 3600),
         default=30.0,
         metavar="SECONDS",
-        help="how long this worker may be silent before others take its runs (30)",
+        help="seconds without a heartbeat before other workers take its runs (default: 30)",
     )
     add(
         "--retry-pause",
         type=_between(0, 3600),
         default=15.0,
         metavar="SECONDS",
-        help="before a run whose host failed is tried again, each time four times as long (15)",
+        help="seconds before a retry after a host failure, times four each time (default: 15)",
     )
-    add("--log-level", choices=_LEVELS, default="info", help="what is logged (info)")
+    add("--log-level", choices=_LEVELS, default="info", help="log level (default: info)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "run canaries on staging hosts, and judge measurements"
+HELP = "run canaries on staging hosts and judge measurements"
 
 _EXAMPLES = """\
 examples:

@@ -25,31 +25,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     actions = parser.add_subparsers(dest="baseline_action", required=True, metavar="ACTION")
     shown = actions.add_parser("list", help="list versions, newest first")
-    shown.add_argument("--workload", metavar="W", help="with its digest, as listed")
-    shown.add_argument("--sku", metavar="SKU", help="of the GPU, or cpu")
-    shown.add_argument("--metric", metavar="M", help="name of the metric")
+    shown.add_argument("--workload", metavar="W", help="workload with digest, as listed")
+    shown.add_argument("--sku", metavar="SKU", help="GPU SKU, or cpu")
+    shown.add_argument("--metric", metavar="M", help="metric")
     states = ("proposed", "approved", "replaced", "refused")
-    shown.add_argument("--state", choices=states, help="(any)")
-    shown.add_argument("--limit", type=some, metavar="N", help="at most N (everything)")
+    shown.add_argument("--state", choices=states, help="state (default: any)")
+    shown.add_argument("--limit", type=some, metavar="N", help="number of versions (default: all)")
     show = actions.add_parser("show", help="show a version with its distribution")
-    approve = actions.add_parser("approve", help="judge runs by a proposed version from now on")
-    refuse = actions.add_parser("refuse", help="judge no run by a version, or none any more")
+    approve = actions.add_parser("approve", help="approve a proposed version for future runs")
+    refuse = actions.add_parser("refuse", help="refuse a version, or retire an approved one")
     for action in (show, approve, refuse):
-        action.add_argument("id", type=int, metavar="ID", help="number of the version, as listed")
-    export = actions.add_parser("export", help="write what runs are judged against into a file")
-    export.add_argument("--workload", metavar="W", help="its name, or with its digest")
-    export.add_argument("--sku", metavar="SKU", help="of the GPU, or cpu")
+        action.add_argument("id", type=int, metavar="ID", help="version number, as listed")
+    export = actions.add_parser("export", help="export the approved baselines to a file")
+    export.add_argument("--workload", metavar="W", help="workload name, with or without digest")
+    export.add_argument("--sku", metavar="SKU", help="GPU SKU, or cpu")
     export.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="where to (standard output)"
+        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
     )
     add_place(export)
     take = actions.add_parser(
         "import",
-        help="propose baselines from samples, or from what another gate exported",
+        help="propose baselines from samples or from another gate's export",
         epilog=_IMPORT,
     )
     take.add_argument(
-        "files", nargs="*", metavar="FILE|DIR", help="(the samples beside every workload)"
+        "files",
+        nargs="*",
+        metavar="FILE|DIR",
+        help="files or workload folders (default: the samples of every workload)",
     )
     add_workloads(take)
     for action in (shown, show, approve, refuse, take):

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("runs", nargs="+", metavar="ID", help="of runs, as canary list shows them")
+    parser.add_argument("runs", nargs="+", metavar="ID", help="run ids, as in canary list")
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

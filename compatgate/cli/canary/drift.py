@@ -25,11 +25,17 @@ exit status: 0 all alike, 1 some differ, 2 bad usage, 3 fewer than two hosts hav
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EPILOG
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="these runs (the newest per host)")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="runs to compare (default: the newest of each host)"
+    )
     parser.add_argument("--suite", metavar="S", help="only runs of this suite")
     parser.add_argument("--target", metavar="T", help="only runs for this target")
     parser.add_argument(
-        "--limit", type=some, default=200, metavar="N", help="look at the newest N runs (200)"
+        "--limit",
+        type=some,
+        default=200,
+        metavar="N",
+        help="number of recent runs to read (default: 200)",
     )
     add_place(parser)
     add_format(parser)

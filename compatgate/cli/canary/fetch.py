@@ -23,10 +23,21 @@ exit status: 0 copied, 2 no image, no workload in it, or one that is wrong, 3 no
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action: the image, and where its workload goes."""
     parser.epilog = _EPILOG
-    parser.add_argument("image", metavar="IMAGE", help="reference in its registry")
-    parser.add_argument("-o", "--output", metavar="DIR", default=".", help="(this folder)")
-    parser.add_argument("--platform", metavar="OS/CPU", default="linux/amd64", help="of an index")
-    parser.add_argument("--force", action="store_true", help="replace the folder that is there")
+    parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default=".",
+        help="destination folder (default: this folder)",
+    )
+    parser.add_argument(
+        "--platform",
+        metavar="OS/CPU",
+        default="linux/amd64",
+        help="platform in a multi-platform image",
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing folder")
 
 
 def run(args: argparse.Namespace) -> int:

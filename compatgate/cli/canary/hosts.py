@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("--gpu", metavar="SKU", help="that they have")
+    parser.add_argument("--gpu", metavar="SKU", help="GPU")
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,10 +28,13 @@ exit status: 0 no regression, 1 regression, 2 bad input, 3 inconclusive, with wh
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EPILOG
-    parser.add_argument("baseline", metavar="BASELINE", help="what was accepted")
-    parser.add_argument("candidate", metavar="CANDIDATE", help="what is judged")
+    parser.add_argument("baseline", metavar="BASELINE", help="accepted measurements")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="measurements to judge")
     parser.add_argument(
-        "--metric", action="append", metavar="M", help="judge this one (all); may be repeated"
+        "--metric",
+        action="append",
+        metavar="M",
+        help="metric to judge (default: all); may be repeated",
     )
     parser.add_argument(
         "--better",
@@ -53,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"fewest values that are judged, on either side ({MINIMUM}); 30 are better",
     )
     parser.add_argument("--unit", default="", help="unit of plain numbers")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders",
         nargs="*",
         metavar="DIR",
-        help="a workload, or a folder of them (the shipped ones)",
+        help="workload folder, or a folder of workloads (default: the shipped ones)",
     )
-    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
     add_format(parser)
 
 

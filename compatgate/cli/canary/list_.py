@@ -19,14 +19,18 @@ _STATES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("--state", choices=_STATES, metavar="STATE", help=", ".join(_STATES))
-    parser.add_argument("--target", metavar="T", help="that the runs are for")
-    parser.add_argument("--suite", metavar="S", help="that was run")
-    parser.add_argument("--entry", metavar="NAME", help="that the runs are about")
-    parser.add_argument("--host", metavar="H", help="where they run, or ran last")
-    parser.add_argument("--purpose", choices=("request", "verification"), help="what they are for")
-    parser.add_argument("--limit", type=some, default=50, metavar="N", help="at most N (50)")
+    parser.add_argument("--target", metavar="T", help="target")
+    parser.add_argument("--suite", metavar="S", help="suite")
+    parser.add_argument("--entry", metavar="NAME", help="entry")
+    parser.add_argument("--host", metavar="H", help="host")
+    parser.add_argument("--purpose", choices=("request", "verification"), help="purpose")
+    parser.add_argument(
+        "--limit", type=some, default=50, metavar="N", help="number of runs (default: 50)"
+    )
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

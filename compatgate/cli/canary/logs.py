@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("run", metavar="ID", help="of the run, as canary list shows it")
-    parser.add_argument("-f", "--follow", action="store_true", help="wait for more until it ends")
+    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="follow the log until the run ends"
+    )
     parser.add_argument("--step", metavar="NAME", help="only this step's output")
     add_place(parser)
 

@@ -28,10 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("file", metavar="FILE", help="output of the tool, - for standard input")
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument(
-        "--adapter", metavar="NAME", help="tool that printed it, as in workload.toml"
-    )
-    chosen.add_argument("--workload", metavar="NAME", help="workload whose output it is")
+    chosen.add_argument("--adapter", metavar="NAME", help="tool of the output, as in workload.toml")
+    chosen.add_argument("--workload", metavar="NAME", help="workload of the output")
     add_workloads(parser)
     add_format(parser)
 

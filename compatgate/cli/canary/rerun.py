@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("run", metavar="ID", help="of the run, as canary list shows it")
+    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,22 +25,24 @@ exit status: 0 something was written (or was there already), 1 nothing was, 2 ba
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EPILOG
-    parser.add_argument("id", metavar="RUN", nargs="?", help="that has ended")
-    parser.add_argument("--printed", metavar="FILE", help="standard output of a program, not a RUN")
-    parser.add_argument("--workload", metavar="W", help="of --printed: whose program it was")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --printed (0)")
+    parser.add_argument("id", metavar="RUN", nargs="?", help="finished run")
+    parser.add_argument("--printed", metavar="FILE", help="output of a program, instead of a RUN")
+    parser.add_argument("--workload", metavar="W", help="with --printed: workload of the program")
     parser.add_argument(
-        "--measured-at", metavar="TIME", help="of --printed: when it ended, 2026-11-21T20:16:37Z"
+        "--seed", type=int, default=0, metavar="N", help="with --printed: seed (default: 0)"
+    )
+    parser.add_argument(
+        "--measured-at", metavar="TIME", help="with --printed: end time, 2026-11-21T20:16:37Z"
     )
     add_workloads(parser)
-    parser.add_argument("--step", metavar="S", help="only this one, such as gemm-0")
-    parser.add_argument("--note", metavar="TEXT", default="", help="kept in each file")
+    parser.add_argument("--step", metavar="S", help="only this step, for example gemm-0")
+    parser.add_argument("--note", metavar="TEXT", default="", help="note to keep in each file")
     parser.add_argument(
         "-o",
         "--output",
         metavar="DIR",
         default=".",
-        help="folder of workloads to write into (this one)",
+        help="workload folder to write to (default: this folder)",
     )
     add_place(parser)
     add_format(parser)

@@ -21,19 +21,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("--suite", required=True, metavar="S", help="what to run")
-    add("--target", metavar="T", help="what for; may be left out with --host")
-    add("--pool", metavar="P", help="only this pool of the target (each SKU and driver)")
-    add("--stack", metavar="LIST", help="stack under test, cuda=12.4,torch=2.4.1+cu124")
+    add("--suite", required=True, metavar="S", help="suite to run")
+    add("--target", metavar="T", help="target of the run; optional with --host")
+    add("--pool", metavar="P", help="only this pool of the target (default: each SKU and driver)")
+    add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
     add("--image", metavar="REF", help="image under test")
-    add("--entry", metavar="NAME", help="entry of the matrix that the runs are about")
-    add("--host", metavar="H", help="staging host to run on (any that fits)")
-    add("--priority", type=int, default=0, metavar="N", help="higher goes first (0)")
+    add("--entry", metavar="NAME", help="entry of the matrix under test")
+    add("--host", metavar="H", help="staging host (default: any suitable host)")
+    add(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="priority; higher runs first (default: 0)",
+    )
     waiting = parser.add_mutually_exclusive_group()
-    waiting.add_argument("--wait", action="store_true", default=True, help="wait (the default)")
-    waiting.add_argument("--detach", dest="wait", action="store_false", help="only queue, exit 0")
+    waiting.add_argument(
+        "--wait", action="store_true", default=True, help="wait for the end (default)"
+    )
+    waiting.add_argument(
+        "--detach", dest="wait", action="store_false", help="queue the run and exit with 0"
+    )
     add_place(parser)
-    add("--format", choices=("text", "json"), default="text", help="(text)")
+    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
 
 
 def run(args: argparse.Namespace) -> int:

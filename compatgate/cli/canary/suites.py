@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="only this one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this suite")
     add_workloads(parser)
     add_format(parser)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one in full")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="workload to show in full")
     add_workloads(parser)
     add_format(parser)
 

@@ -64,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " github also writes the job summary and the step's outputs",
     )
     answer.add_argument(
-        "--output", metavar="FILE", help="where a format without a file goes (standard output)"
+        "--output",
+        metavar="FILE",
+        help="output file for formats without a file (default: standard output)",
     )
     answer.add_argument(
         "--show-at",
@@ -75,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     answer.add_argument(
         "--fail-open",
         action="store_true",
-        help="exit with 0 instead of 3 when there is no decision, with a loud warning",
+        help="exit with 0 instead of 3 if there is no decision, with a warning",
     )
     answer.add_argument(
         "--batch",
@@ -96,7 +98,7 @@ def _form(text: str) -> str:
 
 def add_where(group: argparse._ArgumentGroup) -> None:
     """The options that say where something is to run."""
-    group.add_argument("--target", metavar="NAME", help="a target of the blessed matrix")
+    group.add_argument("--target", metavar="NAME", help="target of the blessed matrix")
     group.add_argument(
         "--pool",
         metavar="driver=V,gpu=G[,os=O]",
@@ -113,7 +115,7 @@ def add_where(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--node-labels",
         metavar="FILE",
-        help="pools of Kubernetes nodes from their labels, as kubectl get nodes -o json prints them"
+        help="pools from Kubernetes node labels (output of kubectl get nodes -o json)"
         ' ("-": standard input)',
     )
     group.add_argument(
@@ -159,7 +161,7 @@ def _files(group: argparse._ArgumentGroup) -> None:
         " pass; may be repeated, and each is a question of its own",
     )
     group.add_argument(
-        "locks", metavar="LOCKFILE", nargs="*", help="the same, as commit hooks name their files"
+        "locks", metavar="LOCKFILE", nargs="*", help="lockfile, as commit hooks pass it"
     )
     group.add_argument(
         "--skip-unrelated",
@@ -170,7 +172,7 @@ def _files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--sbom",
         metavar="FILE",
-        help="the stack in a bill of materials: CycloneDX or SPDX (extra: compatgate[sbom])",
+        help="stack from an SBOM: CycloneDX or SPDX (extra: compatgate[sbom])",
     )
     add_wheels(group)
 
@@ -186,26 +188,30 @@ def add_wheels(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--cached-wheels",
         action="store_true",
-        help="as --read-wheels, from earlier measurements alone: no index is asked",
+        help="like --read-wheels, but use only earlier measurements; ask no index",
     )
 
 
 def add_who(group: argparse._ArgumentGroup) -> None:
     """The options that say who knows targets and facts."""
     group.add_argument(
-        "--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER, for targets)"
+        "--server", metavar="URL", help="URL of the gate, for targets (default: $COMPATGATE_SERVER)"
     )
-    group.add_argument("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
+    group.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
     group.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=10.0, help="for a server (10)"
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=10.0,
+        help="timeout of the gate in seconds (default: 10)",
     )
-    group.add_argument("--bundle", metavar="FILE", help="decide from a bundle")
+    group.add_argument("--bundle", metavar="FILE", help="use a bundle")
     group.add_argument(
-        "--database", metavar="URL", help="decide from this database ($COMPATGATE_DATABASE)"
+        "--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)"
     )
     group.add_argument(
         "--facts",
         metavar="FILE|DIR",
         action="append",
-        help="lay these fact files over the shipped ones ($COMPATGATE_FACTS); may be repeated",
+        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
     )

@@ -9,7 +9,7 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "answer Terraform, and sign requests to webhooks"
+HELP = "answer Terraform, and sign webhook requests"
 
 _EXAMPLES = """\
 examples:

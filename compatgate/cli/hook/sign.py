@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--secret",
         required=True,
         metavar="NAME=FILE",
-        help="the key, as serve --hook-secret takes it (NAME=env:VARIABLE)",
+        help="signing key, as in serve --hook-secret (NAME=env:VARIABLE)",
     )
-    parser.add_argument("--url", required=True, help="that the request goes to, with its query")
+    parser.add_argument("--url", required=True, help="URL of the request, with its query")
     parser.add_argument("body", metavar="FILE", help='the body as it is sent ("-": standard input)')
 
 

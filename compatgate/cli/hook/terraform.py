@@ -42,11 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _HELP
     add = parser.add_argument
-    add("--server", metavar="URL", help="ask this gate ($COMPATGATE_SERVER, for targets)")
-    add("--token", metavar="TOKEN", help="access token ($COMPATGATE_TOKEN)")
-    add("--timeout", metavar="SECONDS", type=float, default=10.0, help="for a server (10)")
-    add("--bundle", metavar="FILE", help="decide from a bundle")
-    add("--database", metavar="URL", help="decide from this database ($COMPATGATE_DATABASE)")
+    add(
+        "--server", metavar="URL", help="URL of the gate, for targets (default: $COMPATGATE_SERVER)"
+    )
+    add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
+    add(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=10.0,
+        help="timeout of the gate in seconds (default: 10)",
+    )
+    add("--bundle", metavar="FILE", help="use a bundle")
+    add("--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "attach what an image needs of a node to it, for NFD, and read it back"
+HELP = "attach node requirements to an image for NFD, and read them"
 
 _EXAMPLES = """\
 examples:

@@ -28,10 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit status:\n  0  every rule holds   1  a rule fails   2  bad input   3  not all could be"
         " checked\n"
     )
-    parser.add_argument("spec", metavar="FILE|IMAGE", help="a spec, or an image that has one")
-    parser.add_argument("--platform", metavar="OS/CPU", help="of an index of images")
-    parser.add_argument("--tag", help="only the sets with this tag")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
+    parser.add_argument(
+        "spec", metavar="FILE|IMAGE", help="compatibility spec, or an image with one"
+    )
+    parser.add_argument("--platform", metavar="OS/CPU", help="platform in a multi-platform image")
+    parser.add_argument("--tag", help="only sets with this tag")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
     add_where(parser.add_argument_group("where it is to hold"))
     add_who(parser.add_argument_group("who knows the target"))
 

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action: the image."""
-    parser.add_argument("image", metavar="IMAGE", help="reference in its registry")
+    parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
+    parser.add_argument("--platform", metavar="OS/CPU", help="platform in a multi-platform image")
     parser.add_argument(
-        "--platform", metavar="OS/CPU", help="of an index, what is attached to this image"
+        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="(standard output)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action: the image, and what is attached to it."""
-    parser.add_argument("image", metavar="IMAGE", help="reference in its registry")
+    parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
     parser.add_argument(
         "--platform",
         metavar="OS/CPU",
-        help="of an index, the image that is meant (linux/amd64)",
+        help="platform in a multi-platform image (default: linux/amd64)",
     )
     parser.add_argument(
-        "--file", metavar="FILE", help="attach this spec, as it is, instead of the image's own"
+        "--file", metavar="FILE", help="attach this spec instead of the generated one"
     )
     parser.add_argument(
         "--index",
@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="attach to what the reference names, an index as well: nfd looks there unless it is"
         " told a platform",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the spec, attach nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the spec without attaching it"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

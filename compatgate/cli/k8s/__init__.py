@@ -9,7 +9,7 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "look after a Kubernetes cluster: manifests, nodes, audit of what runs"
+HELP = "manage a Kubernetes cluster: manifests, nodes, audit of running pods"
 
 _EXAMPLES = """\
 examples:

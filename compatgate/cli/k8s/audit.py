@@ -39,19 +39,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_cluster(parser)
     add = parser.add_argument
-    add("--namespace", metavar="NAME", help="only pods of this one (all)")
+    add("--namespace", metavar="NAME", help="audit only pods in this namespace (default: all)")
     add("--exclude-namespace", action="append", default=[], metavar="NAME",
-        help="leave it out, as the webhook does (the system's always are)")  # fmt: skip
-    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io) and remove ours"
+        help="namespace to skip; system namespaces always are")  # fmt: skip
+    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io), remove ours"
         " that are out of date")  # fmt: skip
-    add("--nodes", action="store_true", help="also about nodes: a ClusterPolicyReport")
+    add("--nodes", action="store_true", help="also write a ClusterPolicyReport about nodes")
     add_name(parser)
-    add("--every", metavar="DURATION", help="again and again, until told to stop (10m)")
+    add("--every", metavar="DURATION", help="repeat at this interval until stopped (default: 10m)")
     add("--unmatched", choices=("allow", "warn", "deny"), default="warn",
-        help="GPU pods that are bound for no target (warn), as of compatgate serve")  # fmt: skip
+        help="result for GPU pods without a target (default: warn)")  # fmt: skip
     add("--exempt", action="append", default=[], metavar="NAMESPACE=WAIVER",
-        help="as of compatgate serve")  # fmt: skip
-    add("--kinds", action="append", default=[], metavar="FILE", help="as of compatgate serve")
+        help="as in compatgate serve")  # fmt: skip
+    add("--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve")
     add_place(parser)
     add_format(parser)
 

@@ -20,17 +20,26 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """How the cluster is reached."""
     group = parser.add_argument_group("cluster")
-    group.add_argument("--kubeconfig", metavar="FILE", help="$KUBECONFIG, else the user's")
-    group.add_argument("--context", metavar="NAME", help="of that file (its current one)")
     group.add_argument(
-        "--in-cluster", action="store_true", help="by the service account of this pod"
+        "--kubeconfig",
+        metavar="FILE",
+        help="kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)",
+    )
+    group.add_argument(
+        "--context", metavar="NAME", help="context in that file (default: the current one)"
+    )
+    group.add_argument(
+        "--in-cluster", action="store_true", help="use the service account of this pod"
     )
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
     """What the cluster is called."""
     parser.add_argument(
-        "--cluster", metavar="NAME", default="default", help="what it is called here (default)"
+        "--cluster",
+        metavar="NAME",
+        default="default",
+        help="name of the cluster in compatgate (default: default)",
     )
 
 

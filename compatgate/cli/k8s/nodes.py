@@ -30,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_cluster(parser)
     parser.add_argument(
-        "--file", metavar="FILE", help="read what kubectl get nodes -o json printed; - for stdin"
+        "--file", metavar="FILE", help="output of kubectl get nodes -o json; - for stdin"
     )
     add_name(parser)
+    parser.add_argument("--report", action="store_true", help="send the nodes to the gate")
     parser.add_argument(
-        "--report", action="store_true", help="keep what is read in the gate's list of nodes"
-    )
-    parser.add_argument(
-        "--suggest", action="store_true", help="print what to label and taint, for kubectl"
+        "--suggest",
+        action="store_true",
+        help="print kubectl commands that label and taint the nodes",
     )
     add_cap(parser)
     add_place(parser)
@@ -50,7 +50,7 @@ def add_cap(parser: argparse.ArgumentParser) -> None:
         "--max-tainted",
         metavar="N|N%",
         default=CAP,
-        help="of the GPU nodes of any one target; beyond it nothing is tainted (%(default)s)",
+        help="taint at most this share of a target's GPU nodes, else none (default: %(default)s)",
     )
 
 

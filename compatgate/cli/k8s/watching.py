@@ -19,15 +19,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options."""
     group = parser.add_argument_group("nodes and audit")
     add = group.add_argument
-    add("--nodes", action="store_true", help="print what reporting nodes needs instead")
-    add("--taint", action="store_true", help="with --nodes: and labelling and tainting them")
+    add("--nodes", action="store_true", help="print the manifests for reporting nodes")
+    add("--taint", action="store_true", help="with --nodes: also label and taint nodes")
     add("--own", action="store_true", help="with --nodes: a DaemonSet that reports what each"
         " node's driver says of itself")  # fmt: skip
-    add("--audit", action="store_true", help="print what the audit of what runs needs instead")
+    add("--audit", action="store_true", help="print the manifests for auditing running pods")
     add("--image", metavar="REF", help="that has compatgate; without it only accounts and roles")
     add("--gate", metavar="URL", help="of the gate (the Service that --webhook makes)")
     add_name(parser)
-    add("--every", type=int, metavar="MINUTES", default=10, help="between two looks, 1 to 30 (10)")
+    add(
+        "--every",
+        type=int,
+        metavar="MINUTES",
+        default=10,
+        help="minutes between two audits, 1 to 30 (default: 10)",
+    )
 
 
 def is_asked(args: argparse.Namespace) -> bool:

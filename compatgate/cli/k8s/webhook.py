@@ -36,14 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=10,
         metavar="SECONDS",
-        help="how long the API server waits, 1 to 30 (10)",
+        help="seconds that the API server waits, 1 to 30 (default: 10)",
     )
     group.add_argument(
         "--exclude-namespace",
         action="append",
         default=[],
         metavar="NAME",
-        help="a namespace that is never asked about, nor audited; may be repeated",
+        help="namespace to skip in admission and audit; may be repeated",
     )
     group.add_argument(
         "--operator-namespace",
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " cert-manager is told to make one",
     )
     group.add_argument(
-        "--kinds", action="append", default=[], metavar="FILE", help="as of compatgate serve"
+        "--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve"
     )
 
 

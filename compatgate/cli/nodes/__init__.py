@@ -10,7 +10,7 @@ from compatgate.cli.gate import add_place, ask, ask_all, gate_of
 if TYPE_CHECKING:
     import argparse
 
-HELP = "list nodes by what was seen of them, and those that drifted"
+HELP = "list nodes and their reported state"
 _NONE = "no nodes; they are known once they were reported: compatgate k8s nodes --report"
 _STATES = ("blessed", "not-blessed", "unknown")
 
@@ -26,28 +26,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listed = actions.add_parser("list", help="list nodes")
-    drift = actions.add_parser("drift", help="list nodes that are not what their target declares")
+    drift = actions.add_parser("drift", help="list nodes that differ from their target")
     for each in (listed, drift):
-        each.add_argument("--cluster", metavar="NAME", help="that they are in")
-        each.add_argument("--target", metavar="NAME", help="that they belong to")
-        each.add_argument("--gpu", help="that they have, in any spelling")
-        each.add_argument("--stale", choices=("yes", "no"), help="not heard of for a day")
-    listed.add_argument("--search", metavar="TEXT", help="part of the name, in any case")
-    listed.add_argument("--driver", help="that counts")
-    listed.add_argument("--driver-state", choices=_STATES, help="whether an entry admits it")
-    listed.add_argument("--disagrees", action="store_true", help="whose witnesses disagree")
-    drift.add_argument("--what", choices=("driver", "gpu"), help="that differs")
-    show = actions.add_parser("show", help="show what each witness says of a node")
-    remove = actions.add_parser("remove", help="forget a node that is gone")
-    remove.add_argument("--reason", required=True, help="why; kept in the audit log")
+        each.add_argument("--cluster", metavar="NAME", help="cluster")
+        each.add_argument("--target", metavar="NAME", help="target")
+        each.add_argument("--gpu", help="GPU, in any spelling")
+        each.add_argument(
+            "--stale", choices=("yes", "no"), help="only nodes without a report for a day"
+        )
+    listed.add_argument("--search", metavar="TEXT", help="part of the name, case-insensitive")
+    listed.add_argument("--driver", help="driver version")
+    listed.add_argument(
+        "--driver-state", choices=_STATES, help="driver state: whether an entry allows it"
+    )
+    listed.add_argument(
+        "--disagrees", action="store_true", help="only nodes whose sources disagree"
+    )
+    drift.add_argument("--what", choices=("driver", "gpu"), help="kind of difference")
+    show = actions.add_parser("show", help="show a node with the reports of each source")
+    remove = actions.add_parser("remove", help="remove a node that is gone")
+    remove.add_argument("--reason", required=True, help="reason, kept in the audit log")
     for each in (show, remove):
-        each.add_argument("name", metavar="NAME", help="of the node")
-        each.add_argument("--cluster", metavar="NAME", help="where several have such a node")
-    report = actions.add_parser("report", help="report what the driver of a node says of itself")
-    report.add_argument("--probe", metavar="FILE", help="of compatgate probe; else this machine")
-    report.add_argument("--name", help="of the node (this machine's host name)")
-    report.add_argument("--cluster", metavar="NAME", default="default", help="it is in (default)")
-    report.add_argument("--every", metavar="DURATION", help="again and again: 10m")
+        each.add_argument("name", metavar="NAME", help="name of the node")
+        each.add_argument(
+            "--cluster", metavar="NAME", help="cluster, if several have a node with this name"
+        )
+    report = actions.add_parser("report", help="report the driver and GPUs of a node")
+    report.add_argument(
+        "--probe", metavar="FILE", help="output of compatgate probe (default: probe this machine)"
+    )
+    report.add_argument("--name", help="name of the node (default: host name)")
+    report.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default="default",
+        help="cluster of the node (default: default)",
+    )
+    report.add_argument(
+        "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
+    )
     for each in (listed, drift):
         add_limit(each)
     for each in (listed, drift, show, remove, report):

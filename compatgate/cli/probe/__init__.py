@@ -11,7 +11,7 @@ from compatgate.errors import BadInput
 if TYPE_CHECKING:
     import argparse
 
-HELP = "find driver, GPUs and stack of this machine, a process, a container or nodes"
+HELP = "detect driver, GPUs and stack of a machine, process, container or node"
 
 _EXAMPLES = """\
 examples:
@@ -36,11 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     what = parser.add_argument_group("what to look at (default: this machine)")
     one = what.add_mutually_exclusive_group()
-    one.add_argument("--pid", metavar="N", type=_pid, help="a process: what it has really loaded")
+    one.add_argument(
+        "--pid", metavar="N", type=_pid, help="process to inspect for loaded libraries"
+    )
     one.add_argument(
         "--container",
         metavar="ID",
-        help="a running container of Docker: its files, and what its processes have loaded",
+        help="running Docker container: its files and its loaded libraries",
     )
     one.add_argument(
         "--nvidia-smi",
@@ -55,11 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--python",
         metavar="PATH",
-        help="this machine, and this interpreter (or environment) is asked for its frameworks",
+        help="Python interpreter or environment to ask for its frameworks",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="(text)")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write the JSON document, for check --probe"
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the JSON document for check --probe"
     )
 
 
