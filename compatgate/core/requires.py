@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, KeysView
+from collections.abc import Container, Iterable, Iterator, KeysView
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -217,15 +217,18 @@ def _extras(package: GpuPackage) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("", *named)))
 
 
-def requirements_by(by: Build | Release, stack: Stack, pool: Pool) -> Iterator[Requirement]:
+def requirements_by(
+    by: Build | Release, stack: Stack, pool: Pool, without: Container[str]
+) -> Iterator[Requirement]:
     """Yield what a framework's release or build requires of parts that the stack states.
 
     Args:
         by: with its requirements.
         stack: that is judged.
         pool: where it runs.
+        without: parts that are left out, unread.
     """
-    versions = stack.versions
+    versions = {name: have for name, have in stack.versions.items() if name not in without}
     for asked in _needs_of(by, stack, pool).on(versions.keys()):
         if found := asked.compare(versions[asked.name]):
             yield found

@@ -97,9 +97,7 @@ def _requirements(case: Case, found: Found, by: Build | Release) -> Iterator[Ans
     """Judge what metadata requires of packages that the stack states."""
     from compatgate.core.requires import asked_of, requirements_by
 
-    for requirement in requirements_by(by, case.stack, case.pool):
-        if requirement.name in _OWN_RULES or requirement.name == found.name:
-            continue
+    for requirement in requirements_by(by, case.stack, case.pool, {*_OWN_RULES, found.name}):
         unmet = not requirement.holds
         yield _unmet(case, found, requirement, by.requires_source) if unmet else PASS
     for asked in asked_of(by, "cuda-toolkit", case.stack, case.pool) if case.packages else ():
