@@ -53,7 +53,7 @@ and `check --lock` of 200 packages against `check --pool`, whole processes. Goal
 ## Starting
 
 `bench/startup.py`: `compatgate check --pool` as a whole process, against `python -c pass`. Goal:
-under 8 x.
+at most 6 x.
 
 | question | ms | baseline ms | ratio |
 |---|---|---|---|
