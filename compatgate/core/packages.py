@@ -215,7 +215,7 @@ _MOST_FINDERS, _MOST_FOUND, _MOST_SETS = 64, 2048, 256
 
 
 class PackageSet(Struct, frozen=True):
-    """The packages of a stack on one platform.
+    """The packages of a stack on one platform, beside certain frameworks.
 
     Attributes:
         packages: components that are judged by the records of their wheels among them.
@@ -243,14 +243,21 @@ class PackageFinder:
     def all_of(self, stack: Stack) -> PackageSet:
         """Return the packages of a stack; the same set again where only published wheels count.
 
-        What an image's own files hold is not remembered beyond the question.
+        A set belongs to one release of each framework: rules look at both together. What an image's
+        own files hold is not remembered beyond the question.
         """
         if stack.measured:
             return PackageSet(self._packages(stack))
-        judged = [(n, v) for n, v in stack.components.items() if self._facts.has_records(n, v)]
+        facts = self._facts
         key = (
             tuple([(name, version.text) for name, version in stack.packages.items()]),
-            tuple([(name, version.text) for name, version in judged]),
+            tuple(
+                [
+                    (name, version.text)
+                    for name, version in stack.components.items()
+                    if name in facts.frameworks or facts.has_records(name, version)
+                ]
+            ),
             tuple(stack.wheels.items()),
             tuple(stack.code.items()),
         )
