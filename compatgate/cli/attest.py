@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli import serve_signing
-from compatgate.cli.parser import server_of
+from compatgate.cli.parser import add_server, server_of
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -56,17 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="predicate: compatgate's own or SLSA's",
     )
     who = parser.add_argument_group("who decides and signs")
-    who.add_argument(
-        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
-    )
-    who.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
-    who.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=float,
-        default=60.0,
-        help="timeout of the gate in seconds (default: 60)",
-    )
+    add_server(who, timeout_s=60)
     who.add_argument("--database", metavar="URL", help="or use this database, with --signing-key")
     serve_signing.add_signing(who)
     where = parser.add_argument_group("where to").add_argument

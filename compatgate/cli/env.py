@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from compatgate.cli.parser import add_overlays, add_server
 from compatgate.core.buildenv import MEANINGS, build_environment
 from compatgate.core.request import parse_pool
 from compatgate.errors import BadInput
@@ -59,24 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " bare lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file (github), or"
         " --build-arg options (docker)",
     )
-    parser.add_argument(
-        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
-    )
-    parser.add_argument(
-        "--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)"
-    )
+    add_server(parser)
     parser.add_argument(
         "--database",
         metavar="URL",
         help="database with the target (default: $COMPATGATE_DATABASE)",
     )
     parser.add_argument("--bundle", metavar="FILE", help="bundle with the target")
-    parser.add_argument(
-        "--facts",
-        metavar="FILE|DIR",
-        action="append",
-        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
-    )
+    add_overlays(parser)
 
 
 def run(args: argparse.Namespace) -> int:

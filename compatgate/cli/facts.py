@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.parser import add_overlays
 from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
@@ -59,12 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--facts",
-        metavar="FILE|DIR",
-        action="append",
-        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
-    )
+    add_overlays(parser)
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="output format (default: text)"
     )

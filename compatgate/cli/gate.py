@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from compatgate.cli.parser import server_of
+from compatgate.cli.parser import add_server, server_of
 
 if TYPE_CHECKING:
     import argparse
@@ -31,12 +31,7 @@ def add_place(*parsers: argparse.ArgumentParser) -> None:
     from compatgate.cli.database import add_database
 
     for parser in parsers:
-        parser.add_argument(
-            "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
-        )
-        parser.add_argument(
-            "--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)"
-        )
+        add_server(parser)
         add_database(parser)
 
 

@@ -146,6 +146,39 @@ def run_action(args: argparse.Namespace, actions: Actions) -> int:
     return status
 
 
+def add_server(
+    group: argparse._ActionsContainer, *, what: str = "", timeout_s: float | None = None
+) -> None:
+    """Add the options that name a gate.
+
+    Args:
+        group: of a command's options.
+        what: the gate is asked about, ``targets``; empty: about all that the command does.
+        timeout_s: default of ``--timeout``; None: the command has no such option.
+    """
+    url = f"URL of the gate{f', for {what}' if what else ''} (default: $COMPATGATE_SERVER)"
+    group.add_argument("--server", metavar="URL", help=url)
+    group.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
+    if timeout_s is not None:
+        group.add_argument(
+            "--timeout",
+            metavar="SECONDS",
+            type=float,
+            default=timeout_s,
+            help=f"timeout of the gate in seconds (default: {timeout_s:g})",
+        )
+
+
+def add_overlays(group: argparse._ActionsContainer) -> None:
+    """Add the option that lays facts over the shipped ones."""
+    group.add_argument(
+        "--facts",
+        metavar="FILE|DIR",
+        action="append",
+        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
+    )
+
+
 def server_of(args: argparse.Namespace) -> str | None:
     """The gate that the options or the environment name; another place that is named comes first.
 

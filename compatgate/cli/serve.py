@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from compatgate.cli import serve_decisions, serve_hooks, serve_signing
 from compatgate.cli.database import add_database
-from compatgate.cli.parser import count
+from compatgate.cli.parser import add_overlays, count
 from compatgate.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
@@ -111,12 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
     serve_hooks.add_deploying(parser.add_argument_group("deploy webhooks"))
-    add(
-        "--facts",
-        action="append",
-        metavar="FILE|DIR",
-        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
-    )
+    add_overlays(parser)
     add("--log-level", choices=_LEVELS, default="warning", help="log level (default: warning)")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatgate.cli.formats import FORMATS
+from compatgate.cli.parser import add_overlays, add_server
 
 if TYPE_CHECKING:
     import argparse
@@ -194,24 +195,9 @@ def add_wheels(group: argparse._ActionsContainer) -> None:
 
 def add_who(group: argparse._ArgumentGroup) -> None:
     """The options that say who knows targets and facts."""
-    group.add_argument(
-        "--server", metavar="URL", help="URL of the gate, for targets (default: $COMPATGATE_SERVER)"
-    )
-    group.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
-    group.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=float,
-        default=10.0,
-        help="timeout of the gate in seconds (default: 10)",
-    )
+    add_server(group, what="targets", timeout_s=10)
     group.add_argument("--bundle", metavar="FILE", help="use a bundle")
     group.add_argument(
         "--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)"
     )
-    group.add_argument(
-        "--facts",
-        metavar="FILE|DIR",
-        action="append",
-        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
-    )
+    add_overlays(group)

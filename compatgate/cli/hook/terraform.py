@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.parser import server_of
+from compatgate.cli.parser import add_server, server_of
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
@@ -42,17 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _HELP
     add = parser.add_argument
-    add(
-        "--server", metavar="URL", help="URL of the gate, for targets (default: $COMPATGATE_SERVER)"
-    )
-    add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
-    add(
-        "--timeout",
-        metavar="SECONDS",
-        type=float,
-        default=10.0,
-        help="timeout of the gate in seconds (default: 10)",
-    )
+    add_server(parser, what="targets", timeout_s=10)
     add("--bundle", metavar="FILE", help="use a bundle")
     add("--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)")
 
