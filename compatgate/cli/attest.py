@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from compatgate.gate.attest.verify import Verified
     from compatgate.gate.images import ImageSettings
 
-HELP = "sign a verdict and attach it to its image"
 _IMAGE_S = 300.0
 _EPILOG = """\
 exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
 
-HELP = "read and verify the audit log and the decisions"
-
 _EXAMPLES = """\
 examples:
   compatgate audit list --action matrix. --since 2026-11-03

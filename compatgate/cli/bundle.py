@@ -10,8 +10,6 @@ from compatgate.cli.database import add_database, add_format, opened, print_json
 if TYPE_CHECKING:
     import argparse
 
-HELP = "export the gate's state for offline use"
-
 _EXAMPLES = """\
 examples:
   compatgate bundle export -o matrix.bundle

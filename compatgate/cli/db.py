@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-HELP = "create, migrate and prune the database"
-
 _EXAMPLES = """\
 examples:
   compatgate db status

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.target import Pool
 
-HELP = "print build variables for machines without a GPU"
-
 _EXAMPLES = """\
 examples:
   eval "$(compatgate env --pool driver=535.104.05,gpu=A100-SXM4-80GB)"

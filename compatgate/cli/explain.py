@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from compatgate.core.rules.base import Rule
 
-HELP = "explain a rule: what it checks, why, and how to fix it"
-
 _EXAMPLES = """\
 examples:
   compatgate explain                    every rule in one line

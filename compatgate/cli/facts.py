@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-HELP = "show, verify, refresh and compare vendor facts; measure wheels"
-
 _EXAMPLES = """\
 examples:
   compatgate facts list

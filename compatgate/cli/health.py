@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from compatgate.canary.health.log import KernelErrors
     from compatgate.core.versions import Version
 
-HELP = "find GPU errors in a kernel log, with actions"
-
 EXIT_FATAL = 1
 EXIT_NOT_SEEN = 3
 

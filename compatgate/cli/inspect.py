@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from compatgate.discovery.lockfiles.interface import Origin
     from compatgate.discovery.stack import Inspection
 
-HELP = "show the stack in an image, lockfile, SBOM, wheel, library or folder"
-
 _EXAMPLES = """\
 examples:
   compatgate inspect ./build/extension.so

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 from compatgate.errors import CompatgateError
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from compatgate.cli.parser import Parser
 
 PROG = "compatgate"
@@ -71,7 +69,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("compatgate.cli.audit", "read and verify the audit log and the decisions"),
     "db": ("compatgate.cli.db", "create, migrate and prune the database"),
 }
-"""Name to module and help; the help is here so that listing imports no module."""
+"""Name to code and help, as `compatgate.cli.parser.Actions`: listing them imports no module."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -145,9 +143,10 @@ def _run(argv: list[str]) -> int:
         return _usage(name)
     if name in ("check", "canary"):
         _import_msgspec()
-    module = import_module(COMMANDS[name][0])
-    status: int = module.run(_parser(name, module).parse_args(rest))
-    return status
+    from compatgate.cli.parser import load_command
+
+    args = parser_of(name).parse_args(rest)
+    return load_command(COMMANDS[name][0]).run(args)
 
 
 def _prepare_output() -> None:
@@ -180,11 +179,13 @@ def _import_msgspec() -> None:
             del sys.modules["typing_extensions"]
 
 
-def _parser(name: str, module: ModuleType) -> Parser:
-    from compatgate.cli.parser import Parser, sentence
+def parser_of(name: str) -> Parser:
+    """Return the parser of a command, as `COMMANDS` names it."""
+    from compatgate.cli.parser import Parser, load_command, sentence
 
-    parser = Parser(prog=f"{PROG} {name}", description=sentence(module.HELP))
-    module.add_arguments(parser)
+    code, help_text = COMMANDS[name]
+    parser = Parser(prog=f"{PROG} {name}", description=sentence(help_text))
+    load_command(code).add_arguments(parser)
     return parser
 
 

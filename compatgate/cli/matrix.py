@@ -10,8 +10,6 @@ from compatgate.cli.gate import add_place, perform
 if TYPE_CHECKING:
     import argparse
 
-HELP = "import, export and compare the blessed matrix"
-
 _EXAMPLES = """\
 examples:
   compatgate matrix example > matrix.yaml

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from compatgate.cli.terminal import width_of
 from compatgate.errors import BadInput
@@ -129,21 +129,40 @@ class Parser(argparse.ArgumentParser):
 
 
 Actions = Mapping[str, tuple[str, str]]
-"""Name to module and help; a module has ``add_arguments`` and ``run``, and imports late."""
+"""Name to code and help. Code is ``module`` or ``module:action``; see `load_command`."""
+
+
+class Command(NamedTuple):
+    """The two functions of a command or an action."""
+
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def load_command(code: str) -> Command:
+    """Import a command.
+
+    Args:
+        code: ``module``, which has ``add_arguments`` and ``run``; or ``module:action``, which has
+            ``add_action_arguments`` and ``run_action``.
+    """
+    module_name, _, action = code.partition(":")
+    module = import_module(module_name)
+    if not action:
+        return Command(module.add_arguments, module.run)
+    return Command(getattr(module, f"add_{action}_arguments"), getattr(module, f"run_{action}"))
 
 
 def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
-    """Describe the actions of a command that has one module for each."""
+    """Describe the actions of a command."""
     group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (module, help_text) in actions.items():
-        action = group.add_parser(name, help=help_text)
-        import_module(module).add_arguments(action)
+    for name, (code, help_text) in actions.items():
+        load_command(code).add_arguments(group.add_parser(name, help=help_text))
 
 
 def run_action(args: argparse.Namespace, actions: Actions) -> int:
-    """Do what was asked; the exit status is the action's."""
-    status: int = import_module(actions[args.action][0]).run(args)
-    return status
+    """Run the chosen action and return its exit status."""
+    return load_command(actions[args.action][0]).run(args)
 
 
 def add_server(

@@ -23,8 +23,6 @@ examples:
 
 exit status: 0 satisfied, 1 not satisfied, 2 malformed
 """
-HELP = "check NVIDIA_REQUIRE_* expressions against a host"
-
 _PROPERTIES = {
     "cuda": "CUDA version that the host's driver reports, such as 12.2",
     "driver": "the host's driver version, such as 535.104.05",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from compatgate.gate.wheels import WheelSettings
     from compatgate.web.start import Prepared
 
-HELP = "run the gate as a service"
-
 _LOOPBACK_SCOPES = "read,gate"
 _NOBODY = ("", "none")
 _LEVELS = ("debug", "info", "warning", "error")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
 
-HELP = "list and change targets; predict what a driver would break"
-
 _EXAMPLES = """\
 examples:
   compatgate target list --label tier=prod

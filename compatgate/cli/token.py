@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
 
-HELP = "create, list and revoke access tokens"
-
 _EXAMPLES = """\
 examples:
   compatgate token create --name ci --scope read,gate --expires 90d

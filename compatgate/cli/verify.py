@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from compatgate.gate.attest.subjects import DigestSet
     from compatgate.gate.attest.verify import Verified
 
-HELP = "verify a signed verdict, offline"
 _FETCH_S = 10.0
 _EPILOG = """\
 exit status:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from compatgate.canary.worker.loop import Worker
     from compatgate.gate.service import Gate
 
-HELP = "run canaries on staging hosts"
-
 _EXAMPLES = """\
 examples:
   compatgate worker --hosts hosts.toml --database postgresql://gate@db.example/gate

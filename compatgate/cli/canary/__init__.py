@@ -9,8 +9,6 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "run canaries on staging hosts and judge measurements"
-
 _EXAMPLES = """\
 examples:
   compatgate canary run --suite smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from compatgate.cli.check.deciders import Decider
     from compatgate.cli.formats import Answer
 
-HELP = "decide whether a stack may run on a target or pool"
-
-__all__ = ["HELP", "add_arguments", "run"]
+__all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:

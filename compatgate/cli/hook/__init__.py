@@ -9,8 +9,6 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "answer Terraform, and sign webhook requests"
-
 _EXAMPLES = """\
 examples:
   echo '{"target": "prod-a100", "stack": "cuda=12.4"}' | compatgate hook terraform

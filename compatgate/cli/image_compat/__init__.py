@@ -9,8 +9,6 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "attach node requirements to an image for NFD, and read them"
-
 _EXAMPLES = """\
 examples:
   compatgate inspect registry.example/team/app:1.2 --format nfd

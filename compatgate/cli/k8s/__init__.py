@@ -9,8 +9,6 @@ from compatgate.cli.parser import add_actions, run_action
 if TYPE_CHECKING:
     import argparse
 
-HELP = "manage a Kubernetes cluster: manifests, nodes, audit of running pods"
-
 _EXAMPLES = """\
 examples:
   compatgate k8s manifests --webhook | kubectl apply -f -

@@ -10,7 +10,6 @@ from compatgate.cli.gate import add_place, ask, ask_all, gate_of
 if TYPE_CHECKING:
     import argparse
 
-HELP = "list nodes and their reported state"
 _NONE = "no nodes; they are known once they were reported: compatgate k8s nodes --report"
 _STATES = ("blessed", "not-blessed", "unknown")
 

@@ -11,8 +11,6 @@ from compatgate.errors import BadInput
 if TYPE_CHECKING:
     import argparse
 
-HELP = "detect driver, GPUs and stack of a machine, process, container or node"
-
 _EXAMPLES = """\
 examples:
   compatgate probe

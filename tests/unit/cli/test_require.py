@@ -37,10 +37,6 @@ def results(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_command_has_a_line_of_help() -> None:
-    assert require.HELP
-
-
 def test_a_host_that_meets_the_requirement_is_satisfied(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
