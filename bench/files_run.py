@@ -83,15 +83,15 @@ def run_check() -> set[str]:
 def run_gate() -> set[str]:
     """Ask the application that the server runs; only the second question counts."""
     from compatgate.documents.sources import Source
-    from compatgate.gate.matrix import By
-    from compatgate.gate.service import Gate
-    from compatgate.web.app import create_front
-    from compatgate.web.settings import Settings
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.matrix.service import Authorship
+    from compatgate.service.web.app import create_front
+    from compatgate.service.web.call import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         gate = Gate.open(f"{folder}/gate.db", overlays=[])
         gate.matrix.import_documents(
-            [Source("target.yaml", TARGET)], by=By("bench", "to ask about")
+            [Source("target.yaml", TARGET)], by=Authorship("bench", "to ask about")
         )
         with recording() as found:
             application = create_front(gate, Settings(anonymous=frozenset({"gate"})), 1)

@@ -11,12 +11,11 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from compatgate.canary.judge.order import median
+from compatgate.canary.judge.statistics import median
 from compatgate.canary.judge.units import conversion
-from compatgate.canary.report import Device, Metric, Report
+from compatgate.canary.run import Device, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.core.facts import Gpus
-from compatgate.core.facts.peaks import GpuPeaks, PeakKind, Peaks, unit_of
+from compatgate.core.facts.nvidia import GpuPeaks, Gpus, PeakKind, Peaks, unit_of
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 

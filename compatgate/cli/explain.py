@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
 from compatgate.core.rules import BY_ID, BY_NAME, RULES
 from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.core.rules.base import Rule
+    from compatgate.core.rule import Rule
 
 _EXAMPLES = """\
 examples:

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.parser import add_overlays
-from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.parser import add_overlays
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
     import argparse

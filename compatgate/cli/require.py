@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from compatgate.core.requirements import Answer, Impl
+    from compatgate.core.requirements.model import Impl, RequirementAnswer
 
     _Result = dict[str, object]
 
@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
             field="requirement",
             hint='give a requirement such as "cuda>=12.4", or --batch FILE',
         )
-    from compatgate.core.requirements import Properties, check
+    from compatgate.core.requirements import check
+    from compatgate.core.requirements.model import Properties
 
     host = Properties(args.cuda, args.driver, args.arch, args.brand)
     answer = check(args.requirement, host, args.impl)
@@ -135,5 +136,5 @@ def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
             yield {"error": error.detail}
 
 
-def _result(answer: Answer) -> _Result:
+def _result(answer: RequirementAnswer) -> _Result:
     return {"satisfied": answer.satisfied, "reason": answer.reason}

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from compatgate.errors import BadInput
-from compatgate.wire.matrix import Page
+from compatgate.kit.http.schemas import Page
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""A framework's version in a stack, found among its published releases and builds."""
+"""Find a framework's version in a stack among its published releases and builds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Build, Facts, Framework, Pair, Release
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Framework, Release
+from compatgate.core.facts.nvidia import Pair
+from compatgate.core.matrix import Pool
 from compatgate.core.stack import Stack
-from compatgate.core.target import Pool
-from compatgate.core.versions import Version, parse_version, show
-from compatgate.core.versions.labels import gpus_of_label
+from compatgate.core.versions import Version, gpus_of_label, parse_version, show
 
 CONDA = "conda"
 """Begins the label of builds that conda's channels made: ``torch=2.5.1+conda.cu126``."""
@@ -20,7 +21,7 @@ _CHANNELS = {"forge": "conda-forge"}
 """Channels that a label names after ``conda``: ``torch=2.5.1+conda.forge.cu126``."""
 
 
-class Found(Struct, frozen=True):
+class FrameworkMatch(Struct, frozen=True):
     """What the facts know of a framework in a stack.
 
     Attributes:
@@ -61,7 +62,9 @@ class Found(Struct, frozen=True):
         return self.table.releases[-1].version
 
 
-def find_framework(name: str, version: Version, cuda: Version | None, table: Framework) -> Found:
+def find_framework(
+    name: str, version: Version, cuda: Version | None, table: Framework
+) -> FrameworkMatch:
     """Find a framework's release, and its build for the stack's CUDA.
 
     The version's own label (``+cu121``) names the build; without one it is the build that accepts
@@ -69,14 +72,14 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     """
     without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
     if is_conda(version):
-        return Found(name, version, table, None, _conda_build(table, version), False)
+        return FrameworkMatch(name, version, table, None, _conda_build(table, version), False)
     own_build = bool(version.local) and version.cuda is None
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
-        return Found(name, version, table, None, None, False, without_cuda)
+        return FrameworkMatch(name, version, table, None, None, False, without_cuda)
     release = find_release(table, version)
     build = find_build(release, version, cuda) if release else None
-    return Found(name, version, table, release, build)
+    return FrameworkMatch(name, version, table, release, build)
 
 
 def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:

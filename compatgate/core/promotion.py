@@ -7,9 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.matrix import ANY_TARGET, Entry, Evidence
+from compatgate.core.matrix import ANY_TARGET, Entry, Evidence, Pool, Target
 from compatgate.core.stack import Stack
-from compatgate.core.target import Pool, Target
 from compatgate.core.versions import Version, same_release
 
 State = Literal["waiting", "failed", "ready"]

@@ -8,18 +8,18 @@ from typing import Any, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.bounds import (
+from compatgate.core.components import find_component
+from compatgate.core.facts.nvidia import Gpu, Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.limits import (
     LONGEST_IMAGE,
     LONGEST_NAME,
     MOST_KEYS,
     refuse_longer,
     refuse_more,
 )
-from compatgate.core.components import find_component
-from compatgate.core.facts import Gpu, Gpus
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import Cpu, Os, Pool
 from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, with_changes
-from compatgate.core.target import Cpu, Os, Pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from compatgate.core.arch import Arch
-from compatgate.core.bounds import MOST_KEYS, refuse_more
 from compatgate.core.components import (
     COMPONENTS,
     FRAMEWORKS,
     in_order,
     resolve_component,
 )
-from compatgate.core.derived import derived
+from compatgate.core.gpu_code import Arch
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.limits import MOST_KEYS, refuse_more
 from compatgate.core.stack_values import (
     SPECIAL,
     CompatUse,
@@ -94,7 +94,7 @@ class Stack(Struct, frozen=True, dict=True):
         """Return the version of a component or package, None when the stack does not state it."""
         return self.versions.get(name)
 
-    @derived
+    @lazy_property
     def versions(self) -> dict[str, Version]:
         """Return components and packages, in canonical order."""
         return {**self.components, **self.packages} if self.packages else self.components

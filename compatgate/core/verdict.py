@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.core.facts import Source
+from compatgate.core.facts.nvidia import Source
 
 Outcome = Literal["pass", "warn", "unknown", "fail"]
 FindingOutcome = Literal["fail", "unknown", "warn", "waived", "not-checked"]

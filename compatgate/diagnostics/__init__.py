@@ -17,8 +17,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from compatgate.diagnostics.asgi import asgi_app
-from compatgate.diagnostics.wsgi import wsgi_app
+from compatgate.diagnostics.apps import asgi_app, wsgi_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable

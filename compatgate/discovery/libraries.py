@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from compatgate.core.package_builds import runtime_major
+from compatgate.core.package_wheels import runtime_major
 from compatgate.core.vocabulary import DLLS, LIBRARIES
-from compatgate.discovery.observed import Observation
-from compatgate.not_json import NOT_JSON
+from compatgate.discovery.observations import Observation
+from compatgate.strict_json import NOT_JSON
 
 _STEM = f"(?P<stem>{'|'.join(LIBRARIES)})"
 _FILE = re.compile(rf"{_STEM}\.so\.(?P<v>[\d.]+)")

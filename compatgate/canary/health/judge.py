@@ -99,7 +99,7 @@ def judge_health(
     Returns:
         The health; None where nothing was observed, which is not the same as healthy.
     """
-    ours = _Ours(gpus, (before, *during, after))
+    ours = _RunGpus(gpus, (before, *during, after))
     concerning = tuple(event for event in events if ours.concerns(event))
     if before is None and after is None and not during and not concerning:
         return None
@@ -118,7 +118,7 @@ def judge_health(
     )
 
 
-class _Ours:
+class _RunGpus:
     """Which GPUs of the host the run had."""
 
     def __init__(self, named: Collection[str] | None, snapshots: Iterable[Snapshot | None]) -> None:
@@ -203,7 +203,7 @@ def _gpu(
     if last.recovery not in (None, "none"):
         action = _RECOVERY.get(last.recovery or "", DRAIN)
         yield _Point("sick", f"{name}: the driver asks for recovery ({last.recovery})", action)
-    yield from _slowed(name, [gpu for gpu in during if gpu is not None] or there)
+    yield from _slowdowns(name, [gpu for gpu in during if gpu is not None] or there)
     yield from _processes(name, before, [gpu for gpu in (*during, after) if gpu], own_pids)
 
 
@@ -227,7 +227,7 @@ def _memory(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
         yield _Point("suspect", f"{name}: a page retirement waits for a reboot", REBOOT)
 
 
-def _slowed(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
+def _slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
     """Slow-downs while the run computed; outside of it they concern nobody."""
     reasons = {reason for gpu in there for reason in gpu.throttle or ()}
     for reason, text in _SLOWED.items():

@@ -7,8 +7,8 @@ from math import ceil, isfinite, log, sqrt
 
 from msgspec import Struct
 
-from compatgate.canary.judge.order import dependence, median, scale, trimmed_mean, warmup_of
 from compatgate.canary.judge.result import Aspect, Samples
+from compatgate.canary.judge.statistics import dependence, median, scale, trimmed_mean, warmup_of
 from compatgate.canary.judge.units import conversion, parse_unit
 from compatgate.canary.workload import MetricSpec
 

@@ -1,4 +1,4 @@
-"""What the judge says of a metric, and of everything that a workload reported."""
+"""Hold what the judge says of a metric, and the samples that it judges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from compatgate.canary.workload import Better
 
 JUDGE = "1"
 """Version of the statistics, kept with every judgement: another may judge otherwise."""
-
 MetricOutcome = Literal["regression", "inconclusive", "no-baseline", "improvement", "ok"]
 """Worst first."""
 AspectName = Literal["data", "centre", "tail", "spread"]

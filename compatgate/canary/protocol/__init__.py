@@ -8,9 +8,9 @@ from typing import Protocol
 
 from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
 from compatgate.canary.protocol.jsonl import JsonLines
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workload import Workload
-from compatgate.documents.names import did_you_mean
+from compatgate.documents.sources import did_you_mean
 from compatgate.errors import NotFound
 
 

@@ -14,7 +14,7 @@ from compatgate.canary.workloads.read import (
     find_workload,
     read_suites,
 )
-from compatgate.documents.names import did_you_mean
+from compatgate.documents.sources import did_you_mean
 from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
 from compatgate.resources import canary_dir
 

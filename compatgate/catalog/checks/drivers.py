@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.core.facts import CudaDriver, Pair, Toolkit
+from compatgate.core.facts.nvidia import CudaDriver, Pair, Toolkit
 from compatgate.core.versions import Version, show
 
 _CLAUSE = re.compile(r"driver>=(\d+)")

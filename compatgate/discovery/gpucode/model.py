@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.arch import Arch
+from compatgate.core.gpu_code import Arch
 
 EntryKind = Literal["sass", "ptx", "lto"]
 

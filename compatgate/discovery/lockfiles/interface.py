@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from compatgate.core.stack_values import Wheel as StackWheel
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.wheels import Wheel
-from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.lockfiles.wheel_builds import Wheel
+from compatgate.discovery.observations import Conflict, Observation
 
 Ecosystem = Literal["pypi", "conda"]
 

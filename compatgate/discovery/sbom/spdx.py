@@ -12,9 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from compatgate.discovery.lockfiles.text import read_yaml
-from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
-from compatgate.discovery.sbom.interface import Bill, Part
-from compatgate.discovery.sbom.relevant import may_be_component
+from compatgate.discovery.sbom.interface import (
+    MOST_PARTS,
+    Bill,
+    Part,
+    import_library,
+    may_be_component,
+    read_json,
+    read_xml,
+)
 from compatgate.errors import BadInput
 
 _JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
@@ -67,7 +73,7 @@ class SpdxXml:
     def read(self, text: str, name: str) -> Bill:
         """Every package; the library reads files only."""
         read_xml(text, name)
-        parser = library("spdx_tools.spdx.parser.xml.xml_parser")
+        parser = import_library("spdx_tools.spdx.parser.xml.xml_parser")
         descriptor, path = tempfile.mkstemp(suffix=".spdx.xml")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -86,12 +92,12 @@ class SpdxTagValue:
 
     def read(self, text: str, name: str) -> Bill:
         """Every package."""
-        parser = library("spdx_tools.spdx.parser.tagvalue.parser")
+        parser = import_library("spdx_tools.spdx.parser.tagvalue.parser")
         return _bill(lambda: parser.Parser().parse(text), name)
 
 
 def _from_dict(document: dict[str, Any], name: str) -> Bill:
-    parser = library("spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser")
+    parser = import_library("spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser")
     packages = document.get("packages", [])
     if not isinstance(packages, list) or not all(isinstance(item, dict) for item in packages):
         raise BadInput("must be a list of packages", field=f"{name}: packages")
@@ -107,7 +113,7 @@ def _from_dict(document: dict[str, Any], name: str) -> Bill:
 
 def _bill(parse: Callable[[], Any], name: str) -> Bill:
     """The packages of a parsed document."""
-    error_class = library("spdx_tools.spdx.parser.error").SPDXParsingError
+    error_class = import_library("spdx_tools.spdx.parser.error").SPDXParsingError
     try:
         document = parse()
         parts = tuple(map(_part, document.packages))

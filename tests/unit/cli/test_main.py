@@ -12,14 +12,14 @@ import pytest
 
 from compatgate import __version__
 from compatgate.cli.main import COMMANDS, main
-from compatgate.cli.parser import Command, Parser, load_command
 from compatgate.errors import BadInput, ManyProblems, Unavailable
+from compatgate.kit.cli.parser import Command, Parser, load_command
 
 
 def run_with(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
     """Make ``compatgate check`` run something else."""
     fake = Command(lambda parser: None, run)
-    monkeypatch.setattr("compatgate.cli.parser.load_command", lambda code: fake)
+    monkeypatch.setattr("compatgate.kit.cli.parser.load_command", lambda code: fake)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -226,7 +226,7 @@ def test_a_question_about_a_pool_loads_nothing_that_reads_files_or_networks() ->
         "import sys; from compatgate.cli.main import main;"
         "main(['check', '--pool', 'driver=535.104.05,gpu=L4', '--stack', 'cuda=12.2,arch=sm_89']);"
         "print([m for m in sys.modules if m.startswith('compatgate.discovery')"
-        " or m in ('compatgate.cli.wheels', 'urllib3')])"
+        " or m in ('compatgate.check.wheels', 'urllib3')])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.splitlines()[-1] == "[]", result.stdout

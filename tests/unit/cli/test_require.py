@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compatgate.cli import require
-from compatgate.core.requirements import MalformedRequirement
+from compatgate.core.requirements.model import MalformedRequirement
 from compatgate.errors import BadInput
 
 PUBLISHED = "cuda>=12.4 brand=tesla,driver>=470,driver<471"

@@ -13,9 +13,9 @@ from flask.testing import FlaskClient
 from werkzeug.datastructures import Headers
 from werkzeug.test import TestResponse
 
-from compatgate.gate.service import Gate
-from compatgate.web.app import EXTENSION
-from compatgate.web.asgi import Front
+from compatgate.service.gate.service import Gate
+from compatgate.service.web.app import EXTENSION
+from compatgate.service.web.asgi import Front
 
 GATE = "/api/v1/gate"
 PREVIEW = f"{GATE}/preview"

@@ -10,13 +10,16 @@ from typing import Any
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
-from compatgate.discovery.lockfiles.build_label import without_variant
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
-from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.python_fit import python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform, python_conflict
 from compatgate.discovery.lockfiles.text import read_toml, tables, text_of
-from compatgate.discovery.lockfiles.wheels import fitting_wheels, no_wheel, variants_of
-from compatgate.discovery.observed import Conflict
+from compatgate.discovery.lockfiles.wheel_builds import (
+    fitting_wheels,
+    no_wheel,
+    variants_of,
+    without_variant,
+)
+from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r"pylock\.([^.]+\.)?toml", re.IGNORECASE)

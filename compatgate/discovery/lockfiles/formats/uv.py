@@ -14,11 +14,10 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
-from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.pypi import component_of
-from compatgate.discovery.lockfiles.python_fit import python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform, python_conflict
+from compatgate.discovery.lockfiles.stack_components import pypi_component
 from compatgate.discovery.lockfiles.text import read_toml, refuse_variable, tables, text_of
-from compatgate.discovery.lockfiles.wheels import fitting_wheels, no_wheel, variants_of
+from compatgate.discovery.lockfiles.wheel_builds import fitting_wheels, no_wheel, variants_of
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r"uv\.lock|.*\.py\.lock", re.IGNORECASE)
@@ -81,7 +80,7 @@ class _Graph:
         extras, groups = self._selection.extras, self._selection.groups
         roots = self._roots()
         found = self._walk(extras, groups, Reached(), roots)
-        if any(component_of(self._name(node)) for node in found):
+        if any(pypi_component(self._name(node)) for node in found):
             return found
         for kind, name in self._others():
             more = self._walk(
