@@ -29,7 +29,7 @@ class KeyTwice(ValueError):
 
 
 def decode_once(raw: bytes) -> Any:
-    """A JSON value.
+    """Return a JSON value.
 
     What a program writes without blanks is encoded again to the same bytes, which shows for little
     that nothing was lost; whatever else is read a second time, object by object.
@@ -45,7 +45,7 @@ def decode_once(raw: bytes) -> Any:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of its members, for `json.loads`.
+    """Return an object of its members, for `json.loads`.
 
     Raises:
         KeyTwice: a key is among them twice.

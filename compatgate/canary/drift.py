@@ -48,7 +48,7 @@ class ComponentDrift(Struct, frozen=True):
 
 
 def host_stack(host: str, envs: Iterable[Env], run: str | None = None) -> HostStack:
-    """A host's stack by the env lines that were printed on it."""
+    """Return a host's stack by the env lines that were printed on it."""
     found: dict[str, dict[str, None]] = {}
     for env in envs:
         for component, version in env.versions.items():

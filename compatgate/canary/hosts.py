@@ -155,7 +155,7 @@ _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 
 
 def in_maintenance(hours: Iterable[MaintenanceWindow], at: datetime) -> bool:
-    """Whether a moment lies in any of some quiet hours.
+    """Return whether a moment lies in any of some quiet hours.
 
     Hours that last over midnight belong to the day on which they begin.
 

@@ -177,7 +177,7 @@ class KubernetesMistake(Struct, frozen=True):
 
 
 def kubernetes_settings(table: KubernetesTable, folder: Path) -> Kubernetes:
-    """The table as settings."""
+    """Return the table as settings."""
     fields = msgspec.structs.asdict(table)
     wait = parse_duration(fields.pop("wait"))
     fields["tolerations"] = tuple(
@@ -273,7 +273,7 @@ class HostsFile(_Table, frozen=True):
 
 
 def read_hosts(path: Path) -> list[Host]:
-    """The hosts of a file, in its order.
+    """Return the hosts of a file, in its order.
 
     Raises:
         NotFound: there is no such file.

@@ -57,7 +57,7 @@ class Share(Struct, frozen=True):
         return f"{said}; {DOUBT}" if self.implausible else said
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the words beside it."""
+        """Return plain data, the words beside it."""
         return {**to_builtins(self), "words": self.words}
 
 
@@ -110,7 +110,7 @@ def _share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Share | 
 
 
 def _product(devices: Sequence[Device], gpus: Gpus) -> str | None:
-    """The one product that all devices are, whole."""
+    """Return the one product that all devices are, whole."""
     if any(device.mig for device in devices):
         return None
     try:

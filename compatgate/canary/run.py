@@ -180,7 +180,7 @@ class Report(Struct, frozen=True):
 
     @property
     def truncated(self) -> bool:
-        """Whether something may be missing."""
+        """Return whether something may be missing."""
         return self.dropped_bytes > 0
 
 

@@ -45,7 +45,7 @@ def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
 
 
 def file_error(path: Path, problems: list[DocumentProblem]) -> ManyProblems:
-    """The error for a file with mistakes."""
+    """Return the error for a file with mistakes."""
     count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
     return ManyProblems(f"{count} in {path.name}", problems)
 
@@ -94,7 +94,7 @@ class Record(Struct, frozen=True):
         return str(self.body.get("type"))
 
     def problem(self, *path: str | int, what: str, hint: str = "") -> DocumentProblem:
-        """A mistake in it."""
+        """Return a mistake in it."""
         raw = RawDocument(self.file, self.body)
         return self._here(raw.problem(path, what, hint=hint))
 
@@ -114,7 +114,7 @@ class Record(Struct, frozen=True):
 
 
 def read_records(source: Source, problems: Problems) -> list[Record]:
-    """The lines of a text, empty ones left out."""
+    """Return the lines of a text, empty ones left out."""
     found: list[Record] = []
     for number, line in enumerate(source.text.split("\n"), 1):
         if not line.strip():

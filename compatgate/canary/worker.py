@@ -194,7 +194,7 @@ class UnreachableHosts:
 
 
 def _probe(executor: Executor) -> str | None:
-    """Why a host does not answer; None: it does."""
+    """Return why a host does not answer; None: it does."""
     try:
         executor.left()
     except CompatgateError as error:
@@ -245,7 +245,7 @@ def open_host(
 
 
 def fill_in_driver(host: Host) -> Host:
-    """The host with the driver that it really has, where this machine can be asked for it.
+    """Return the host with the driver that it really has, where this machine can be asked for it.
 
     What is declared is left as it is: a worker must not hide that a host differs from it, and the
     run that measures another driver says so.
@@ -257,7 +257,7 @@ def fill_in_driver(host: Host) -> Host:
 
 
 def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
-    """The workloads of a suite.
+    """Return the workloads of a suite.
 
     Raises:
         NotFound: this worker does not know the suite.

@@ -49,7 +49,7 @@ def _canonical(name: str) -> str:
 
 
 def lists(source: str, document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The lists of a fact file whose records can be named, and their keys."""
+    """Return the lists of a fact file whose records can be named, and their keys."""
     schema = read_schema(source)
     keys = {name: natural_key(of_property(schema, name)) for name in document}
     return {name: key for name, key in keys.items() if key}
@@ -61,7 +61,7 @@ def name_of(record: Record, key: tuple[str, ...]) -> str:
 
 
 def find(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, list[Record]]:
-    """Records that a text names, per list.
+    """Return records that a text names, per list.
 
     A record answers to its key, to one field of it, to the series it belongs to (``12.4`` finds
     12.4.0 and 12.4.1), and a GPU to every spelling of its name.

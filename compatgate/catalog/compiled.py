@@ -60,7 +60,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def file_name(table: str) -> str:
-    """File name of a compiled table."""
+    """Return file name of a compiled table."""
     return table.replace("/", "-") + ".msgpack"
 
 
@@ -86,7 +86,7 @@ def compile_table(
 
 
 def decode(compiled: Compiled, kind: type[Any]) -> Any:
-    """The table itself."""
+    """Return the table itself."""
     return msgspec.msgpack.decode(compiled.payload, type=kind)
 
 
@@ -118,7 +118,7 @@ def write_bytes(directory: str, name: str, data: bytes) -> None:
 
 
 def read(path: str) -> Compiled | None:
-    """A compiled table, None when there is none or it is not one."""
+    """Return a compiled table, None when there is none or it is not one."""
     try:
         with open(path, "rb") as file:
             compiled = msgspec.msgpack.decode(file.read(), type=Compiled)
@@ -137,7 +137,7 @@ def read_digests(path: str) -> dict[str, str] | None:
 
 
 def read_manifest(directory: str) -> Manifest:
-    """The manifest of a wheel.
+    """Return the manifest of a wheel.
 
     Raises:
         CatalogError: it is damaged.
@@ -150,7 +150,7 @@ def read_manifest(directory: str) -> Manifest:
 
 
 def damaged(path: str) -> CatalogError:
-    """The error for a file of the wheel that is not as it was built."""
+    """Return the error for a file of the wheel that is not as it was built."""
     return CatalogError(
         "does not belong to the facts that it was built from",
         field=path,
@@ -202,7 +202,7 @@ def cache_directory() -> str:
 
 
 def find_cached(table: str, digests: dict[str, str]) -> Compiled | None:
-    """The table as compiled earlier from exactly these sources by exactly this code."""
+    """Return the table as compiled earlier from exactly these sources by exactly this code."""
     found = read(os.path.join(cache_directory(), _cached_name(table, digests)))
     if found is None or found.sources != digests or found.code != code_digest():
         return None

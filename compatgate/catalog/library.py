@@ -50,7 +50,7 @@ class Library:
         return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
 
     def load(self, name: str, kind: type[Any]) -> Any:
-        """A table, decoded.
+        """Return a table, decoded.
 
         Raises:
             CatalogError: it does not belong to its source, or its source is malformed.
@@ -58,7 +58,7 @@ class Library:
         return form.decode(self.compiled(name), kind)
 
     def document(self, name: str) -> dict[str, Any]:
-        """A fact file whole, every field and note, overlays laid over it."""
+        """Return a fact file whole, every field and note, overlays laid over it."""
         whole: dict[str, Any] = self.load(f"source/{name}", dict[str, Any])
         return whole
 
@@ -69,7 +69,7 @@ class Library:
                 self.compiled(name)
 
     def compiled(self, name: str) -> Compiled:
-        """A table in its compiled form."""
+        """Return a table in its compiled form."""
         if name not in self._compiled:
             self._compiled[name] = self._find(name)
         return self._compiled[name]
@@ -107,7 +107,7 @@ def _laid_over(overlays: Sequence[Overlay]) -> dict[str, str]:
 
 
 def catalog_digest(digests: dict[str, str]) -> str:
-    """The digest that verdicts name."""
+    """Return the digest that verdicts name."""
     return f"sha256:{combined(digests)}"
 
 
@@ -134,7 +134,7 @@ def read_document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, An
 
 
 def _packaged(directory: str, manifest: Manifest, name: str, digest: str) -> Compiled:
-    """A table of the wheel; its source and itself must be as they were built."""
+    """Return a table of the wheel; its source and itself must be as they were built."""
     path = os.path.join(directory, form.file_name(name))
     source = build.table(name).source
     if manifest.sources.get(source) != digest:

@@ -68,7 +68,7 @@ def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[in
 
 
 def _problem(error: CompatgateError) -> dict[str, Any]:
-    """The error as REST would answer it (RFC 9457)."""
+    """Return the error as REST would answer it (RFC 9457)."""
     return {
         "type": f"https://compatgate.dev/problems/{error.slug}",
         "title": error.slug.replace("-", " ").capitalize(),

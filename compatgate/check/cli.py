@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _form(text: str) -> str:
-    """The type of ``--format``."""
+    """Return the type of ``--format``."""
     from argparse import ArgumentTypeError
 
     if text.partition("=")[0] not in FORMATS or text.endswith("="):

@@ -30,7 +30,7 @@ class Decider:
     """Answers questions."""
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """The verdict in JSON form on bodies that differ in their pool only.
+        """Return the verdict in JSON form on bodies that differ in their pool only.
 
         Args:
             bodies: the question, once for each pool.
@@ -78,7 +78,7 @@ class FactsDecider(Decider):
         return load_facts(self._overlays)
 
     def facts(self) -> Facts:
-        """The facts that decide."""
+        """Return the facts that decide."""
         return self._facts
 
     def link(self, verdict: Mapping[str, Any]) -> str:
@@ -90,7 +90,7 @@ class FactsDecider(Decider):
         self._targets.close()
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """One verdict over all pools; see `Decider.decide`."""
+        """Return one verdict over all pools; see `Decider.decide`."""
         if bodies[0].get("pool") is None and bodies[0].get("target") is not None:
             return self._targets.decide(bodies, records)
         from compatgate.core.evaluate import evaluate
@@ -168,7 +168,7 @@ class ServerDecider(GateDecider):
         return self._client
 
     def link(self, verdict: Mapping[str, Any]) -> str:
-        """The short link, which stays; none to what is not recorded."""
+        """Return the short link, which stays; none to what is not recorded."""
         from urllib.parse import quote
 
         if self._at is not None:

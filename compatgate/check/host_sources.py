@@ -31,7 +31,7 @@ class Host(Struct, frozen=True):
     table: Any
 
     def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The pools to ask about: the observed ones, overridden or chosen by what is stated.
+        """Return the pools to ask about: the observed ones, overridden or chosen by what is stated.
 
         Raises:
             BadInput: more than one pool is stated.
@@ -48,7 +48,7 @@ class Host(Struct, frozen=True):
         return [{**pool, **changes} for pool in pools or [{}]]
 
     def as_changes(self) -> dict[str, Any]:
-        """The observed pool as changes to a target's: what if its nodes were like this one?
+        """Return the observed pool as changes to a target's: what if its nodes were like this one?
 
         Raises:
             BadInput: there are several.
@@ -106,7 +106,7 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
 def _read_probe(
     path: str, facts: Facts
 ) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
-    """Pools, stack and notes of a probe, or of a node that AICR took a snapshot of."""
+    """Return pools, stack and notes of a probe, or of a node that AICR took a snapshot of."""
     text, origin = read_text(path, "--probe"), _origin(path)
     if "measurements" in text:
         from compatgate.discovery.integrations.drafts import read_snapshot_pools

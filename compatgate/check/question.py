@@ -149,7 +149,7 @@ def _read_where(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Where:
 def _bodies(
     args: argparse.Namespace, where: _Where, stack: Mapping[str, Any], image: Mapping[str, str]
 ) -> tuple[dict[str, Any], ...]:
-    """The request, once for each pool."""
+    """Return the request, once for each pool."""
     common: dict[str, Any] = {"stack": stack, **image}
     if where.changes:
         common["set"] = where.changes
@@ -215,7 +215,7 @@ def _at(field: str, text: str) -> dict[str, Any]:
 
 
 def named(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
-    """Pools with names that tell them apart."""
+    """Return pools with names that tell them apart."""
     if len(pools) < 2:
         return list(pools)
     named: list[Mapping[str, Any]] = []

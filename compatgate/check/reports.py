@@ -81,12 +81,12 @@ class View(Struct, frozen=True):
 
 
 def render(name: str, verdict: Json, view: View | None = None) -> str:
-    """A verdict in the form of that name."""
+    """Return a verdict in the form of that name."""
     return render_all(name, [Answer(verdict)], view)
 
 
 def render_all(name: str, answers: Sequence[Answer], view: View | None = None) -> str:
-    """Verdicts in the form of that name."""
+    """Return verdicts in the form of that name."""
     module, _, function = FORMATS[name].partition(":")
     function = f"render_{function}" if function else "render"
     text: str = getattr(import_module(module), function)(answers, view or View())
@@ -167,7 +167,7 @@ def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:
 
 
 def render_json(answers: Sequence[Answer], view: View) -> str:
-    """The JSON document."""
+    """Return the JSON document."""
     verdicts = [answer.verdict for answer in answers]
     one = len(answers) == 1 and not answers[0].file
     document = verdicts[0] if one else verdicts

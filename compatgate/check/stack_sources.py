@@ -62,7 +62,7 @@ class Platforms(Struct, frozen=True):
         return {"open": [f"{read}, there are pools of {others}: ask for each"]} if others else {}
 
     def of_processors(self) -> Platforms:
-        """The same without systems: images are Linux's."""
+        """Return the same without systems: images are Linux's."""
         cpus = dict.fromkeys(cpu for _, cpu in self.all)
         return Platforms(cpu=self.cpu, all=tuple(("linux", cpu) for cpu in cpus), known=self.known)
 
@@ -73,7 +73,7 @@ def read_platforms(
     changes: Mapping[str, Any],
     gpus: Gpus,
 ) -> Platforms:
-    """The platforms that a question is about.
+    """Return the platforms that a question is about.
 
     Args:
         pools: described ones.
@@ -108,7 +108,7 @@ def _part(body: Mapping[str, Any]) -> dict[str, Any]:
 def read_image_stack(
     reference: str, platforms: Platforms, facts: Facts
 ) -> tuple[Body, dict[str, str]]:
-    """The stack that an image shows, and the pinned ``image``.
+    """Return the stack that an image shows, and the pinned ``image``.
 
     Of an index one image stands for one processor; what that leaves out is said.
 
@@ -154,7 +154,7 @@ def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> Image
 def places_of(
     path: str, name: str, data: bytes, observations: Iterable[Observation]
 ) -> dict[str, Place]:
-    """The place of each component.
+    """Return the place of each component.
 
     Args:
         path: of the lockfile.
@@ -184,7 +184,7 @@ def _place(path: str, name: str, text: str, origin: str) -> Place:
 
 
 def _line_of(package: str, text: str) -> int:
-    """The line that names the package: as a name, or else anywhere as a whole word."""
+    """Return the line that names the package: as a name, or else anywhere as a whole word."""
     word = re.escape(package)
     for pattern in (
         rf"^[ \t\-\[{{]*name[ \t]*[:=][ \t]*[\"']?{word}[\"']?[ \t,]*$",
@@ -231,7 +231,7 @@ class FileStack(Struct, frozen=True):
 def read_files(
     lock: str | None, sbom: str | None, platforms: Platforms, stated: Body, known: Packages
 ) -> FileStack:
-    """The stack of a lockfile and an SBOM under the one that is stated.
+    """Return the stack of a lockfile and an SBOM under the one that is stated.
 
     What a file leaves open and where witnesses disagree is part of the stack, so that no answer
     passes over it. What the options state wins, is a finding where a file has something else, and
@@ -306,7 +306,7 @@ def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
 
 
 def _compat_use(body: Body) -> Body:
-    """A bill of materials lists the forward-compatibility package, and not who loads it."""
+    """Return a bill of materials lists the forward-compatibility package, and not who loads it."""
     if "cuda-compat" not in body or "cuda-compat-use" in body:
         return {}
     what = "whether the library path leads to cuda-compat is not in a bill of materials"

@@ -69,7 +69,7 @@ class _Verdict(Struct):
 
 
 def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
-    """The answer itself, which is a verdict; members that only a newer gate knows are kept.
+    """Return the answer itself, which is a verdict; members that only a newer gate knows are kept.
 
     Raises:
         Unavailable: it is something else, as of a proxy in between: nothing was decided.
@@ -83,7 +83,7 @@ def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
 
 
 def join_verdicts(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One verdict over all pools, in JSON form.
+    """Return one verdict over all pools, in JSON form.
 
     Its ``id`` is that of the worst, ``ids`` names all; a finding that several share is said once.
     """

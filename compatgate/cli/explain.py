@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_rule(text: str) -> Rule:
-    """The rule of this id or name, in any case.
+    """Return the rule of this id or name, in any case.
 
     Raises:
         BadInput: there is none; names the nearest.
@@ -85,7 +85,7 @@ def _summary(rule: Rule) -> str:
 
 
 def _paragraphs(rule: Rule) -> list[str]:
-    """The documentation after its first paragraph."""
+    """Return the documentation after its first paragraph."""
     return [" ".join(p.split()) for p in rule.documentation.split("\n\n")]
 
 

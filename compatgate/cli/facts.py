@@ -156,7 +156,7 @@ def _show_names(source: str, document: dict[str, Any], form: str) -> int:
 
 
 def _unbroken(names: Sequence[str]) -> str:
-    """Names on one line, a name with blanks in quotes."""
+    """Return names on one line, a name with blanks in quotes."""
     return "  ".join(f"'{name}'" if " " in name else name for name in names)
 
 

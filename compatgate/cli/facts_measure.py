@@ -127,7 +127,7 @@ def _measured(
 
 
 def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[IndexFile]:
-    """The wheels that an argument names."""
+    """Return the wheels that an argument names."""
     from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.wheels.index import choose_wheel
     from compatgate.discovery.wheels.measure import wheel_at

@@ -100,7 +100,7 @@ def run_push(args: argparse.Namespace) -> int:
 
 
 def _read_spec_text(args: argparse.Namespace) -> tuple[str, bool]:
-    """The text, and whether the reference names an index."""
+    """Return the text, and whether the reference names an index."""
     from compatgate.catalog import load_facts
     from compatgate.check.stack_sources import read_image_reference
     from compatgate.discovery.integrations.nfd_spec import read_spec
@@ -303,7 +303,7 @@ def digest_in(place: ImageLocation, platform: str | None) -> str:
 
 
 def newest_spec(place: ImageLocation, digest: str) -> Attachment | None:
-    """The newest spec of an image, as NFD chooses it; None without one.
+    """Return the newest spec of an image, as NFD chooses it; None without one.
 
     Raises:
         Unavailable: the registry does not answer, or refuses.
@@ -317,7 +317,7 @@ def newest_spec(place: ImageLocation, digest: str) -> Attachment | None:
 
 
 def pull_spec(reference: str, platform: str | None) -> str:
-    """The text of the newest spec.
+    """Return the text of the newest spec.
 
     Raises:
         NotFound: there is no such image, or nothing is attached; else as `newest`.

@@ -231,7 +231,7 @@ def _bill(path: str) -> Inspected:
 
 
 def _is_reference(what: str) -> bool:
-    """A path that does not exist is an image; one that looks like a path is a mistake."""
+    """Return a path that does not exist is an image; one that looks like a path is a mistake."""
     return not os.path.exists(what) and not what.startswith(("/", ".", "~"))
 
 

@@ -128,7 +128,7 @@ def _pid(text: str) -> int:
 
 
 def as_text(document: dict[str, Any]) -> str:
-    """The document in lines that fit the terminal."""
+    """Return the document in lines that fit the terminal."""
     width = width_of(sys.stdout)
     lines = [*_host_lines(document), *_subject_lines(document), "", *_stack_lines(document, width)]
     stack = document["stack"]
@@ -179,7 +179,7 @@ def _host_lines(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _subject_lines(document: dict[str, Any]) -> Iterator[str]:
-    """The process, or the container and its processes."""
+    """Yield the process, or the container and its processes."""
     if container := document.get("container"):
         yield ""
         yield f"container  {container['name']} ({container['id'][:12]}), image {container['image']}"

@@ -104,7 +104,7 @@ def _run_batch(args: argparse.Namespace) -> int:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """The lines of a file or of standard input, one at a time."""
+    """Yield the lines of a file or of standard input, one at a time."""
     if path == "-":
         yield from sys.stdin.buffer
         return
@@ -118,7 +118,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
-    """One result a line, in order; a line in error has its error in place."""
+    """Yield one result a line, in order; a line in error has its error in place."""
     import msgspec
 
     from compatgate.core.requirements import Question

@@ -153,7 +153,7 @@ def add_commit(parser: argparse.ArgumentParser) -> None:
 
 
 def commit_of(args: argparse.Namespace) -> Commit:
-    """How decisions are committed; ``async`` is said on standard error.
+    """Return how decisions are committed; ``async`` is said on standard error.
 
     Raises:
         BadInput: the variable holds another word; or ``async`` would change nothing, on SQLite.
@@ -238,7 +238,7 @@ def add_deploying(group: argparse._ArgumentGroup) -> None:
 
 
 def hook_secrets(args: argparse.Namespace) -> tuple[Secret, ...]:
-    """The keys that requests may be signed with.
+    """Return the keys that requests may be signed with.
 
     Raises:
         BadInput: one cannot be read.
@@ -250,7 +250,7 @@ def hook_secrets(args: argparse.Namespace) -> tuple[Secret, ...]:
 
 
 def admission_options(args: argparse.Namespace) -> AdmissionOptions:
-    """The hook's settings.
+    """Return the hook's settings.
 
     Raises:
         BadInput: an exemption or a file of kinds is malformed.
@@ -264,7 +264,7 @@ def admission_options(args: argparse.Namespace) -> AdmissionOptions:
 
 
 def tls_pair(args: argparse.Namespace) -> CertificatePair | None:
-    """The certificate and its key, loaded once to see that they are usable.
+    """Return the certificate and its key, loaded once to see that they are usable.
 
     Raises:
         BadInput: they are not, or one of them is missing.

@@ -2,7 +2,7 @@
 
 A request's way: an operation (`operations`: arguments to a `Request`, no I/O) -> a client, which
 sends it with httpx and tries again where that does no harm -> `answers` (types) or `problems`
-(errors). Nothing here imports the service: what both know of the wire is in the `schemas` of each capability.
+(errors). Nothing here imports the service; both share the `schemas` of each capability.
 """
 
 from __future__ import annotations

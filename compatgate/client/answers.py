@@ -72,7 +72,7 @@ class Gathered:
         self._parts.append(part)
 
     def whole(self) -> bytes:
-        """The body."""
+        """Return the body."""
         return b"".join(self._parts)
 
 
@@ -106,7 +106,7 @@ def read(request: Request[A], received: Received, base: str, *, token: bool) -> 
 
 
 def _not_understood(error: Exception, base: str) -> Unavailable:
-    """The error for an answer that is none."""
+    """Return the error for an answer that is none."""
     if isinstance(error, msgspec.ValidationError):
         problem = f"the gate answered what this client does not understand: {error}"
         return Unavailable(problem, field=base, hint="is the gate newer? update compatgate")
@@ -115,7 +115,7 @@ def _not_understood(error: Exception, base: str) -> Unavailable:
 
 
 def _decode(kind: Any, body: bytes) -> Any:
-    """A value of a type; members that only a newer gate knows are left out."""
+    """Return a value of a type; members that only a newer gate knows are left out."""
     if kind in (bytes, str):
         return body if kind is bytes else body.decode()
     try:
@@ -158,7 +158,7 @@ def _known(kind: inspect.Type, value: Any) -> Any:
 
 
 def _fits(kind: inspect.Type, value: Any) -> bool:
-    """Whether a member of a union may be meant."""
+    """Return whether a member of a union may be meant."""
     if isinstance(kind, inspect.Metadata):
         return _fits(kind.type, value)
     if isinstance(value, dict):
@@ -194,7 +194,7 @@ _NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a se
 def read_error(
     status: int, headers: Mapping[str, str], body: bytes, base: str, *, token: bool
 ) -> CompatgateError:
-    """The error that an answer means.
+    """Return the error that an answer means.
 
     Args:
         status: not one of success.

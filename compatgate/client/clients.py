@@ -69,7 +69,7 @@ class Client(Configured, Blocking, Operations):
         self._http = make_http(httpx.Client, self._settings, verify, transport)
 
     def send(self, request: Request[A]) -> A:
-        """The answer to a request, such as ``Client.show_target.request("prod")``.
+        """Return the answer to a request, such as ``Client.show_target.request("prod")``.
 
         Raises:
             CompatgateError: the gate refuses, with its explanation.
@@ -78,7 +78,7 @@ class Client(Configured, Blocking, Operations):
         return self.exchange(request).value
 
     def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
-        """The answer with its entity tag; raises as `send`.
+        """Return the answer with its entity tag; raises as `send`.
 
         Args:
             request: as `send`.
@@ -87,11 +87,11 @@ class Client(Configured, Blocking, Operations):
         return self._read(request, self._try(request, if_none_match))
 
     def items(self, request: Request[Page[T]]) -> Items[T]:
-        """A list, such as ``Client.list_targets.request()``."""
+        """Return a list, such as ``Client.list_targets.request()``."""
         return Items(self, request)
 
     def lines(self, request: Request[str]) -> Iterator[str]:
-        """An answer line by line, as it comes; raises as `send`, also in its midst."""
+        """Yield an answer line by line, as it comes; raises as `send`, also in its midst."""
         tried = self._try(request, streamed=True)
         response, lines = tried.response, Lines()
         try:
@@ -187,7 +187,7 @@ class AsyncClient(Configured, Awaiting, Operations):
         self._http = make_http(httpx.AsyncClient, self._settings, verify, transport)
 
     async def send(self, request: Request[A]) -> A:
-        """The answer to a request, such as ``Client.show_target.request("prod")``.
+        """Return the answer to a request, such as ``Client.show_target.request("prod")``.
 
         Raises:
             CompatgateError: the gate refuses, with its explanation.
@@ -196,7 +196,7 @@ class AsyncClient(Configured, Awaiting, Operations):
         return (await self.exchange(request)).value
 
     async def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
-        """The answer with its entity tag; raises as `send`.
+        """Return the answer with its entity tag; raises as `send`.
 
         Args:
             request: as `send`.
@@ -205,11 +205,11 @@ class AsyncClient(Configured, Awaiting, Operations):
         return self._read(request, await self._try(request, if_none_match))
 
     def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
-        """A list, such as ``Client.list_targets.request()``."""
+        """Return a list, such as ``Client.list_targets.request()``."""
         return AsyncItems(self, request)
 
     async def lines(self, request: Request[str]) -> AsyncGenerator[str, None]:
-        """An answer line by line, as it comes; raises as `send`, also in its midst."""
+        """Yield an answer line by line, as it comes; raises as `send`, also in its midst."""
         tried = await self._try(request, streamed=True)
         response, lines = tried.response, Lines()
         try:

@@ -22,15 +22,15 @@ class Blocking:
 
     @abstractmethod
     def send(self, request: Request[A]) -> A:
-        """The answer to a request."""
+        """Return the answer to a request."""
 
     @abstractmethod
     def items(self, request: Request[Page[T]]) -> Items[T]:
-        """A list."""
+        """Return a list."""
 
     @abstractmethod
     def lines(self, request: Request[str]) -> Iterator[str]:
-        """An answer line by line, as it comes."""
+        """Return an answer line by line, as it comes."""
 
 
 class Awaiting:
@@ -38,15 +38,15 @@ class Awaiting:
 
     @abstractmethod
     async def send(self, request: Request[A]) -> A:
-        """The answer to a request."""
+        """Return the answer to a request."""
 
     @abstractmethod
     def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
-        """A list."""
+        """Return a list."""
 
     @abstractmethod
     def lines(self, request: Request[str]) -> AsyncIterator[str]:
-        """An answer line by line, as it comes."""
+        """Return an answer line by line, as it comes."""
 
 
 class _Described(Generic[P]):
@@ -140,7 +140,7 @@ class Items(Generic[T]):
         self._request = request
 
     def page(self, cursor: str | None = None, *, size: int | None = None) -> Page[T]:
-        """One page: the first, or the one that ``next`` of the page before names.
+        """Return one page: the first, or the one that ``next`` of the page before names.
 
         Args:
             cursor: of the page.
@@ -149,7 +149,7 @@ class Items(Generic[T]):
         return self._client.send(self._request.where(cursor=cursor, limit=size))
 
     def pages(self, *, size: int = SIZE) -> Iterator[Page[T]]:
-        """Every page."""
+        """Yield every page."""
         cursor: str | None = None
         while True:
             page = self.page(cursor, size=size)
@@ -170,11 +170,11 @@ class AsyncItems(Generic[T]):
         self._request = request
 
     async def page(self, cursor: str | None = None, *, size: int | None = None) -> Page[T]:
-        """One page; see `Items.page`."""
+        """Return one page; see `Items.page`."""
         return await self._client.send(self._request.where(cursor=cursor, limit=size))
 
     async def pages(self, *, size: int = SIZE) -> AsyncIterator[Page[T]]:
-        """Every page."""
+        """Yield every page."""
         cursor: str | None = None
         while True:
             page = await self.page(cursor, size=size)

@@ -39,7 +39,7 @@ class Retries(Struct, frozen=True):
     longest_s: float = 30.0
 
     def pause(self, number: int, outcome: Outcome, *, repeatable: bool) -> float | None:
-        """Seconds until a request is tried again; None: what came of it stands.
+        """Return seconds until a request is tried again; None: what came of it stands.
 
         Args:
             number: times that it was tried.
@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True):
     user_agent: str
 
     def prepare(self, request: Request[Any], if_none_match: str | None = None) -> dict[str, Any]:
-        """A request as httpx takes it.
+        """Return a request as httpx takes it.
 
         Raises:
             BadInput: a value cannot be sent.
@@ -120,7 +120,7 @@ def make_settings(
 
 
 def base_of(url: str) -> str:
-    """A gate's URL without what every request adds to it.
+    """Return a gate's URL without what every request adds to it.
 
     Raises:
         BadInput: not a URL, or one that holds a password.
@@ -185,7 +185,7 @@ UNAVAILABLE = 503
 
 
 def _may_pass(outcome: Outcome, *, repeatable: bool) -> bool:
-    """Whether trying again may help, and can do no harm."""
+    """Return whether trying again may help, and can do no harm."""
     if isinstance(outcome, httpx.Response):
         refused = outcome.status_code == TOO_MANY_REQUESTS
         return refused or (repeatable and outcome.status_code == UNAVAILABLE)
@@ -198,7 +198,7 @@ def _may_pass(outcome: Outcome, *, repeatable: bool) -> bool:
 
 
 def _asked_for(outcome: Outcome) -> float | None:
-    """The pause that ``Retry-After`` asks for: seconds, or a date."""
+    """Return the pause that ``Retry-After`` asks for: seconds, or a date."""
     headers = getattr(outcome, "headers", {})
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():

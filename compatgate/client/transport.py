@@ -30,7 +30,7 @@ class Attempt(Struct, frozen=True):
     body: bytes = b""
 
     def received(self) -> Received:
-        """The answer as it came."""
+        """Return the answer as it came."""
         return Received(self.response.status_code, self.response.headers, self.body)
 
 
@@ -48,7 +48,7 @@ class Attempts:
         self._number = 0
 
     def pause(self, outcome: Outcome) -> float | None:
-        """Seconds until it is tried again; None: it is not, the answer stands.
+        """Return seconds until it is tried again; None: it is not, the answer stands.
 
         Raises:
             httpx.HTTPError: it is not, and there was no answer.
@@ -77,7 +77,7 @@ class Configured:
 
 
 def make_http(kind: Callable[..., H], settings: Settings, verify: Verify, transport: Any) -> H:
-    """The client of httpx that sends; redirections are not followed, for the token's sake.
+    """Return the client of httpx that sends; redirections are not followed, for the token's sake.
 
     Raises:
         BadInput: authorities cannot be read, or a proxy of the environment cannot be used.
@@ -128,7 +128,7 @@ class Lines:
         self._size = 0
 
     def feed(self, part: bytes) -> list[str]:
-        """The lines that a part completes.
+        """Return the lines that a part completes.
 
         Raises:
             TooLarge: a line does not end.
@@ -184,7 +184,7 @@ class Following:
         self.ended = False
 
     def request(self) -> Request[str]:
-        """The stream from here on.
+        """Return the stream from here on.
 
         Raises:
             CompatgateError: the one before said nothing: it would go on so for ever.
@@ -196,7 +196,7 @@ class Following:
         return show_logs.request(self._run_id, follow=True, step=self._step, after=self._after)
 
     def take(self, line: str) -> Event | None:
-        """The event that a line completes.
+        """Return the event that a line completes.
 
         Raises:
             Damaged: what the gate sends is none.

@@ -62,7 +62,7 @@ class BuildEnvironment(Struct, frozen=True):
 
 
 def build_environment(pools: Sequence[Pool], facts: Facts) -> BuildEnvironment:
-    """The variables with which a build suits every one of the pools.
+    """Return the variables with which a build suits every one of the pools.
 
     Versions are the lowest of all pools, GPU code is that of all of them.
     """
@@ -112,7 +112,7 @@ def _drivers(pools: Sequence[Pool], conflicts: list[str]) -> list[Version]:
 
 
 def _cuda(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> Pair | None:
-    """The lowest CUDA that a pool's driver reports."""
+    """Return the lowest CUDA that a pool's driver reports."""
     reported = {pool.name: _case(pool, facts).driver_cuda for pool in pools}
     unknown = [name for name, cuda in reported.items() if cuda is None]
     if unknown:
@@ -124,7 +124,7 @@ def _cuda(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> Pair | N
 
 
 def _backend(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> str | None:
-    """The newest index that uv knows and that has a PyTorch build for every pool."""
+    """Return the newest index that uv knows and that has a PyTorch build for every pool."""
     builds = _published(facts)
     suitable = {
         pool.name: [label for label in builds if _suits(pool, builds[label], facts)]
@@ -156,7 +156,7 @@ def _suits(pool: Pool, builds: Iterable[Build], facts: Facts) -> bool:
 
 
 def _runs(pool: Pool, build: Build, facts: Facts) -> bool:
-    """Whether the driver carries the build's CUDA, and the GPU its code.
+    """Return whether the driver carries the build's CUDA, and the GPU its code.
 
     Minor-version compatibility is enough for code that is compiled for the GPU, as for uv's
     ``auto``; PTX needs a driver of that CUDA.

@@ -27,7 +27,7 @@ MOST_TRIED = 6
 
 
 def describe_change(change: dict[str, Any]) -> str:
-    """A change in words."""
+    """Return a change in words."""
     parts = []
     for name, value in change.items():
         if value is None:
@@ -71,7 +71,7 @@ def lowest_release(context: RuleContext, floor: Version) -> Version:
 
 
 def newer_branches(context: RuleContext) -> Iterator[Candidate]:
-    """The own drivers of newer toolkits, oldest first."""
+    """Yield the own drivers of newer toolkits, oldest first."""
     seen: set[str] = set()
     for toolkit in context.facts.cuda_driver.toolkits:
         own = toolkit.driver.get(context.os)
@@ -83,7 +83,7 @@ def newer_branches(context: RuleContext) -> Iterator[Candidate]:
 
 
 def supported_branch(context: RuleContext) -> Iterator[Candidate]:
-    """The nearest newer branch that is not past its end of life."""
+    """Yield the nearest newer branch that is not past its end of life."""
     own = context.driver.major if context.driver else None
     for branch in context.facts.driver_branches.branches.values():
         if own is None or branch.branch <= own or not branch.eol or branch.eol <= context.today:
@@ -96,7 +96,7 @@ def supported_branch(context: RuleContext) -> Iterator[Candidate]:
 
 
 def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
-    """The first driver of the GPU's first branch, or the last of its last."""
+    """Yield the first driver of the GPU's first branch, or the last of its last."""
     gpu, branches = context.pool.gpu, context.facts.driver_branches.branches
     if gpu is None or context.driver is None:
         return
@@ -121,7 +121,7 @@ def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
 
 
 def driver_for(context: RuleContext, pair: Pair) -> Version | None:
-    """The driver that a CUDA needs at least, when the pool's is below it."""
+    """Return the driver that a CUDA needs at least, when the pool's is below it."""
     compat = context.facts.cuda_driver.minor_compat.get(pair[0])
     floor = compat.minimum.get(context.os) if compat else None
     gpu = context.pool.gpu
@@ -133,7 +133,7 @@ def driver_for(context: RuleContext, pair: Pair) -> Version | None:
 
 
 def other_build(context: RuleContext, found: FrameworkMatch) -> Iterator[Candidate]:
-    """Another build of the release, else the nearest release with a build for this CUDA."""
+    """Yield another build of the release, else the nearest release with a build for this CUDA."""
     if found.release:
         for build in sorted(found.release.builds, key=lambda b: _distance(context, b)):
             change = use_build(context, found.name, found.version.public, build)
@@ -142,7 +142,7 @@ def other_build(context: RuleContext, found: FrameworkMatch) -> Iterator[Candida
 
 
 def build_with_code(context: RuleContext, found: FrameworkMatch) -> Iterator[Candidate]:
-    """Another build of the release, else the nearest release, with code for the GPU."""
+    """Yield another build of the release, else the nearest release, with code for the GPU."""
     if found.release:
         for build in found.release.builds:
             if build is not found.build and _has_code(context, build):
@@ -197,7 +197,7 @@ def _moves(have: Version, pin: Pin) -> bool:
 
 
 def accepts_cuda(context: RuleContext, build: Build) -> bool:
-    """Whether a build accepts the stack's CUDA."""
+    """Return whether a build accepts the stack's CUDA."""
     return context.cuda is not None and accepts(build, context.cuda)
 
 
@@ -212,7 +212,7 @@ def _has_code(context: RuleContext, build: Build) -> bool:
 
 
 def build_for(release: Release | None, pair: Pair) -> Build | None:
-    """The build of a release for a CUDA, None when there is none."""
+    """Return the build of a release for a CUDA, None when there is none."""
     if release is None:
         return None
     cuda = parse_version("cuda", show(pair))
@@ -220,7 +220,7 @@ def build_for(release: Release | None, pair: Pair) -> Build | None:
 
 
 def _distance(context: RuleContext, build: Build) -> tuple[bool, int, int]:
-    """Builds of the same CUDA major first, then the nearest minor; listed before others."""
+    """Return builds of the same CUDA major first, then the nearest minor; listed before others."""
     own = context.cuda.major_minor if context.cuda else (99, 0)
     pair = build.cuda or (build.cuda_major, 0)
     return (not build.listed, abs(pair[0] - own[0]), abs(pair[1] - own[1]))
@@ -239,7 +239,7 @@ def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
 
 
 def other_python(have: Version, release: Release) -> Iterator[Candidate]:
-    """The nearest Python that has a wheel."""
+    """Yield the nearest Python that has a wheel."""
     known = (
         *release.python,
         *release.python_aarch64,
@@ -254,7 +254,7 @@ def other_python(have: Version, release: Release) -> Iterator[Candidate]:
 
 
 def older_cuda(context: RuleContext) -> Iterator[Candidate]:
-    """The newest older toolkits, with the frameworks' builds for them."""
+    """Yield the newest older toolkits, with the frameworks' builds for them."""
     if context.cuda is None:
         return
     series = sorted(
@@ -270,7 +270,7 @@ def older_cuda(context: RuleContext) -> Iterator[Candidate]:
 
 
 def cuda_for_gpu(context: RuleContext) -> Iterator[Candidate]:
-    """The toolkits nearest to the stack's that can target the GPU."""
+    """Yield the toolkits nearest to the stack's that can target the GPU."""
     if context.cuda is None or context.capability is None:
         return
     able = [t.cuda for t in context.facts.arch.toolkits.values() if context.capability in t.sass]
@@ -327,12 +327,12 @@ def add_sass(context: RuleContext) -> Iterator[Candidate]:
 
 
 def other_cudnn(context: RuleContext) -> Iterator[Candidate]:
-    """The nearest cuDNN releases, same major first."""
+    """Yield the nearest cuDNN releases, same major first."""
     yield from _other_release(context, "cudnn", (r.version for r in context.facts.cudnn.releases))
 
 
 def other_nccl(context: RuleContext) -> Iterator[Candidate]:
-    """The nearest NCCL releases, newer ones first."""
+    """Yield the nearest NCCL releases, newer ones first."""
     yield from _other_release(context, "nccl", (r.version for r in context.facts.nccl.releases))
 
 

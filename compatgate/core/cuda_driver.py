@@ -19,12 +19,12 @@ from compatgate.core.versions import Version, make, show
 
 
 def branch_of(driver: Version, os: DriverOs, facts: Facts) -> Branch | None:
-    """The branch of a Linux driver; None for one that is not known, and on Windows."""
+    """Return the branch of a Linux driver; None for one that is not known, and on Windows."""
     return facts.driver_branches.branches.get(driver.major) if os == "linux" else None
 
 
 def reported_cuda(driver: Version, os: DriverOs, facts: Facts) -> Pair | None:
-    """The CUDA version that a driver reports, or the highest that it is known to reach."""
+    """Return the CUDA version that a driver reports, or the highest that it is known to reach."""
     if os == "linux":
         return facts.highest_cuda(driver.major)
 
@@ -40,7 +40,7 @@ def reported_cuda(driver: Version, os: DriverOs, facts: Facts) -> Pair | None:
 
 
 def is_published(driver: Version, os: DriverOs, facts: Facts) -> bool:
-    """Whether `reported_cuda` is published for a driver, and not only a lower bound."""
+    """Return whether `reported_cuda` is published for a driver, and not only a lower bound."""
     if os == "linux":
         branch = branch_of(driver, os, facts)
         return branch is not None and branch.cuda is not None
@@ -48,7 +48,7 @@ def is_published(driver: Version, os: DriverOs, facts: Facts) -> bool:
 
 
 def find_toolkit(cuda: Version, facts: Facts) -> Toolkit | None:
-    """The row of a toolkit, the first of its series where no update is stated.
+    """Return the row of a toolkit, the first of its series where no update is stated.
 
     None for a release that the facts do not know.
     """
@@ -65,7 +65,7 @@ def find_toolkit(cuda: Version, facts: Facts) -> Toolkit | None:
 def find_floor(
     cuda: Version, toolkit: Toolkit | None, pool: Pool, facts: Facts
 ) -> tuple[Version, Source] | None:
-    """The lowest driver that runs a CUDA on a pool without forward compatibility.
+    """Return the lowest driver that runs a CUDA on a pool without forward compatibility.
 
     Args:
         cuda: of the stack.
@@ -105,7 +105,7 @@ class ForwardCompatUse(Struct, frozen=True):
 
     @property
     def brings(self) -> CompatPackage | None:
-        """The package, where it is usable."""
+        """Return the package, where it is usable."""
         return self.package if self.usable else None
 
 
@@ -116,7 +116,7 @@ def driver_of(package: CompatPackage) -> Version:
 
 
 def check_forward_compat(stack: Stack, pool: Pool, table: ForwardCompat) -> ForwardCompatUse:
-    """Whether the stack's forward-compatibility package is usable on a pool, and why not."""
+    """Return whether the stack's forward-compatibility package is usable on a pool, and why not."""
     assert stack.cuda_compat is not None  # noqa: S101 - the caller checked
     series = show(stack.cuda_compat.major_minor)
     package = table.packages.get(series)

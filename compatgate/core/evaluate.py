@@ -71,7 +71,7 @@ def assess(
     now: datetime,
     with_fixes: bool = True,
 ) -> Verdict:
-    """A verdict but for its id, image and moment; arguments are those of `evaluate`.
+    """Return a verdict but for its id, image and moment; arguments are those of `evaluate`.
 
     Of the stack's image nothing counts but which waivers it matches
     (`compatgate.core.matrix.Matrix.image_patterns`): one assessment does for every image that
@@ -116,7 +116,7 @@ def seal(
     now: datetime,
     basis: Basis = "stated",
 ) -> Verdict:
-    """The verdict of an assessment.
+    """Return the verdict of an assessment.
 
     Its id is a digest of what it rests on and says, image and basis included, not of the time.
 
@@ -133,7 +133,7 @@ def seal(
 
 
 def format_moment(moment: datetime) -> str:
-    """A time as answers carry it, ``2026-11-03T09:30:00.123Z``."""
+    """Return a time as answers carry it, ``2026-11-03T09:30:00.123Z``."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -167,7 +167,7 @@ def _pools_left_out(target: Target) -> tuple[Finding, ...]:
 
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings worst first; one that several pools share is said once."""
+    """Return findings worst first; one that several pools share is said once."""
     said = list(findings)
     if len({finding.rule for finding in said}) < len(said):
         said = _merge_pools(said)
@@ -269,7 +269,7 @@ def _finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -
 
 
 def _waive(finding: Finding, context: RuleContext) -> Sequence[Finding]:
-    """The finding, or the finding waived with the record of the waiver."""
+    """Return the finding, or the finding waived with the record of the waiver."""
     if RANK[finding.outcome] == 0 or BY_ID[finding.rule].not_waivable:
         return (finding,)
     for waiver in context.matrix.waivers:

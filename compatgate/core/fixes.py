@@ -27,7 +27,7 @@ MOST_EVALUATED = 16
 
 @lru_cache(maxsize=256)
 def rules_reading(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
-    """The rules that may answer otherwise once these parts are changed.
+    """Return the rules that may answer otherwise once these parts are changed.
 
     Args:
         changed: parts of the question.
@@ -58,19 +58,19 @@ class _Trial:
         self._answers: dict[str, RuleAnswer] = {}
 
     def mends(self, problem: Problem, rule: Rule) -> bool:
-        """Whether the rule no longer objects, to this nor to anything else."""
+        """Return whether the rule no longer objects, to this nor to anything else."""
         if rule.reads.isdisjoint(self._changed):
             return False
         return not _still(self._answer(rule), problem) and not self._is_worse((rule,))
 
     @lazy_property
     def breaks_a_fact(self) -> bool:
-        """Whether a rule about facts objects that did not before."""
+        """Return whether a rule about facts objects that did not before."""
         return self._is_worse(rules_reading(self._changed, about_facts=True))
 
     @lazy_property
     def needs_blessing(self) -> bool:
-        """Whether the matrix or evidence do not know what would be there then."""
+        """Return whether the matrix or evidence do not know what would be there then."""
         return self._is_worse(rules_reading(self._changed, about_facts=False))
 
     def _is_worse(self, rules: Iterable[Rule]) -> bool:
@@ -104,7 +104,7 @@ class FixFinder:
         self._trials: dict[str, _Trial | None] = {}
 
     def fixes(self, problem: Problem, rule: Rule) -> tuple[Fix, ...]:
-        """The first few candidates that hold when evaluated."""
+        """Return the first few candidates that hold when evaluated."""
         if problem.candidates is None:
             return ()
         offered: list[Fix] = []
@@ -141,7 +141,7 @@ class FixFinder:
 
 
 def _includes(changes: Mapping[str, Any], less: Mapping[str, Any]) -> bool:
-    """Whether a change does all that a smaller one does; any newer driver is in ``>=X``."""
+    """Return whether a change does all that a smaller one does; any newer driver is in ``>=X``."""
     return all(
         name in changes and (changes[name] == value or (name == "driver" and _is_floor(value)))
         for name, value in less.items()
@@ -155,7 +155,7 @@ def _is_floor(value: Any) -> bool:
 def apply_changes(
     context: RuleContext, changes: Mapping[str, Any], changed: Parts | None = None
 ) -> RuleContext:
-    """The context after a fix: ``>=X`` means X itself, None removes.
+    """Return the context after a fix: ``>=X`` means X itself, None removes.
 
     Args:
         context: before it.
@@ -183,13 +183,13 @@ def _concrete(value: Any) -> Any:
 
 
 def _still(answer: RuleAnswer, problem: Problem) -> bool:
-    """Whether the rule says about as bad a thing of the same component as before."""
+    """Return whether the rule says about as bad a thing of the same component as before."""
     weight = _weights(answer).get(problem.component, 0)
     return weight >= (1 if problem.outcome == "warn" else 2)
 
 
 def _worse(before: RuleAnswer, after: RuleAnswer) -> bool:
-    """Whether a rule now says worse of some component; warnings do not count."""
+    """Return whether a rule now says worse of some component; warnings do not count."""
     bad = {name: weight for name, weight in _weights(after).items() if weight > 1}
     if not bad:
         return False
@@ -198,7 +198,7 @@ def _worse(before: RuleAnswer, after: RuleAnswer) -> bool:
 
 
 def _weights(answer: RuleAnswer) -> dict[str, int]:
-    """How bad, per component."""
+    """Return how bad, per component."""
     weights: dict[str, int] = {}
     for problem in () if isinstance(answer, str) else answer:
         weights[problem.component] = max(weights.get(problem.component, 0), RANK[problem.outcome])

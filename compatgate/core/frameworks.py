@@ -48,7 +48,7 @@ class FrameworkMatch(Struct, frozen=True):
 
     @property
     def conda(self) -> bool:
-        """Whether a channel of conda built it."""
+        """Return whether a channel of conda built it."""
         return is_conda(self.version)
 
     @property
@@ -58,7 +58,7 @@ class FrameworkMatch(Struct, frozen=True):
 
     @property
     def newest(self) -> Version:
-        """The newest release that the facts know."""
+        """Return the newest release that the facts know."""
         return self.table.releases[-1].version
 
 
@@ -167,7 +167,7 @@ def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> b
 
 
 def is_conda(version: Version) -> bool:
-    """Whether a version is that of a build by one of conda's channels."""
+    """Return whether a version is that of a build by one of conda's channels."""
     return _label_parts(version)[0] == CONDA
 
 
@@ -195,7 +195,7 @@ def _conda_build(table: Framework, version: Version) -> Build | None:
 
 
 def find_release(table: Framework, version: Version) -> Release | None:
-    """The release of this version; a fourth part is a build of the same release."""
+    """Return the release of this version; a fourth part is a build of the same release."""
     exact = table.by_version.get(version)
     if exact or len(version.parts) < 4:
         return exact
@@ -220,5 +220,5 @@ def _is_for(build: Build, cuda: tuple[int, ...]) -> bool:
 
 
 def accepts(build: Build, cuda: Version) -> bool:
-    """Whether a build accepts the stack's CUDA."""
+    """Return whether a build accepts the stack's CUDA."""
     return parse_constraint("cuda", build.accepts).allows(cuda)

@@ -112,7 +112,7 @@ HowItRuns = Literal["sass", "ptx"]
 
 
 def sass_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
-    """Whether machine code runs on a device.
+    """Return whether machine code runs on a device.
 
     Same major, minor not above the device's; never between Tegra and other parts, nor between two
     Tegra parts; ``a`` code only on exactly its own, ``f`` code within its family.
@@ -128,7 +128,7 @@ def sass_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
 
 
 def ptx_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
-    """Whether a driver can compile this PTX for a device, leaving its toolkit's age aside.
+    """Return whether a driver can compile this PTX for a device, leaving its toolkit's age aside.
 
     Any device of the same or a higher capability; ``a`` and ``f`` PTX go no further than SASS does.
     """
@@ -171,7 +171,7 @@ class Carrier(Struct, frozen=True):
 def carriers_of(
     stack: Stack, frameworks: Iterable[FrameworkMatch], cuda: Version | None, os: Os, cpu: Cpu
 ) -> list[Carrier]:
-    """The parts of a stack whose GPU code is known.
+    """Return the parts of a stack whose GPU code is known.
 
     A published build brings the PTX that its own toolkit made, whatever runtime lies beside it: a
     TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Code that is stated is

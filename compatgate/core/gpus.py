@@ -27,7 +27,7 @@ _FORM = re.compile(r"sxm\d?|pcie|nvl|hbm\d?e?")
 
 
 def normalise(text: str) -> str:
-    """A spelling without vendor, case, separators and unit variants; idempotent.
+    """Return a spelling without vendor, case, separators and unit variants; idempotent.
 
     ``NVIDIA A100-SXM4-80GB``, ``a100 sxm4 80 GB`` and ``A100_SXM4_80GiB`` all give
     ``a100-sxm4-80gb``; ``RTX4070Ti`` gives ``rtx-4070-ti``.
@@ -53,7 +53,7 @@ def _parts(word: str) -> list[str]:
 
 
 def is_memory(word: str) -> bool:
-    """Whether a word is a size of memory: ``80gb``."""
+    """Return whether a word is a size of memory: ``80gb``."""
     return _MEMORY.fullmatch(word) is not None
 
 
@@ -78,7 +78,7 @@ class MigProfile(Struct, frozen=True):
 
 
 def cut_profile(clean: str) -> tuple[MigProfile | None, str]:
-    """The profile and the text without it; labels write a dot for the plus sign."""
+    """Return the profile and the text without it; labels write a dot for the plus sign."""
     if not (match := _SPELLED.search(clean)):
         return None, clean
     suffix = re.sub(r"^\.", "+", match[4] or "")
@@ -96,7 +96,7 @@ _GEOMETRY = {
 
 
 def mig_profiles(gpu: Gpu) -> tuple[str, ...]:
-    """The profiles of a GPU without their variants (``+me``), empty when they are not known.
+    """Return the profiles of a GPU without their variants (``+me``), empty when they are not known.
 
     Memory is cut into 8, 4 or 2 slices of 5 GB at least, 16 GB on Blackwell RTX: every list of
     NVIDIA's MIG User Guide, "Supported MIG Profiles", follows from that.
@@ -113,7 +113,7 @@ def _sizes(gpu: Gpu) -> list[tuple[int, float]]:
 
 
 def fits(profile: MigProfile, gpu: Gpu) -> bool:
-    """Whether a GPU has a profile; yes where its profiles are not known.
+    """Return whether a GPU has a profile; yes where its profiles are not known.
 
     Sizes vary a little between board revisions: GB200 has 3g.93gb and 3g.95gb.
     """
@@ -139,17 +139,17 @@ class Index:
 
     @lazy_property
     def words(self) -> dict[str, frozenset[str]]:
-        """The words of each SKU's name."""
+        """Return the words of each SKU's name."""
         return {name: frozenset(normal.split("-")) for normal, name in self.names.items()}
 
     @lazy_property
     def variants(self) -> set[str]:
-        """Words that make another SKU of a whole name: ``ti``, ``laptop``, ``80gb``."""
+        """Return words that make another SKU of a whole name: ``ti``, ``laptop``, ``80gb``."""
         split = (normal.rpartition("-") for normal in self.names)
         return {last for base, _, last in split if base in self.names}
 
     def exact(self, words: list[str]) -> Gpu | None:
-        """The SKU that is spelled in full; its memory size may be stated in addition."""
+        """Return the SKU that is spelled in full; its memory size may be stated in addition."""
         name = self._lookup(words)
         rest = [word for word in words if not is_memory(word)]
         if not name and rest and (name := self._lookup(rest)):
@@ -179,7 +179,7 @@ class Index:
         return True
 
     def model(self, gpu: Gpu) -> frozenset[str]:
-        """The words of a name that tell products apart: ``a100``, ``6000``."""
+        """Return the words of a name that tell products apart: ``a100``, ``6000``."""
         return frozenset(
             word for word in self.words[gpu.name] if not word.isalpha() and not is_variant(word)
         )
@@ -189,7 +189,7 @@ _INDEXES: dict[int, Index] = {}
 
 
 def index_of(table: Gpus) -> Index:
-    """The index of a table."""
+    """Return the index of a table."""
     if (index := _INDEXES.get(id(table))) is None:
         if len(_INDEXES) >= 8:
             _INDEXES.clear()
@@ -325,7 +325,7 @@ def _family(words: list[str], members: list[Gpu]) -> Gpu:
 
 
 def _with_profile(text: str, profile: MigProfile, candidates: list[Gpu], index: Index) -> list[Gpu]:
-    """The candidates that can be cut so: A100 1g.5gb is one of the 40 GB products."""
+    """Return the candidates that can be cut so: A100 1g.5gb is one of the 40 GB products."""
     if fitting := [gpu for gpu in candidates if fits(profile, gpu)]:
         return fitting
     first = candidates[0]

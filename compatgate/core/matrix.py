@@ -136,7 +136,7 @@ class Entry(Struct, frozen=True, gc=False):
     revision: int = 0
 
     def matches(self, stack: Stack, pool: Pool) -> bool:
-        """Whether the stack on this pool is what the entry speaks of.
+        """Return whether the stack on this pool is what the entry speaks of.
 
         A component that the entry constrains and the stack does not state does not match.
         """
@@ -149,7 +149,7 @@ class Entry(Struct, frozen=True, gc=False):
         return True
 
     def differences(self, stack: Stack, pool: Pool) -> list[str]:
-        """The components that it constrains and that are others, or not stated."""
+        """Return the components that it constrains and that are others, or not stated."""
         found = []
         for component, constraint in self.components.items():
             have = pool.driver if component == "driver" else stack.get(component)
@@ -169,7 +169,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 def matches_image(image: str | None, pattern: str) -> bool:
-    """Whether an image reference is one that a waiver's glob means."""
+    """Return whether an image reference is one that a waiver's glob means."""
     return fnmatchcase(image or "", pattern)
 
 
@@ -192,7 +192,7 @@ class Waiver(Struct, frozen=True, gc=False):
     components: dict[str, Constraint] = {}
 
     def covers(self, target: str, stack: Stack, today: str, driver: Version | None = None) -> bool:
-        """Whether it applies to this stack on this target today (ISO date)."""
+        """Return whether it applies to this stack on this target today (ISO date)."""
         if today > self.expires or not (target in self.targets or ANY_TARGET in self.targets):
             return False
         if self.image is not None and not matches_image(stack.image, self.image):
@@ -225,7 +225,7 @@ class Evidence(Struct, frozen=True, gc=False):
     development: bool = False
 
     def counts_for(self, policy: CanaryPolicy) -> bool:
-        """Whether a policy takes it for evidence."""
+        """Return whether a policy takes it for evidence."""
         return self.outcome != "inconclusive" and (
             not self.development or policy.accept_development
         )
@@ -251,7 +251,7 @@ class EntryIndex:
                 self._by_target.setdefault(target, {}).setdefault(series, []).append(entry)
 
     def matching(self, target: str, stack: Stack, pool: Pool) -> list[Entry]:
-        """Entries that match the stack on a pool of the target, best first."""
+        """Return entries that match the stack on a pool of the target, best first."""
         cuda = stack.get("cuda")
         series = cuda.major_minor if cuda else None
         found = {
@@ -272,7 +272,7 @@ class EntryIndex:
     def nearest(
         self, target: str, stack: Stack, pool: Pool, named: Sequence[str] = ()
     ) -> Entry | None:
-        """The blessed entry of a target that differs least; of several the first.
+        """Return the blessed entry of a target that differs least; of several the first.
 
         An entry for another GPU counts as one more difference, and so does each part of the stack
         that it has to name (``named``) and does not.
@@ -286,7 +286,7 @@ class EntryIndex:
         return min(blessed, key=distance, default=None)
 
     def of(self, target: str) -> list[Entry]:
-        """Every entry that concerns a target."""
+        """Return every entry that concerns a target."""
         found = {
             entry.name: entry
             for name in (target, ANY_TARGET)

@@ -40,7 +40,7 @@ class EntryStacks(Struct, frozen=True):
 
 
 def represent(entry: Entry, facts: Facts) -> EntryStacks:
-    """The stacks that stand for an entry.
+    """Return the stacks that stand for an entry.
 
     A framework is the newest (oldest) known release that its constraint allows, CUDA the newest
     (oldest) that has a build of it, libraries what that build is pinned to; where the constraint
@@ -98,7 +98,7 @@ class _Choice:
                     self._take(pin.component, self._pinned(pin.component, pins))
 
     def _cuda(self) -> Version | None:
-        """A CUDA for which each framework has a build, where there is one."""
+        """Return a CUDA for which each framework has a build, where there is one."""
         constraint = self._constraints.get("cuda")
         if constraint is None:
             made_for = {build.cuda for _, r in self._releases() for build in r.builds if build.cuda}
@@ -189,7 +189,7 @@ class StackSamples:
             self._runs[sku] = runs[:_MOST_RUNS]
 
     def of(self, entry: Entry, pools: Sequence[Pool]) -> tuple[list[list[Stack]], tuple[str, ...]]:
-        """The stacks of an entry on each of some pools, and what it leaves open.
+        """Return the stacks of an entry on each of some pools, and what it leaves open.
 
         The first stack of a pool is what the newest passed canary run there measured, if it is one
         that the entry allows; then come the newest and the oldest that it allows.

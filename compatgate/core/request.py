@@ -152,7 +152,7 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
 
 
 def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str = "set") -> Pool:
-    """The pool with the stated properties set; keys that are not a pool's are left alone.
+    """Return the pool with the stated properties set; keys that are not a pool's are left alone.
 
     Raises:
         BadInput: a malformed value.
@@ -186,7 +186,7 @@ def _cpu_with(gpu: Gpu, pool: Pool) -> Cpu:
 
 
 def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
-    """The stack with every change that is not a pool's applied; None removes.
+    """Return the stack with every change that is not a pool's applied; None removes.
 
     Raises:
         BadInput: a malformed value or an unknown component.

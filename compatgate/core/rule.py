@@ -156,7 +156,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def documentation(self) -> str:
-        """The docstring, dedented."""
+        """Return the docstring, dedented."""
         from textwrap import dedent
 
         first, _, rest = (self.check.__doc__ or "").partition("\n")

@@ -123,11 +123,11 @@ class RuleContext:
 
     @property
     def policy(self) -> Policy:
-        """The target's policy."""
+        """Return the target's policy."""
         return self.target.policy
 
     def on(self, stack: Stack, pool: Pool, changed: Parts = EVERYTHING) -> RuleContext:
-        """The same question about another stack or pool, for its outcome.
+        """Return the same question about another stack or pool, for its outcome.
 
         Args:
             stack: completed.
@@ -154,7 +154,7 @@ class RuleContext:
 
     @property
     def gpu_name(self) -> str:
-        """The GPU with its capability, for messages."""
+        """Return the GPU with its capability, for messages."""
         gpu = self.pool.gpu
         if gpu is None:
             return "the GPU"
@@ -162,29 +162,29 @@ class RuleContext:
 
     @lazy_property
     def branch(self) -> Branch | None:
-        """The Linux driver branch; None when the driver is not known, or not Linux."""
+        """Return the Linux driver branch; None when the driver is not known, or not Linux."""
         return branch_of(self.driver, self.os, self.facts) if self.driver else None
 
     @lazy_property
     def driver_cuda(self) -> Pair | None:
-        """The CUDA version that the driver reports, or the highest it is known to reach."""
+        """Return the CUDA version that the driver reports, or the highest it is known to reach."""
         return reported_cuda(self.driver, self.os, self.facts) if self.driver else None
 
     @lazy_property
     def driver_cuda_is_exact(self) -> bool:
-        """Whether `driver_cuda` is published, and not only a lower bound."""
+        """Return whether `driver_cuda` is published, and not only a lower bound."""
         return self.driver is not None and is_published(self.driver, self.os, self.facts)
 
     @property
     def forward_may_help(self) -> bool:
-        """Whether forward compatibility could apply, but it is not known."""
+        """Return whether forward compatibility could apply, but it is not known."""
         return self.forward is not None and self.forward.usable is None
 
     # --- CUDA ------------------------------------------------------------------------------
 
     @lazy_property
     def cuda(self) -> Version | None:
-        """The stack's CUDA: the newest of the stated one and of its frameworks' builds.
+        """Return the stack's CUDA: the newest of the stated one and of its frameworks' builds.
 
         A wheel brings its own runtime: ``torch=2.9.1+cu130`` on a CUDA 12.1 base needs the driver
         that CUDA 13.0 needs.
@@ -197,19 +197,19 @@ class RuleContext:
 
     @lazy_property
     def toolkit(self) -> Toolkit | None:
-        """The row of the stack's toolkit; None for a release that the facts do not know."""
+        """Return the row of the stack's toolkit; None for a release that the facts do not know."""
         return find_toolkit(self.cuda, self.facts) if self.cuda else None
 
     @lazy_property
     def floor(self) -> tuple[Version, Source] | None:
-        """The lowest driver that runs the stack's CUDA without forward compatibility."""
+        """Return the lowest driver that runs the stack's CUDA without forward compatibility."""
         if self.cuda is None:
             return None
         return find_floor(self.cuda, self.toolkit, self.pool, self.facts)
 
     @lazy_property
     def forward(self) -> ForwardCompatUse | None:
-        """The forward-compatibility package, None when the stack has none."""
+        """Return the forward-compatibility package, None when the stack has none."""
         if self.stack.cuda_compat is None:
             return None
         return check_forward_compat(self.stack, self.pool, self.facts.forward_compat)
@@ -227,7 +227,7 @@ class RuleContext:
 
     @property
     def usable_driver(self) -> Version | None:
-        """The user-mode driver: the forward-compatibility package's if it is usable."""
+        """Return the user-mode driver: the forward-compatibility package's if it is usable."""
         package = self.forward.brings if self.forward else None
         return driver_of(package) if package else self.driver
 
@@ -235,7 +235,7 @@ class RuleContext:
 
     @lazy_property
     def frameworks(self) -> tuple[FrameworkMatch, ...]:
-        """The stack's frameworks (and other parts with published builds) in the facts."""
+        """Return the stack's frameworks (and other parts with published builds) in the facts."""
         return tuple(
             find_framework(name, version, self.cuda, table)
             for name, version in self.stack.versions.items()
@@ -267,7 +267,7 @@ class RuleContext:
 
     @lazy_property
     def runs(self) -> HowItRuns | None:
-        """How the stated code (or the builds' code) runs on this GPU; None: it does not.
+        """Return how the stated code (or the builds' code) runs on this GPU; None: it does not.
 
         Frameworks run by themselves: one that can only be compiled from PTX makes it ``ptx``.
         """
@@ -305,7 +305,7 @@ class RuleContext:
 
     @property
     def packages(self) -> tuple[GpuPackage, ...]:
-        """The packages of `package_set`, each with what is known of it."""
+        """Return the packages of `package_set`, each with what is known of it."""
         return self.package_set.packages if self.package_set else ()
 
     def has_record(self, name: str) -> bool:
@@ -316,7 +316,7 @@ class RuleContext:
 
     @lazy_property
     def cudnn_release(self) -> CudnnRelease | None:
-        """The stack's cuDNN release; the fourth part of its version is a build number."""
+        """Return the stack's cuDNN release; the fourth part of its version is a build number."""
         have = self.stack.get("cudnn")
         if have is None:
             return None
@@ -334,7 +334,7 @@ class RuleContext:
 
     @lazy_property
     def deciding(self) -> Entry | None:
-        """The most specific match; a candidate neither blesses nor hides what was decided.
+        """Return the most specific match; a candidate neither blesses nor hides what was decided.
 
         Under ``entries: strict`` one that names every GPU package, or that was revoked, goes before
         others.
@@ -363,13 +363,13 @@ class RuleContext:
 
     @lazy_property
     def nearest(self) -> Entry | None:
-        """The blessed entry of the target that differs least."""
+        """Return the blessed entry of the target that differs least."""
         index, named = self.matrix.entries, self.to_be_named
         return index.nearest(self.target.name, self.stack, self.pool, named)
 
 
 def issues_about(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue]:
-    """The issues whose components the stack has, on GPUs and processors that they name.
+    """Return the issues whose components the stack has, on GPUs and processors that they name.
 
     Args:
         stack: to look at.

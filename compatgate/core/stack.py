@@ -100,7 +100,7 @@ class Stack(Struct, frozen=True, dict=True):
         return {**self.components, **self.packages} if self.packages else self.components
 
     def to_json(self) -> dict[str, Any]:
-        """The stack in the form that requests and answers carry, in canonical order."""
+        """Return the stack in the form that requests and answers carry, in canonical order."""
         body: dict[str, Any] = {
             name: self._with_code(name, version) for name, version in self.versions.items()
         }
@@ -236,7 +236,7 @@ def parse_stack_text(text: str) -> dict[str, Any]:
 
 
 def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
-    """The stack with components set to other versions, or removed where the value is None.
+    """Return the stack with components set to other versions, or removed where the value is None.
 
     Raises:
         BadInput: as `parse_stack`.
@@ -310,7 +310,7 @@ def brought_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
 
 
 def canonical_key(name: str) -> str:
-    """One name for all spellings of a stack's key; what is none stays as it is."""
+    """Return one name for all spellings of a stack's key; what is none stays as it is."""
     try:
         return _key(name)
     except BadInput:

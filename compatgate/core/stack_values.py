@@ -79,7 +79,7 @@ def split_code(text: str) -> tuple[str, tuple[Arch, ...]]:
 
 
 def version_text(key: str, value: Any) -> str:
-    """A version as text.
+    """Return a version as text.
 
     Raises:
         BadInput: it is none.

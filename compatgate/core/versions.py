@@ -39,26 +39,26 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
 
     @property
     def major(self) -> int:
-        """The first part."""
+        """Return the first part."""
         return self.parts[0]
 
     @property
     def minor(self) -> int:
-        """The second part, 0 when not stated."""
+        """Return the second part, 0 when not stated."""
         return self.parts[1] if len(self.parts) > 1 else 0
 
     @property
     def major_minor(self) -> tuple[int, int]:
-        """The first two parts."""
+        """Return the first two parts."""
         return (self.parts[0], self.parts[1] if len(self.parts) > 1 else 0)
 
     @property
     def public(self) -> str:
-        """The text without the local label."""
+        """Return the text without the local label."""
         return self.text.partition("+")[0]
 
     def at(self, places: int) -> tuple[int, ...]:
-        """The first ``places`` parts, padded with zeros."""
+        """Return the first ``places`` parts, padded with zeros."""
         return (*self.parts, *(0,) * places)[:places]
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ def make(
     local: str = "",
     prerelease: bool = False,
 ) -> Version:
-    """A version from its parts; ``text`` is what messages show."""
+    """Return a version from its parts; ``text`` is what messages show."""
     end = len(parts)
     while end > 1 and parts[end - 1] == 0:
         end -= 1
@@ -99,7 +99,7 @@ def make(
 
 
 def agree(one: Version, other: Version) -> bool:
-    """Whether two versions of one component are the same as far as both are stated.
+    """Return whether two versions of one component are the same as far as both are stated.
 
     ``12.4`` and ``12.4.1`` do, ``9.1.0`` and ``9.1.0.70+cu12``, ``+cu12`` and ``+cu124``; two
     builds (``+cu121`` and ``+cu124``, ``+cu121`` and ``+cpu``) do not.
@@ -116,7 +116,7 @@ def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def same_release(component: str, one: Version, other: Version) -> bool:
-    """Whether two spellings can denote the same release.
+    """Return whether two spellings can denote the same release.
 
     Where one states less (the driver API knows CUDA 12.4, not its update; Python 3.11), what both
     state is compared.
@@ -129,7 +129,7 @@ def same_release(component: str, one: Version, other: Version) -> bool:
 
 
 def show(parts: tuple[int, ...]) -> str:
-    """Parts as dotted text."""
+    """Return parts as dotted text."""
     return ".".join(map(str, parts))
 
 
@@ -139,7 +139,7 @@ _LOCAL_CUDA = re.compile(
 
 
 def built_for(local: str) -> CudaBuild | None:
-    """The CUDA in a local version: ``cu121``, ``cu12``, ``cuda12.4``, ``nv25.5.cu129``."""
+    """Return the CUDA in a local version: ``cu121``, ``cu12``, ``cuda12.4``, ``nv25.5.cu129``."""
     match = _LOCAL_CUDA.search(local)
     if not match:
         return None
@@ -268,7 +268,7 @@ def _of_integer(digits: str) -> tuple[int, ...] | None:
 
 
 def _built(text: str, parts: tuple[int, ...], label: str) -> Version:
-    """A fourth part is a build number without meaning for compatibility: three compare."""
+    """Return a fourth part is a build number without meaning for compatibility: three compare."""
     local = label.lower()
     three = make(text, parts[:3], cuda=built_for(local), local=local)
     return Version(text, parts, three.key, three.cuda, local)

@@ -36,23 +36,23 @@ from compatgate.core.whatif_result import (
 
 
 def change_by_cause(before: Verdict, after: Verdict) -> dict[Cause, Change]:
-    """How what each cause says changes."""
+    """Return how what each cause says changes."""
     return {cause: _change_of_cause(before, after, cause) for cause in CAUSES}
 
 
 def worst_change(found: dict[Cause, Change]) -> Change:
-    """The worst; an improvement where nothing else changes."""
+    """Return the worst; an improvement where nothing else changes."""
     change = max(found.values(), key=ORDER.__getitem__)
     return "improves" if change == "same" and "improves" in found.values() else change
 
 
 def leaves_open(before: Verdict, after: Verdict) -> bool:
-    """Whether it is not known that something goes on working, which is not known to fail."""
+    """Return whether it is not known that something goes on working, which is not known to fail."""
     return any(_is_open(before, after, cause) for cause in CAUSES)
 
 
 def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
-    """Findings of one verdict that weigh more than the other's on the same thing."""
+    """Return findings of one verdict that weigh more than the other's on the same thing."""
     known: dict[tuple[str, str], int] = {}
     for finding in before.findings:
         key = (finding.rule, finding.component)
@@ -61,19 +61,19 @@ def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
 
 
 def resolved_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
-    """Findings that are gone, except where worse of the same kind took their place."""
+    """Return findings that are gone, except where worse of the same kind took their place."""
     better = [cause for cause in CAUSES if weight_of(after, cause) <= weight_of(before, cause)]
     return tuple(f for f in new_findings(after, before) if _cause_of(f) in better)
 
 
 def weight_of(verdict: Verdict, cause: Cause) -> int:
-    """How bad what one cause says is."""
+    """Return how bad what one cause says is."""
     said = (RANK[f.outcome] for f in verdict.findings if _cause_of(f) == cause)
     return max(said, default=0)
 
 
 def _change_of_cause(before: Verdict, after: Verdict, cause: Cause) -> Change:
-    """How what one cause says changes; what failed for another reason may break as well."""
+    """Return how what one cause says changes; what failed for another reason may break as well."""
     if any(f.outcome == "fail" and _cause_of(f) == cause for f in new_findings(before, after)):
         return "breaks"
     step = weight_of(after, cause) - weight_of(before, cause)
@@ -114,7 +114,7 @@ class _PoolEvaluator:
         self._fixed = 0
 
     def __call__(self, stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
-        """The verdict; fixes are looked for as often as `_MOST_FIXED`."""
+        """Return the verdict; fixes are looked for as often as `_MOST_FIXED`."""
         where = replace(self._target, pools=(pool,))
         key = _encode((stack, id(pool), with_fixes))
         if key not in self._known:
@@ -244,7 +244,7 @@ def _of_entry(
 
 
 def _representative_sample(samples: Sequence[PoolChange]) -> PoolChange:
-    """The first that stands for an entry; another one where that worked and fares worse."""
+    """Return the first that stands for an entry; another one where that worked and fares worse."""
     worked = (s for s in samples[1:] if weight_of(s.before, "facts") <= RANK["warn"])
     return max((samples[0], *worked), key=lambda sample: ORDER[sample.change])
 
@@ -278,7 +278,7 @@ def _on_pool(
 
 
 def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Finding:
-    """A finding as it reads here: no fix undoes the change, and the entry is known."""
+    """Return a finding as it reads here: no fix undoes the change, and the entry is known."""
     if BY_ID[finding.rule].about_facts:
         return finding
     fixes = tuple(f for f in finding.fixes if not any(name in changes for name in f.set))

@@ -42,7 +42,7 @@ class PoolChange(Struct, frozen=True):
     gained: tuple[Finding, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The form that answers carry."""
+        """Return the form that answers carry."""
         return {
             "pool": self.pool,
             "stack": self.stack,
@@ -69,7 +69,7 @@ class EntryChange(Struct, frozen=True):
 
     @property
     def change(self) -> Change:
-        """The worst over the pools."""
+        """Return the worst over the pools."""
         return max((pool.change for pool in self.pools), key=ORDER.__getitem__, default="same")
 
     @property
@@ -80,18 +80,18 @@ class EntryChange(Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict afterwards, the worst over the pools."""
+        """Return the verdict afterwards, the worst over the pools."""
         if self.open:
             return "unknown"
         return max((pool.after.verdict for pool in self.pools), key=RANK.__getitem__)
 
     @property
     def is_open(self) -> bool:
-        """Whether it cannot be said that it goes on working."""
+        """Return whether it cannot be said that it goes on working."""
         return bool(self.open) or any(pool.is_open for pool in self.pools)
 
     def to_json(self) -> dict[str, Any]:
-        """The form that answers carry."""
+        """Return the form that answers carry."""
         return {
             "entry": self.entry,
             "status": self.status,
@@ -131,11 +131,11 @@ class WhatIf(Struct, frozen=True):
     facts: str
 
     def of(self, change: Change) -> tuple[EntryChange, ...]:
-        """Entries that fare so."""
+        """Return entries that fare so."""
         return tuple(entry for entry in self.entries if entry.change == change)
 
     def to_json(self) -> dict[str, Any]:
-        """The form that answers carry."""
+        """Return the form that answers carry."""
         return {
             "target": self.target,
             "set": self.changes,
@@ -154,7 +154,7 @@ class WhatIf(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """The answer in one line."""
+        """Return the answer in one line."""
         changed = ", ".join(f"{name} {value}" for name, value in self.changes.items())
         about = f"{changed} on {self.target}"
         total = _entries(len(self.entries))

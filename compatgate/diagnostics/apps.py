@@ -66,7 +66,7 @@ async def _aside(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _below(path: str, root: str) -> str:
-    """The path below the mount: servers put the mount into the path or leave it out."""
+    """Return the path below the mount: servers put the mount into the path or leave it out."""
     root = root.rstrip("/")
     if root and (path == root or path.startswith(f"{root}/")):
         return path[len(root) :]

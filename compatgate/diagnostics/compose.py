@@ -40,7 +40,7 @@ class Process(Struct, frozen=True):
     devices: tuple[dict[str, Any], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The object in the document."""
+        """Return the object in the document."""
         return {
             "pid": self.pid,
             "executable": printable(self.executable),
@@ -58,7 +58,7 @@ def _library(library: Library) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Names of files and variables need not be text; JSON is."""
+    """Return the names of files and variables need not be text; JSON is."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -90,7 +90,7 @@ def left_open(libraries: Iterable[Library], stack: dict[str, Any]) -> tuple[str,
 
 
 def other_majors(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Conflict]:
-    """Libraries whose name states another major than the stack has."""
+    """Return libraries whose name states another major than the stack has."""
     return [
         Conflict(
             library.component,
@@ -108,7 +108,7 @@ def other_majors(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Co
 
 
 def stack_body(seen: Inspection) -> dict[str, Any]:
-    """The stack in the form of requests, with what is open and where witnesses disagree.
+    """Return the stack in the form of requests, with what is open and where witnesses disagree.
 
     A version that is none of its component is open, so that the rest can still be checked.
     """

@@ -34,7 +34,7 @@ ProcessInspections = list[tuple[Process, Inspection]]
 
 
 def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) -> dict[str, Any]:
-    """The probe document of a running container.
+    """Return the probe document of a running container.
 
     Args:
         reference: its name or id.
@@ -62,7 +62,7 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
 
 
 def _gpus(container: Container, host: Host) -> Report | None:
-    """The GPUs that the container was given."""
+    """Return the GPUs that the container was given."""
     if not container.granted:
         host.notes.append(f"{container.short} was given no GPU")
         return None
@@ -83,7 +83,7 @@ def _is_here(container: Container) -> bool:
 
 
 def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
-    """The processes that use a GPU or could; one that ends meanwhile is left out."""
+    """Return the processes that use a GPU or could; one that ends meanwhile is left out."""
     found = []
     if len(pids) > MOST_PROCESSES:
         host.notes.append(f"{len(pids)} processes run, {MOST_PROCESSES} were looked at")
@@ -102,7 +102,7 @@ def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
 
 
 def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Inspection:
-    """One stack: what is loaded decides over what lies there, and both are compared."""
+    """Return one stack: what is loaded decides over what lies there, and both are compared."""
     stack: dict[str, Any] = {}
     conflicts: list[Conflict] = []
     for process, seen in looked:
@@ -157,7 +157,7 @@ def _code(looked: ProcessInspections, facts: CudaArch) -> tuple[list[str], list[
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:
-    """Whether two versions agree as far as both are stated."""
+    """Return whether two versions agree as far as both are stated."""
     if not isinstance(one, str) or not isinstance(other, str):
         return True
     return not settle([Observation(name, one, ""), Observation(name, other, "")])[1]

@@ -34,7 +34,7 @@ _LONGEST = 8192
 
 
 def reported_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the list that are set, cut off where they are very long."""
+    """Return the variables of the list that are set, cut off where they are very long."""
     return {name: environment[name][:_LONGEST] for name in REPORTED if name in environment}
 
 
@@ -117,7 +117,7 @@ def _order_is_known(devices: Sequence[Device], environment: Mapping[str, str]) -
 
 
 def _named(devices: Sequence[Device], entry: str) -> Device | None:
-    """The device of an index, of ``GPU:MIG`` indices, or of the start of a UUID."""
+    """Return the device of an index, of ``GPU:MIG`` indices, or of the start of a UUID."""
     first, colon, second = entry.partition(":")
     if first.isdecimal() and first.isascii():
         index = int(first)

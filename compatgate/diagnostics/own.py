@@ -64,7 +64,7 @@ def reporter() -> Callable[[], dict[str, Any]]:
 
 
 def own_report(nvml: Any, facts: Facts | None) -> dict[str, Any]:
-    """The probe document of this process; `compatgate.diagnostics.report` describes it."""
+    """Return the probe document of this process; `compatgate.diagnostics.report` describes it."""
     notes: list[str] = []
     report = gpus_by_nvml(nvml) if nvml else None
     kernel = read_kernel_driver()
@@ -133,7 +133,7 @@ def _of_stack(conflicts: Iterable[Conflict]) -> list[Conflict]:
 def _pools(
     report: Report | None, kernel: KernelDriver | None, facts: Facts | None, notes: list[str]
 ) -> tuple[tuple[ObservedPool, ...], tuple[dict[str, Any], ...] | None]:
-    """The visible GPUs as pools, and each by itself."""
+    """Return the visible GPUs as pools, and each by itself."""
     if report is None:
         notes.append("NVML does not answer (pip install compatgate[nvml]): GPUs are not known")
         return (), None
@@ -152,7 +152,7 @@ def _pools(
 
 
 def describe(device: Device) -> dict[str, Any]:
-    """A visible GPU."""
+    """Return a visible GPU."""
     return {
         "name": device.name,
         "uuid": device.uuid,

@@ -82,7 +82,7 @@ class Files:
             return []
 
     def read(self, path: str, largest: int) -> bytes:
-        """The start of a regular file; empty where there is none that can be read."""
+        """Return the start of a regular file; empty where there is none that can be read."""
         try:
             return read_regular(self.find(path), largest)
         except OSError:
@@ -90,7 +90,7 @@ class Files:
 
 
 def read_regular(path: str, largest: int) -> bytes:
-    """The first bytes of a regular file; a pipe or device is not waited for.
+    """Return the first bytes of a regular file; a pipe or device is not waited for.
 
     Raises:
         OSError: it cannot be opened, or is no regular file.
@@ -126,7 +126,7 @@ class Packages(Struct, frozen=True):
 
 
 def packages_of(paths: Collection[str], files: Files) -> Packages:
-    """The distributions of loaded files that matter to a stack.
+    """Return the distributions of loaded files that matter to a stack.
 
     Args:
         paths: of files, as the process knows them.
@@ -198,7 +198,7 @@ def _of_folder(folder: str) -> tuple[str, str]:
 
 
 def _recorded(site: str, folder: str, files: Files) -> Iterator[str]:
-    """The libraries that a distribution installed."""
+    """Yield the libraries that a distribution installed."""
     text = files.read(f"{site}/{folder}/RECORD", _LARGEST_RECORD).decode("utf-8", "replace")
     try:
         for row in csv.reader(StringIO(text)):

@@ -47,7 +47,7 @@ class View(Struct, frozen=True):
 
     @property
     def uses_gpu_code(self) -> bool:
-        """Whether a CUDA library, a framework or GPU code is loaded."""
+        """Return whether a CUDA library, a framework or GPU code is loaded."""
         return bool(self.process.libraries or set(self.seen.stack) - {"python"})
 
 
@@ -163,7 +163,7 @@ class Host(Struct, frozen=True):
         return Host(*look_at_gpus(notes), notes)
 
     def left_to(self, environment: Mapping[str, str], *, container: bool) -> Report | None:
-        """The report with the GPUs that are left to a process."""
+        """Return the report with the GPUs that are left to a process."""
         if self.report is None:
             return None
         visible = visible_devices(self.report.devices, environment, container=container)
@@ -171,11 +171,11 @@ class Host(Struct, frozen=True):
         return replace(self.report, devices=visible.devices, attached=None)
 
     def pools(self, report: Report | None, facts: Facts) -> tuple[ObservedPool, ...]:
-        """The pools of a report of this machine."""
+        """Return the pools of a report of this machine."""
         return pools_here(report, self.kernel, facts, self.notes) if report else ()
 
     def document(self, seen: Inspection, pools: tuple[ObservedPool, ...]) -> dict[str, Any]:
-        """The probe document of what was seen here."""
+        """Return the probe document of what was seen here."""
         drivers = driver_observations(self.report, self.kernel)
         return Probe(
             pools,
@@ -187,7 +187,7 @@ class Host(Struct, frozen=True):
 
 
 def probe_process(pid: int, facts: Facts) -> dict[str, Any]:
-    """The probe document of a process: its stack, and the GPUs that it may use.
+    """Return the probe document of a process: its stack, and the GPUs that it may use.
 
     Raises:
         NotFound, BadInput: as `read_process`.

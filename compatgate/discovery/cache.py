@@ -39,7 +39,7 @@ def default_image_folder() -> str | None:
 
 
 def entry_key(digest: str, depends_on: Any) -> str:
-    """The name of a reading.
+    """Return the name of a reading.
 
     Args:
         digest: of the image's manifest.
@@ -50,7 +50,7 @@ def entry_key(digest: str, depends_on: Any) -> str:
 
 
 def read_entry(folder: str, name: str) -> dict[str, Any] | None:
-    """An earlier reading; None where there is none, or it is damaged."""
+    """Return an earlier reading; None where there is none, or it is damaged."""
     try:
         with open(_entry_path(folder, name), "rb") as file:
             data = file.read(_LARGEST_ENTRY)

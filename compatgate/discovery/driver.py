@@ -58,7 +58,7 @@ def parse_sys_version(text: str) -> KernelDriver | None:
 
 
 def read_kernel_driver(*, proc: str = PROC, sys: str = SYS) -> KernelDriver | None:
-    """The loaded kernel driver, None when no NVIDIA module is loaded."""
+    """Return the loaded kernel driver, None when no NVIDIA module is loaded."""
     for path, parse in ((proc, parse_proc_version), (sys, parse_sys_version)):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -110,7 +110,7 @@ def open_nvml(nvml: Any = None) -> Iterator[Any]:
 
 
 def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
-    """A property; None where this GPU, driver or binding does not have it."""
+    """Return a property; None where this GPU, driver or binding does not have it."""
     function = getattr(nvml, name, None)
     if function is None:
         return None
@@ -121,7 +121,7 @@ def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
 
 
 def nvml_text(value: bytes | str | None) -> str | None:
-    """A string of NVML, whichever way the binding gives it."""
+    """Return a string of NVML, whichever way the binding gives it."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
@@ -161,7 +161,7 @@ def _bus(nvml: Any, handle: Any) -> str:
 
 
 def _slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
-    """The MIG devices; their names end in the profile (``... MIG 1g.10gb``)."""
+    """Return the MIG devices; their names end in the profile (``... MIG 1g.10gb``)."""
     count = ask_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
     found = []
     for index in range(count):

@@ -59,7 +59,7 @@ class CodeFile(Struct, frozen=True):
         return cls(origin, owner, code.arch, tuple(linked), code.ptx_isa, code.cuda)
 
     def seen(self) -> Observation:
-        """The code as an observation of ``arch``; what no driver runs is in parentheses."""
+        """Return the code as an observation of ``arch``; what no driver runs is in parentheses."""
         names = "+".join(code.name for code in self.arch)
         linked = f" ({' '.join(self.linked)})" if self.linked else ""
         return Observation("arch", f"{names}{linked}".strip(), self.origin, "measured")
@@ -108,7 +108,7 @@ def made_by(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observati
 
 
 def _runs(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
-    """Whether other code runs on all GPUs that this code was made for."""
+    """Return whether other code runs on all GPUs that this code was made for."""
     if code in carried:
         return True
     if code.kind == "sass":
@@ -222,7 +222,7 @@ class Inspection(Struct, frozen=True):
 
 
 def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
-    """The stack that the findings amount to.
+    """Return the stack that the findings amount to.
 
     Files that stand in a package's record speak for that package alone; ``arch`` is the code of the
     others.
@@ -273,7 +273,7 @@ def _public(version: str) -> str:
 
 
 def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:
-    """Libraries whose major version is not the stack's."""
+    """Return libraries whose major version is not the stack's."""
     return [
         Conflict(
             seen.component,

@@ -163,7 +163,7 @@ def metadata_folder(path: str) -> str | None:
 
 
 def _rows(data: bytes) -> Iterator[str]:
-    """Paths in a ``RECORD``; lines that name no library are passed over unread."""
+    """Yield paths in a ``RECORD``; lines that name no library are passed over unread."""
     for line in trimmed("RECORD", data).decode("utf-8", "replace").splitlines():
         try:
             row = next(csv.reader([line]), [])

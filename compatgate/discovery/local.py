@@ -90,7 +90,7 @@ _RUNTIME = re.compile(
 
 
 def is_wheel(path: str) -> bool:
-    """Whether the file is a zip file that calls itself a wheel."""
+    """Return whether the file is a zip file that calls itself a wheel."""
     return os.path.isfile(path) and path.endswith(".whl")
 
 

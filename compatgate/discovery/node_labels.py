@@ -98,7 +98,7 @@ def _of_json(text: str, origin: str) -> tuple[Node, ...]:
 
 
 def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
-    """The nodes of a typed document.
+    """Return the nodes of a typed document.
 
     Raises:
         msgspec.ValidationError: it is neither a node nor a list.
@@ -242,7 +242,7 @@ def _whole(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
 
 
 def _slices(labels: Mapping[str, str], product: str) -> Iterator[Device]:
-    """The MIG devices of strategy ``mixed``, each kind with labels of its own."""
+    """Yield the MIG devices of strategy ``mixed``, each kind with labels of its own."""
     resources = {match["resource"] for name in labels if (match := _MIG.fullmatch(name))}
     for resource in sorted(resources):
         profile = resource.removeprefix("mig-")
@@ -270,7 +270,7 @@ def _driver(labels: Mapping[str, str]) -> str | None:
 
 
 def _cuda(labels: Mapping[str, str]) -> str | None:
-    """The newest CUDA that the driver supports; GFD calls it the runtime."""
+    """Return the newest CUDA that the driver supports; GFD calls it the runtime."""
     for prefix in ("runtime-version", "runtime"):
         major = labels.get(f"nvidia.com/cuda.{prefix}.major")
         minor = labels.get(f"nvidia.com/cuda.{prefix}.minor")
@@ -284,7 +284,7 @@ def _number(text: str | None) -> bool:
 
 
 def _count(text: str | None) -> int:
-    """How many; one where the label is missing, none where it says 0."""
+    """Return how many; one where the label is missing, none where it says 0."""
     return min(int(text), _MOST_GPUS) if text and _number(text) else 1
 
 
@@ -357,7 +357,7 @@ def _pools(
 
 
 def _apart(pools: list[ObservedPool]) -> list[ObservedPool]:
-    """Pools of the same GPU and another driver get names of their own."""
+    """Return pools of the same GPU and another driver get names of their own."""
     taken: dict[str, int] = {}
     named = []
     for pool in pools:

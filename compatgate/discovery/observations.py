@@ -84,7 +84,7 @@ class ObservedPool(Struct, frozen=True):
     nodes: int | None = None
 
     def to_body(self) -> dict[str, Any]:
-        """The pool of a request; a property that is not known is left out."""
+        """Return the pool of a request; a property that is not known is left out."""
         body: dict[str, Any] = {"name": self.name, "gpu": self.gpu}
         body |= {"driver": self.driver, "os": self.os, "count": self.nodes}
         if self.cpu:
@@ -99,7 +99,7 @@ _NOT_STACK = ("driver", DRIVER_CUDA)
 def settle(
     observations: Sequence[Observation], arch: Iterable[str] | None = None
 ) -> tuple[dict[str, Any], tuple[Conflict, ...]]:
-    """The stack that the observations describe, in JSON form, and where they disagree.
+    """Return the stack that the observations describe, in JSON form, and where they disagree.
 
     What was measured decides over what metadata says, and among equals the earlier one.
 
@@ -182,7 +182,7 @@ def without_cuda(
 
 
 def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
-    """Builds that the runtime beside them cannot serve.
+    """Return builds that the runtime beside them cannot serve.
 
     A build for another major never fits; a framework built for a newer minor than the runtime's
     misses functions, while an older build runs on the newer libraries of its major. Libraries are
@@ -208,7 +208,7 @@ def two_cudas(observations: Sequence[Observation]) -> list[Conflict]:
 
 
 def several_versions(observations: Sequence[Observation], file: str) -> list[str]:
-    """Components in more than one version or build, of which nothing says which is used.
+    """Return components in more than one version or build, of which nothing says which is used.
 
     The toolkit's parts have version numbers of their own, so CUDA is left to `settle`.
     """

@@ -57,7 +57,7 @@ class Probe(Struct, frozen=True):
     host: dict[str, Any] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """The document; `read_probe` reads it back."""
+        """Return the document; `read_probe` reads it back."""
         return {
             "compatgate": SCHEMA,
             "pools": [pool.to_body() for pool in self.pools],
@@ -117,7 +117,7 @@ def gpus_by_nvml(nvml: Any) -> Report | None:
 def pools_here(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
-    """The pools of a report of this machine; the loaded driver decides.
+    """Return the pools of a report of this machine; the loaded driver decides.
 
     Raises:
         BadInput: a product name is cut off and fits products that differ.
@@ -128,7 +128,7 @@ def pools_here(
 
 
 def _run_nvidia_smi(notes: list[str]) -> Report | None:
-    """The XML report, and the list, which names MIG profiles."""
+    """Return the XML report, and the list, which names MIG profiles."""
     outputs = []
     for arguments in (["-q", "-x"], ["-L"]):
         for command in _PATHS:
@@ -154,7 +154,7 @@ def _run_nvidia_smi(notes: list[str]) -> Report | None:
 
 
 def driver_observations(report: Report | None, kernel: KernelDriver | None) -> list[Observation]:
-    """The driver, and the CUDA that it reports, each with its witness."""
+    """Return the driver, and the CUDA that it reports, each with its witness."""
     found = []
     if kernel:
         found.append(Observation("driver", kernel.version, kernel.origin))
@@ -188,7 +188,7 @@ def describe_host(
     report: Report | None,
     notes: list[str],
 ) -> dict[str, Any]:
-    """The ``host`` of a probe document."""
+    """Return the ``host`` of a probe document."""
     modules = None if kernel is None or kernel.open is None else kernel.open
     return {
         "os": report.os if report else platform.system().lower(),

@@ -164,7 +164,7 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
 
 
 def _with_channel(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
-    """A framework that conda installed is a build of its own; its label says so."""
+    """Return a framework that conda installed is a build of its own; its label says so."""
     if not is_framework(seen.component) or "+" in seen.version:
         return seen
     if seen.component not in conda:
@@ -235,7 +235,7 @@ ANSWER_MARK = b"compatgate-answer:"
 
 
 def program() -> str:
-    """The program, as text for ``python -c``; it prints the mark and one line of JSON."""
+    """Return the program, as text for ``python -c``; it prints the mark and one line of JSON."""
     return _PROGRAM
 
 

@@ -73,7 +73,7 @@ class Signals(Struct, frozen=True):
     ignored: frozenset[str]
 
     def package(self, name: str) -> str | None:
-        """The component that a dpkg, rpm or apk package tells, None when none."""
+        """Return the component that a dpkg, rpm or apk package tells, None when none."""
         for known in self.packages:
             if known.pattern.fullmatch(name):
                 return known.component
@@ -152,7 +152,7 @@ _RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<rele
 def observe_package(
     name: str, version: str, origin: str, signals: Signals, left: list[str]
 ) -> Observation | None:
-    """The component that a package is; None for most packages.
+    """Return the component that a package is; None for most packages.
 
     Args:
         name: of the package.

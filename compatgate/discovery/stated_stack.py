@@ -23,7 +23,7 @@ _REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", *_BY_NAME)
 
 
 def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
-    """A stack in the form of requests, with what is open and where witnesses disagree.
+    """Return a stack in the form of requests, with what is open and where witnesses disagree.
 
     What cannot be read, or is more than a question may hold, is left open.
 
@@ -54,7 +54,7 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
 
 
 def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
-    """The records that a question takes; of the others it is said that they are none."""
+    """Return the records that a question takes; of the others it is said that they are none."""
     found: Body = {}
     for name, record in measured.items():
         try:
@@ -81,7 +81,7 @@ def attach_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
 
 
 def prefer_shown(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Both joined: what is shown wins, and a contradiction is a finding.
+    """Return both joined: what is shown wins, and a contradiction is a finding.
 
     Args:
         shown: of an image, with canonical names.
@@ -98,7 +98,7 @@ def prefer_shown(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
 
 
 def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Both joined: what is stated wins, and is not open; a contradiction is a finding.
+    """Return both joined: what is stated wins, and is not open; a contradiction is a finding.
 
     Args:
         written: in a lockfile or a bill of materials, with canonical names.
@@ -168,7 +168,7 @@ def _agree(name: str, stack: Stack, other: Body) -> bool:
 
 
 def _names_cuda(item: tuple[str, Any]) -> bool:
-    """Whether a stated version says which CUDA it was built for, minor included."""
+    """Return whether a stated version says which CUDA it was built for, minor included."""
     name, value = item
     if name not in COMPONENTS:
         return False

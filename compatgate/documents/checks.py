@@ -33,12 +33,12 @@ _NAMESPACES = re.compile(r"[a-z0-9*?\[\]!-]{1,253}")
 
 
 def check(raw: RawDocument, kind: str, gpus: Gpus) -> Mistakes:
-    """Every mistake of meaning in one document."""
+    """Yield every mistake of meaning in one document."""
     yield from _CHECKS[kind](raw, gpus)
 
 
 def check_target_refs(raw: RawDocument, known: Collection[str]) -> Mistakes:
-    """Every target that an entry or a waiver names and that does not exist.
+    """Yield every target that an entry or a waiver names and that does not exist.
 
     Args:
         raw: the document.
@@ -144,7 +144,7 @@ def _waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
 
 
 def _everything(raw: RawDocument) -> Mistakes:
-    """A waiver that is for everything, and yet for some images or versions."""
+    """Yield a waiver that is for everything, and yet for some images or versions."""
     match = _get(raw.value, "spec", "match")
     if _get(match, "everything") is not True:
         return
@@ -183,7 +183,7 @@ def _constraint(component: str, text: str) -> None:
 
 
 def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
-    """The same document with canonical component names (``pytorch`` becomes ``torch``).
+    """Return the same document with canonical component names (``pytorch`` becomes ``torch``).
 
     A pool that names no processor has the one that its GPU comes with: GH200 has an Arm one.
     """
@@ -286,7 +286,7 @@ class WaiverLimit(Struct, frozen=True):
 def waiver_limit(
     names: Iterable[str], targets: Mapping[str, TargetDoc], now: datetime
 ) -> WaiverLimit:
-    """The latest end of a waiver for some targets: the earliest that one of them allows.
+    """Return the latest end of a waiver for some targets: the earliest that one of them allows.
 
     Args:
         names: of the targets; ``*`` is all of them, and those that are yet to come.
@@ -312,7 +312,7 @@ def _limit_of_policy(policy: WaiverPolicySpec, now: datetime, target: str = "") 
 
 
 def is_within_limit(before: object, after: WaiverDoc) -> bool:
-    """Whether a waiver is as it was before, or ends earlier and is the same otherwise."""
+    """Return whether a waiver is as it was before, or ends earlier and is the same otherwise."""
     if not isinstance(before, WaiverDoc):
         return False
     expires = max(before.spec.expires, after.spec.expires)

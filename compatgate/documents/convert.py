@@ -22,7 +22,7 @@ _MOST_SKUS = 4096
 
 
 def to_target(document: TargetDoc, gpus: Gpus) -> Target:
-    """A target with its pools resolved.
+    """Return a target with its pools resolved.
 
     Raises:
         BadInput: a GPU or driver that was known when the document was stored no longer is.
@@ -35,7 +35,7 @@ def to_target(document: TargetDoc, gpus: Gpus) -> Target:
 
 
 def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
-    """A row of the matrix.
+    """Return a row of the matrix.
 
     Args:
         document: as stored.
@@ -58,7 +58,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
 
 
 def to_waiver(document: WaiverDoc) -> Waiver:
-    """An exception, as the rules read it."""
+    """Return an exception, as the rules read it."""
     spec = document.spec
     return Waiver(
         name=document.metadata.name,

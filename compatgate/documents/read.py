@@ -159,7 +159,7 @@ def _kind(raw: RawDocument, problems: Problems) -> Kind | None:
 
 
 def _typed(raw: RawDocument, kind: Kind, problems: Problems, gpus: Gpus | None) -> list[Document]:
-    """The document as a struct; the schema explains a refusal.
+    """Return the document as a struct; the schema explains a refusal.
 
     Without ``gpus`` it has mistakes, and is looked at for more of them only.
     """

@@ -54,13 +54,13 @@ _TYPES = {
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a kind, as shipped."""
+    """Return the JSON Schema of a kind, as shipped."""
     loaded: dict[str, Any] = _validator(kind).schema
     return loaded
 
 
 def explain(raw: RawDocument, kind: str) -> Iterator[DocumentProblem]:
-    """Every way in which a document does not have the shape of its kind."""
+    """Yield every way in which a document does not have the shape of its kind."""
     for error in _validator(kind).iter_errors(raw.value):
         yield from _translate(raw, error)
 
@@ -139,7 +139,7 @@ def _wrong_type(raw: RawDocument, path: FieldPath, error: Any) -> DocumentProble
 
 
 def _mistyped(raw: RawDocument, path: FieldPath, value: Any) -> DocumentProblem | None:
-    """A number or a boolean where text belongs: ``12.10`` without quotes is 12.1 to YAML."""
+    """Return a number or a boolean where text belongs: ``12.10`` without quotes is 12.1 to YAML."""
     if isinstance(value, list | dict | str) or value is None:
         return None
     written = raw.written(path)

@@ -139,7 +139,7 @@ class DocumentProblem(BadInput):
         return where + super().detail
 
     def to_json(self) -> dict[str, Any]:
-        """The problem as a member of a problem+json answer or of ``--format json``."""
+        """Return the problem as a member of a problem+json answer or of ``--format json``."""
         value = self.value if isinstance(self.value, str | int | float | bool) else None
         return {
             "file": self.file,
@@ -166,7 +166,7 @@ class Problems:
 
     @property
     def enough(self) -> bool:
-        """Whether more would help nobody."""
+        """Return whether more would help nobody."""
         return len(self._found) >= _ENOUGH
 
     def raise_if_any(self) -> None:
@@ -194,7 +194,7 @@ _MOST = 2000
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint for a name that does not exist: near ones, or a few that do."""
+    """Return a hint for a name that does not exist: near ones, or a few that do."""
     from difflib import get_close_matches
 
     if not known:

@@ -152,7 +152,7 @@ class WaiverMatch(_Spec, frozen=True):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it leaves any stack out."""
+        """Return whether it leaves any stack out."""
         return bool(self.components or (self.image or "").strip("*"))
 
 
@@ -224,12 +224,12 @@ def key_of(document: Document) -> tuple[Kind, str]:
 
 
 def target_refs(document: Document) -> tuple[str, ...]:
-    """The targets that an entry or a waiver names; ``*`` included."""
+    """Return the targets that an entry or a waiver names; ``*`` included."""
     return () if isinstance(document, TargetDoc) else document.spec.targets
 
 
 def to_body(document: Document) -> dict[str, Any]:
-    """The document as plain data in the order of the files; what is empty is left out."""
+    """Return the document as plain data in the order of the files; what is empty is left out."""
     raw: dict[str, Any] = msgspec.to_builtins(document)
     kind = raw.pop("kind")
     body = {"apiVersion": raw.pop("apiVersion"), "kind": kind, **raw}
@@ -237,7 +237,7 @@ def to_body(document: Document) -> dict[str, Any]:
 
 
 def encode(document: Document) -> str:
-    """The document as JSON text; equal documents have equal text."""
+    """Return the document as JSON text; equal documents have equal text."""
     return msgspec.json.encode(to_body(document)).decode()
 
 
@@ -247,7 +247,7 @@ def decode(kind: str, text: str | bytes) -> Document:
 
 
 def explicit(document: Document) -> Document:
-    """The document; a waiver for every stack says so, which older ones did not have to."""
+    """Return the document; a waiver for every stack says so, which older ones did not have to."""
     if not isinstance(document, WaiverDoc):
         return document
     old = document.spec.match
@@ -294,13 +294,13 @@ class Change(Struct, frozen=True):
 
     @property
     def fields(self) -> tuple[FieldChange, ...]:
-        """The values that differ; empty unless both sides exist."""
+        """Return the values that differ; empty unless both sides exist."""
         if self.before is None or self.after is None:
             return ()
         return tuple(_compare((), self.before, self.after))
 
     def to_json(self) -> dict[str, Any]:
-        """The change as answers carry it."""
+        """Return the change as answers carry it."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -312,7 +312,7 @@ class Change(Struct, frozen=True):
 
 
 def change(before: Document | None, after: Document | None) -> Change | None:
-    """The difference between two versions of a document; None when they say the same."""
+    """Return the difference between two versions of a document; None when they say the same."""
     document = after or before
     if document is None or before == after:
         return None
@@ -342,7 +342,7 @@ def _compare(path: FieldPath, before: Any, after: Any) -> Iterator[FieldChange]:
 
 
 def _named(value: Any) -> bool:
-    """Pools are compared by name, not by position."""
+    """Return pools are compared by name, not by position."""
     return (
         isinstance(value, list)
         and bool(value)

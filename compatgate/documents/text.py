@@ -51,7 +51,7 @@ class RawDocument:
         return _walk(self._node, path)[0]
 
     def written(self, path: FieldPath) -> str | None:
-        """The scalar at a place as it was written; None for anything else."""
+        """Return the scalar at a place as it was written; None for anything else."""
         if self._node is None:
             return None
         _, node, left = _walk(self._node, path)
@@ -60,7 +60,7 @@ class RawDocument:
     def problem(
         self, path: FieldPath, problem: str, *, value: object = None, hint: str = ""
     ) -> DocumentProblem:
-        """A mistake at a place of this document."""
+        """Return a mistake at a place of this document."""
         return DocumentProblem(
             problem,
             path=path,
@@ -73,7 +73,7 @@ class RawDocument:
 
 
 def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
-    """The documents of a text; a list at the top stands for its items.
+    """Yield the documents of a text; a list at the top stands for its items.
 
     Nothing between two lines of ``---`` is no document; a ``null`` is one, and a wrong one.
 
@@ -272,7 +272,7 @@ class TooMuchError(Exception):
 
 
 def compose(text: str) -> Iterator[Node]:
-    """The documents of a text as nodes; an alias is the node that it stands for.
+    """Yield the documents of a text as nodes; an alias is the node that it stands for.
 
     Raises:
         yaml.YAMLError: not YAML; what came before was given.

@@ -8,7 +8,7 @@ from compatgate.errors import BadInput
 
 
 def now() -> datetime:
-    """The present, aware, in UTC."""
+    """Return the present, aware, in UTC."""
     return datetime.now(UTC)
 
 
@@ -23,12 +23,12 @@ def from_iso(text: str) -> datetime:
 
 
 def today() -> date:
-    """The date in UTC."""
+    """Return the date in UTC."""
     return now().date()
 
 
 def is_past(when: datetime | None, at: datetime | None = None) -> bool:
-    """Whether a moment has come; what has no end never does."""
+    """Return whether a moment has come; what has no end never does."""
     return when is not None and when <= (at or now())
 
 

@@ -39,7 +39,7 @@ def api_client(
     refused: Callable[[str], BadInput],
     connections: int | None = None,
 ) -> Any:
-    """An ``ApiClient`` of the official library.
+    """Return an ``ApiClient`` of the official library.
 
     Args:
         module: of `compatgate.kit.kubernetes.kubernetes_client`.
@@ -100,7 +100,7 @@ def retry_request(
 
 
 def kubernetes_client() -> Any:
-    """The module ``kubernetes.client``; importing it takes half a second.
+    """Return the module ``kubernetes.client``; importing it takes half a second.
 
     Raises:
         BadInput: it is not installed.
@@ -141,7 +141,7 @@ class VersionGone(Infrastructure):
 
 
 def pause_after(error: ServerBusy, pause: float | None) -> float | None:
-    """How long to wait before the request is made again; None: it is not.
+    """Return how long to wait before the request is made again; None: it is not.
 
     Args:
         error: that ended it.
@@ -156,7 +156,7 @@ def pause_after(error: ServerBusy, pause: float | None) -> float | None:
 
 
 def busy_error(problem: str, error: Any) -> ServerBusy:
-    """A refusal of `TRY_AGAIN`, with the time that the server asked for."""
+    """Return a refusal of `TRY_AGAIN`, with the time that the server asked for."""
     found = ServerBusy(problem)
     header = (error.headers or {}).get("Retry-After")
     found.retry_after = float(header) if header and header.isdecimal() else None
@@ -164,7 +164,7 @@ def busy_error(problem: str, error: Any) -> ServerBusy:
 
 
 def error_text(body: Any) -> str:
-    """The message of a ``Status`` object, in one line."""
+    """Return the message of a ``Status`` object, in one line."""
     try:
         status = msgspec.json.decode(body or b"")
         message = status.get("message") if isinstance(status, dict) else None

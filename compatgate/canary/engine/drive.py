@@ -180,7 +180,7 @@ class Heartbeat:
         self._thread.join()
 
     def must_stop(self) -> bool:
-        """Whether the work is to be dropped.
+        """Return whether the work is to be dropped.
 
         So it is when the queue was silent, or did not even refuse, for as long as a lease holds:
         another worker may have the run by now.

@@ -116,7 +116,7 @@ class _StepWatch:
             )
 
     def observed(self) -> HostObservation:
-        """The conclusion."""
+        """Return the conclusion."""
         return self._observed
 
 

@@ -87,7 +87,7 @@ class Queue(Protocol):
         ...
 
     def renew(self, lease: Lease) -> Order:
-        """The heartbeat; says whether to go on."""
+        """Return the heartbeat; says whether to go on."""
         ...
 
     def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
@@ -107,7 +107,7 @@ class Queue(Protocol):
         ...
 
     def results(self, lease: Lease) -> list[StepResult]:
-        """Steps of this run that earlier attempts completed, in order."""
+        """Return steps of this run that earlier attempts completed, in order."""
         ...
 
     def finish(

@@ -55,7 +55,7 @@ class Step(Struct, frozen=True):
 
 
 def plan_steps(workloads: Sequence[Workload]) -> list[Step]:
-    """The steps of a suite, in order."""
+    """Return the steps of a suite, in order."""
     return [Step(workload, seed) for workload in workloads for seed in workload.seeds]
 
 
@@ -203,7 +203,7 @@ class _Tee:
 
 
 def _discount_unsound_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
-    """A result from a sick or shared GPU says nothing about the stack, good or bad."""
+    """Return a result from a sick or shared GPU says nothing about the stack, good or bad."""
     spoilt = observed.spoils(passed=verdict.outcome == "passed")
     if not spoilt or verdict.outcome == "inconclusive":
         return verdict

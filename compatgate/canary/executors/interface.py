@@ -105,7 +105,7 @@ class Executor(Protocol):
         ...
 
     def status(self, handle: Handle) -> Status:
-        """How the job stands now."""
+        """Return how the job stands now."""
         ...
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
@@ -124,7 +124,7 @@ class Executor(Protocol):
         ...
 
     def left(self) -> set[str]:
-        """Ids of the runs of which something is on the host, whoever started it."""
+        """Return the ids of the runs of which something is on the host, whoever started it."""
         ...
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ EXECUTORS: dict[str, tuple[str, str]] = {
 
 
 def open_executor(host: Host) -> Executor:
-    """The executor of a host; it talks to the host when it is first asked something."""
+    """Return the executor of a host; it talks to the host when it is first asked something."""
     module, name = EXECUTORS[host.executor]
     make: Callable[[Host], Executor] = getattr(import_module(module), name)
     return make(host)

@@ -15,7 +15,7 @@ from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFoun
 
 
 def job_command(job: Job) -> list[str]:
-    """The argument vector, with the seed in its place."""
+    """Return the argument vector, with the seed in its place."""
     return [part.replace("{seed}", str(job.seed)) for part in job.workload.command]
 
 
@@ -65,7 +65,7 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 
 def check_name(name: str) -> str:
-    """The name, where it can be that of a folder and of a job.
+    """Return the name, where it can be that of a folder and of a job.
 
     Raises:
         BadInput: it cannot.
@@ -127,7 +127,7 @@ class Pump(Generic[T]):
         threading.Thread(target=self._read, name="compatgate-pump", daemon=True).start()
 
     def get(self, timeout: float) -> T | None:
-        """The next item; None at the end.
+        """Return the next item; None at the end.
 
         Args:
             timeout: seconds.
@@ -176,7 +176,7 @@ _NOT_IN_IMAGE = re.compile(
 
 
 def start_error(what: str, program: str, host: str) -> CompatgateError | None:
-    """The error for what a runtime said; None where that says nothing of image or driver.
+    """Return the error for what a runtime said; None where that says nothing of image or driver.
 
     Args:
         what: it said.
@@ -194,7 +194,7 @@ def start_error(what: str, program: str, host: str) -> CompatgateError | None:
 
 
 def innermost_cause(error: BaseException) -> str:
-    """The innermost cause, which says more than what wraps it."""
+    """Return the innermost cause, which says more than what wraps it."""
     seen = {id(error)}
     while (inner := error.__cause__ or error.__context__) and id(inner) not in seen:
         seen.add(id(inner))

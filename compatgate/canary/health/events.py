@@ -77,7 +77,7 @@ class Event(Struct, frozen=True, omit_defaults=False):
     source: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the code first."""
+        """Return plain data, the code first."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
@@ -121,13 +121,13 @@ class EventCount:
 
     @property
     def count(self) -> int:
-        """Events; at least one."""
+        """Return events; at least one."""
         counted = sum(max(counts.values(), default=0) for counts in self._times.values())
         return counted or max(self._followers.values(), default=1)
 
     @property
     def reported(self) -> bool:
-        """Whether a line of its own was seen, not only lines that follow one."""
+        """Return whether a line of its own was seen, not only lines that follow one."""
         return bool(self._times)
 
     @property
@@ -147,7 +147,7 @@ def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
 
 
 def _fresh(known: set[int], line: object) -> bool:
-    """Whether this very line is new; remembers it while there is room."""
+    """Return whether this very line is new; remembers it while there is room."""
     mark = hash(line)
     if mark in known:
         return False
@@ -157,7 +157,7 @@ def _fresh(known: set[int], line: object) -> bool:
 
 
 def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:
-    """The gravest first; alike ones in the order in which they came."""
+    """Return the gravest first; alike ones in the order in which they came."""
     return tuple(sorted(events, key=lambda event: -RANK[event.severity]))
 
 
@@ -197,7 +197,7 @@ class KernelErrors:
 
     @property
     def driver(self) -> str | None:
-        """The driver that decides: as stated, else the last one that the log saw loading."""
+        """Return the driver that decides: as stated, else the last one that the log saw loading."""
         version = self._stated or self._logged
         return str(version) if version else None
 
@@ -224,7 +224,7 @@ class KernelErrors:
         return True
 
     def events(self) -> tuple[Event, ...]:
-        """Every error so far, the gravest first."""
+        """Return every error so far, the gravest first."""
         reported = {_error(seen) for _, seen, _, _ in self._groups.values() if not seen.follows}
         return sort_events(
             self._event(*group)
@@ -320,7 +320,7 @@ class _ByteCounter:
         self.total = self.odd = 0
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         chunk = self._stream.read(size)
         self.total += len(chunk)
         text = chunk.decode("utf-8", "ignore").encode()

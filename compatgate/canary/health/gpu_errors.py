@@ -308,7 +308,7 @@ class NvlinkDecoding(NamedTuple):
 def decode_nvlink(
     code: int, text: str, units: Iterable[NvlinkUnit], driver: Version | None
 ) -> NvlinkDecoding | None:
-    """The row of the decode table; None where the message does not fit exactly one."""
+    """Return the row of the decode table; None where the message does not fit exactly one."""
     match = _MESSAGE.search(text)
     if match is None:
         return None
@@ -326,7 +326,7 @@ def decode_nvlink(
 
 
 def _fits(unit: NvlinkUnit, info: int, driver: Version | None) -> Iterator[bool]:
-    """Whether the error is promoted, for each layout in which intrInfo names the unit."""
+    """Yield whether the error is promoted, for each layout in which intrInfo names the unit."""
     before = driver is None or driver.major < CHANGED_IN
     since = driver is None or driver.major >= CHANGED_IN
     if before and info & 0x3FF == unit.v1:

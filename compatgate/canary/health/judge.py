@@ -58,14 +58,14 @@ class Health(Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
     def spoils(self, passed: bool) -> bool:
-        """Whether a run that passed (or failed) on its own says nothing, for the GPU's sake.
+        """Return whether a run that passed (or failed) on its own says nothing, for the GPU's sake.
 
         On a sick or shared GPU neither counts; on a suspect one a failure does not.
         """
         return self.state in ("sick", "shared") or (self.state == "suspect" and not passed)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
@@ -135,13 +135,13 @@ class _RunGpus:
         return any(name and name.lower() in self._named for name in (gpu.uuid, gpu.pci))
 
     def concerns(self, event: Event) -> bool:
-        """Whether an event is about one of them; a switch is everybody's."""
+        """Return whether an event is about one of them; a switch is everybody's."""
         return self._named is None or event.sxid is not None or event.device in self._named
 
     def identities(
         self, before: Snapshot | None, during: Sequence[Snapshot], after: Snapshot | None
     ) -> list[str]:
-        """Every GPU that any snapshot has."""
+        """Return every GPU that any snapshot has."""
         found = (
             _identity(gpu)
             for snapshot in (before, *during, after)
@@ -152,7 +152,7 @@ class _RunGpus:
         return list(dict.fromkeys(found))
 
     def find(self, snapshot: Snapshot | None, identity: str) -> Gpu | None:
-        """A GPU in a snapshot; None where it is not there."""
+        """Return a GPU in a snapshot; None where it is not there."""
         gpus = snapshot.gpus if snapshot else ()
         return next((gpu for gpu in gpus if _identity(gpu) == identity), None)
 

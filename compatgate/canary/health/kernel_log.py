@@ -29,7 +29,7 @@ _HINT = (
 def read_host(
     table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG
 ) -> tuple[KernelErrors, str]:
-    """The errors in what this machine keeps of its kernel log, and where that was read.
+    """Return the errors in what this machine keeps of its kernel log, and where that was read.
 
     Raises:
         Unavailable: nothing may be read; says what was tried.
@@ -129,7 +129,7 @@ def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
 
 
 def _kept(path: str) -> Iterator[bytes]:
-    """Every record that the kernel still has."""
+    """Yield every record that the kernel still has."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         yield from _pending(fd)
@@ -138,7 +138,7 @@ def _kept(path: str) -> Iterator[bytes]:
 
 
 def _pending(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-    """Records up to now; one read gives one record (Documentation/ABI/testing/dev-kmsg).
+    """Yield records up to now; one read gives one record (Documentation/ABI/testing/dev-kmsg).
 
     ``overwritten`` is told when records were lost before they were read.
     """
@@ -156,7 +156,7 @@ def _pending(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterato
 
 
 def _output(command: tuple[str, ...]) -> Iterator[bytes]:
-    """The lines that a program prints.
+    """Yield the lines that a program prints.
 
     Raises:
         OSError: it is not there, takes too long or fails.

@@ -63,7 +63,7 @@ _FIELDS = frozenset(
 
 
 def _interesting(line: bytes) -> bool:
-    """Whether a line may concern a GPU; most do not, and a log can have many millions."""
+    """Return whether a line may concern a GPU; most do not, and a log can have many millions."""
     low = line.lower()
     return b"xid" in low or b"nvrm" in low or b"pcie bus err" in low or b"fallen off" in low
 
@@ -82,7 +82,7 @@ class Reader:
         self._binary: str | None = None
 
     def read(self, stream: Stream) -> Iterator[Record]:
-        """Every record that may concern a GPU.
+        """Yield every record that may concern a GPU.
 
         Raises:
             BadInput: the log is compressed.
@@ -92,7 +92,7 @@ class Reader:
         yield from self._end()
 
     def feed(self, line: bytes) -> Iterator[Record]:
-        """The records that a line completes."""
+        """Yield the records that a line completes."""
         bare = line.strip(b" \t\r\x1e\0")
         if bare:
             self.seen += 1
@@ -135,7 +135,7 @@ class Reader:
 
 
 def from_text(line: str) -> Iterator[Record]:
-    """The messages of a line; more than one where line breaks were lost."""
+    """Yield the messages of a line; more than one where line breaks were lost."""
     head, *found = _STARTS.split(line)
     if not found:
         head, *found = _BARE.split(line)
@@ -154,7 +154,7 @@ def from_text(line: str) -> Iterator[Record]:
 
 
 def _is_quoted(prefix: str) -> bool:
-    """Whether the tag before a message is that of a program."""
+    """Return whether the tag before a message is that of a program."""
     if any(f"{name}:" in prefix or f"{name} " in prefix for name in _KERNEL):
         return False
     match = _TAG.search(prefix)
@@ -175,7 +175,7 @@ def _json(raw: bytes) -> Any:
 
 
 def _from_json_line(bare: bytes) -> Iterator[Record]:
-    """An object on one line; where it is none, or cut, what can be read of it as text."""
+    """Yield an object on one line; where it is none, or cut, what can be read of it as text."""
     # A message that is no UTF-8 is a list of numbers in the journal.
     if not _interesting(bare) and b'"MESSAGE":[' not in bare.replace(b" ", b""):
         return
@@ -264,7 +264,7 @@ _UNIX = re.compile(r"^(\d{9,11}\.\d{1,9}) ")
 
 
 def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
-    """The times that stand before a message; none where it has none."""
+    """Return the times that stand before a message; none where it has none."""
     found = []
     if match := _KMSG.match(prefix):
         found.append(boot_stamp(int(match[1]) / 1e6))
@@ -282,7 +282,7 @@ def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
 
 
 def boot_stamp(seconds: float) -> Stamp:
-    """Seconds since boot."""
+    """Return seconds since boot."""
     return Stamp("boot", f"{seconds:.6f} s after boot")
 
 
@@ -304,7 +304,7 @@ class Stream(Protocol):
     """What a log is read from."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, at most so many; none at the end."""
+        """Return the next bytes, at most so many; none at the end."""
         ...
 
 
@@ -313,7 +313,7 @@ _CUTS = (b"},", b"\\n", b"NVRM:", b" ")
 
 
 def log_lines(stream: Stream) -> Iterator[bytes]:
-    """The lines, without their ends.
+    """Yield the lines, without their ends.
 
     Raises:
         BadInput: the file is compressed; it would look like a log without errors.

@@ -92,7 +92,7 @@ _GPU_SENSOR = 0
 
 
 def snapshot(nvml: Any = None) -> Snapshot | None:
-    """How every GPU stands now; None without NVML, its library or a GPU.
+    """Return how every GPU stands now; None without NVML, its library or a GPU.
 
     Args:
         nvml: the ``pynvml`` module; None: import it.
@@ -109,7 +109,7 @@ def snapshot(nvml: Any = None) -> Snapshot | None:
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """The names of the reasons in NVML's mask; a bit without a name is shown as such."""
+    """Return the names of the reasons in NVML's mask; a bit without a name is shown as such."""
     known = [name for bit, name in _THROTTLE.items() if mask & bit]
     rest = mask & ~sum(_THROTTLE)
     return (*known, *([f"unknown_{rest:#x}"] if rest else []))
@@ -184,7 +184,7 @@ def _recovery(nvml: Any, handle: Any) -> str | None:
 
 
 def _lost(nvml: Any, handle: Any) -> bool:
-    """Whether the GPU no longer answers; the temperature is read from the GPU itself."""
+    """Return whether the GPU no longer answers; the temperature is read from the GPU itself."""
     try:
         nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)
     except nvml.NVMLError as error:

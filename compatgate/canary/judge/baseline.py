@@ -101,16 +101,16 @@ class Baseline(Struct, frozen=True):
 
     @property
     def thin(self) -> bool:
-        """Whether it rests on too few runs to know how far runs differ."""
+        """Return whether it rests on too few runs to know how far runs differ."""
         return len(self.runs) < GOOD_RUNS
 
     @property
     def starting(self) -> bool:
-        """Whether it rests on samples alone, and on nothing that was measured here."""
+        """Return whether it rests on samples alone, and on nothing that was measured here."""
         return bool(self.runs) and all(run.sample is not None for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, to be stored."""
+        """Return plain data, to be stored."""
         body: dict[str, Any] = to_builtins(self)
         return body
 
@@ -194,7 +194,7 @@ def learn(
 
 
 def distribution(baseline: Baseline) -> Distribution:
-    """Its quantiles and a histogram of twenty bars from the least to the greatest value."""
+    """Return its quantiles and a histogram of twenty bars from the least to the greatest value."""
     ordered = sorted(baseline.samples.values)
     least, most = ordered[0], ordered[-1]
     edges = [least + (most - least) * i / _BINS for i in range(_BINS)] + [most]
@@ -220,7 +220,7 @@ def distribution(baseline: Baseline) -> Distribution:
 
 
 def learning_problem(samples: Samples, spec: MetricSpec) -> str:
-    """Why nothing can be learnt from a run's values; "" where something can."""
+    """Return why nothing can be learnt from a run's values; "" where something can."""
     values = samples.values
     if len(values) < spec.repetitions:
         return f"{len(values)} values, {spec.repetitions} are needed"
@@ -280,7 +280,7 @@ def family_of(versions: Mapping[str, str]) -> str:
 
 
 def nearest_family(wanted: str, known: Iterable[str]) -> str | None:
-    """The known family that shares the most components, to compare with for information.
+    """Return the known family that shares the most components, to compare with for information.
 
     Nothing is ever judged against another family: it tells whoever approves the first baseline of
     a new one what has changed. None where no component is shared.

@@ -64,7 +64,7 @@ def read_measured(data: bytes, *, source: str, metric: str | None, unit: str = "
 
 
 def _member(line: str) -> dict[str, Any] | None:
-    """A line of the protocol; None for log."""
+    """Return a line of the protocol; None for log."""
     if not line.startswith("{"):
         return None
     try:
@@ -101,7 +101,7 @@ class _Lines:
         self._checks: list[Check] = []
 
     def read(self, known: list[tuple[int, dict[str, Any]]], lines: int) -> MeasuredFile:
-        """Every metric and check."""
+        """Return every metric and check."""
         for number, body in known:
             where = f"{self._source}:{number}"
             if body["type"] == "metric":

@@ -180,24 +180,24 @@ class Direction(Struct, frozen=True):
 
     @property
     def limit(self) -> float:
-        """The tolerance as a logarithm: ``x 1.05`` upwards, ``x 0.95`` downwards."""
+        """Return the tolerance as a logarithm: ``x 1.05`` upwards, ``x 0.95`` downwards."""
         return log1p(self.tolerance) if self.sign > 0 else -log1p(-self.tolerance)
 
     def percent(self, shift: float) -> str:
-        """A shift as people say it: ``12.1 % higher``."""
+        """Return a shift as people say it: ``12.1 % higher``."""
         change = expm1(self.sign * shift)
         return f"{percent(abs(change))} {'higher' if change > 0 else 'lower'}"
 
 
 def percent(share: float) -> str:
-    """A share with as many digits as mean something; a factor where it is large."""
+    """Return a share with as many digits as mean something; a factor where it is large."""
     if share >= 10:
         return f"{share:.3g} x"
     return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.1f} %"
 
 
 def judge_centre(side: Direction, shift: Shift) -> Aspect:
-    """Whether the centre has moved by the tolerance, has not, or cannot be told."""
+    """Return whether the centre has moved by the tolerance, has not, or cannot be told."""
     may_be_worse = shift.high >= side.limit - EXACT
     words = f"{side.percent(shift.estimate)} than the baseline{_between(side, shift)}"
     if may_be_worse and shift.surely_above > EXACT:
@@ -217,7 +217,7 @@ def judge_centre(side: Direction, shift: Shift) -> Aspect:
 
 
 def judge_tail(side: Direction, tail: Tail) -> Aspect:
-    """Whether far values have become more frequent."""
+    """Return whether far values have become more frequent."""
     n, m = len(side.baseline), len(side.candidate)
     beyond = side.percent(tail.limit - median(side.baseline))
     words = (
@@ -239,7 +239,7 @@ def judge_tail(side: Direction, tail: Tail) -> Aspect:
 
 
 def judge_spread(side: Direction, spread: Spread) -> Aspect:
-    """Whether values scatter more, by an amount that matters."""
+    """Return whether values scatter more, by an amount that matters."""
     before, after = percent(expm1(spread.baseline)), percent(expm1(spread.candidate))
     words = f"noise of a repetition is {after}, of the baseline {before}"
     m = len(side.candidate)
@@ -263,7 +263,7 @@ def judge_spread(side: Direction, spread: Spread) -> Aspect:
 
 
 def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
-    """The statistics of one direction."""
+    """Return the statistics of one direction."""
     shift = shift_between(side.baseline, side.candidate, side.widen, side.wander)
     apart = max(_FAR_TOLERANCES * side.limit, _FAR_SCALES * scale(side.baseline))
     tail = tail_of(side.baseline, side.candidate, median(side.baseline) + apart)
@@ -315,7 +315,7 @@ def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
 
 
 def _repetitions_for_tail(tail: Tail, n: int, m: int) -> int:
-    """Repetitions at which the same share of far values would be beyond chance."""
+    """Return repetitions at which the same share of far values would be beyond chance."""
     wanted = m
     while wanted < 4 * m:
         wanted += max(m // 10, 1)

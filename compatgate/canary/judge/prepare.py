@@ -116,7 +116,7 @@ def _repetitions(count: int) -> str:
 
 
 def is_count(samples: Samples) -> bool:
-    """Whether zeros are honest values of this metric."""
+    """Return whether zeros are honest values of this metric."""
     return parse_unit(samples.unit).dimension == "count"
 
 

@@ -28,7 +28,7 @@ class Samples(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[float, ...]:
-        """All values."""
+        """Return all values."""
         return tuple(value for run in self.runs for value in run)
 
 
@@ -104,5 +104,5 @@ _ORDER: tuple[MetricOutcome, ...] = (
 
 
 def worst(outcomes: list[MetricOutcome]) -> MetricOutcome:
-    """The outcome that decides among several."""
+    """Return the outcome that decides among several."""
     return min(outcomes, key=_ORDER.index)

@@ -53,7 +53,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value."""
+    """Return the middle value."""
     return quantile(sorted(values), 0.5)
 
 
@@ -119,7 +119,7 @@ def is_sorted(values: Sequence[float]) -> bool:
 
 
 def warmup_of(values: Sequence[float]) -> int:
-    """How many leading values lie clearly apart from the second half of the run.
+    """Return how many leading values lie clearly apart from the second half of the run.
 
     Apart is further than four scales of the second half from its median, on the side of the first
     value. At most a third of the values; none where the order says nothing.
@@ -167,7 +167,7 @@ class Shift(Struct, frozen=True):
 def shift_between(
     baseline: Sequence[float], candidate: Sequence[float], widen: float = 1.0, wander: float = 0.0
 ) -> Shift:
-    """The shift from one sample to another.
+    """Return the shift from one sample to another.
 
     Args:
         baseline: logarithms, shape (n,).
@@ -197,7 +197,7 @@ def shift_between(
 
 
 def _bound(ascending: Sequence[float], share: float) -> float:
-    """The order statistic at a share of all differences, from below."""
+    """Return the order statistic at a share of all differences, from below."""
     place = int(share * len(ascending) + 0.5)  # continuity; 1-based
     return ascending[place - 1] if share > 0 and place >= 1 else -inf
 

@@ -35,7 +35,7 @@ class WorkloadJudgement(Struct, frozen=True):
     judge: str = JUDGE
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, to be kept with the run and shown."""
+        """Return plain data, to be kept with the run and shown."""
         body: dict[str, Any] = to_builtins(self)
         return body
 
@@ -102,7 +102,7 @@ def judge(
 
 
 def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
-    """Values of a metric over executions, in the unit of the first; None: in no report."""
+    """Return values of a metric over executions, in the unit of the first; None: in no report."""
     found = [metric for report in reports for metric in report.metrics if metric.name == name]
     if not found:
         return None
@@ -121,7 +121,7 @@ def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
 
 
 def _more(metric: MetricJudgement, candidate: Mapping[str, Samples]) -> int:
-    """Repetitions on top that would settle a metric; 0 where they would not, or too many."""
+    """Return repetitions on top that would settle a metric; 0 where they would not, or too many."""
     have = len(candidate[metric.name].values) if metric.name in candidate else 0
     return max((metric.repetitions or have) - have, 0)
 

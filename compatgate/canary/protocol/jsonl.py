@@ -62,7 +62,7 @@ class JsonLines:
 
     @property
     def progress(self) -> float | None:
-        """How far the program says it is, 0 to 1."""
+        """Return how far the program says it is, 0 to 1."""
         return self._progress
 
     def feed(self, data: bytes) -> None:
@@ -159,7 +159,7 @@ class JsonLines:
 
 
 def protocol_body(line: Line) -> dict[str, Any] | None:
-    """The object of a protocol line; None for log.
+    """Return the object of a protocol line; None for log.
 
     Raises:
         Broken: it was meant to be of the protocol.

@@ -43,7 +43,7 @@ class Lines:
         self.dropped = 0
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """The lines that a piece completes."""
+        """Yield the lines that a piece completes."""
         taken = data[: self._left]
         self._left -= len(taken)
         self.dropped += len(data) - len(taken)
@@ -89,7 +89,7 @@ class BrokenLine(Exception):
 
 
 def read_text(body: dict[str, Any], field: str, default: str | None = None) -> str:
-    """A member that must be text.
+    """Return a member that must be text.
 
     Raises:
         Broken: it is missing and has no default, or is something else.
@@ -101,7 +101,7 @@ def read_text(body: dict[str, Any], field: str, default: str | None = None) -> s
 
 
 def read_number(field: str, value: object) -> float:
-    """A finite number.
+    """Return a finite number.
 
     Raises:
         Broken: anything else.
@@ -118,7 +118,7 @@ def read_number(field: str, value: object) -> float:
 
 
 def read_numbers(body: dict[str, Any], field: str, single: str | None = None) -> list[float]:
-    """A list of numbers, or one number under another name; [] where neither is there.
+    """Return a list of numbers, or one number under another name; [] where neither is there.
 
     Raises:
         Broken: something else, or both.

@@ -91,7 +91,7 @@ class ExportedBaseline(_Strict, frozen=True):
 
     @property
     def accepted(self) -> list[tuple[str, Samples]]:
-        """Its runs, as `compatgate.canary.judge.baseline.learn` takes them."""
+        """Return its runs, as `compatgate.canary.judge.baseline.learn` takes them."""
         return [(r.run, Samples(self.metric, self.unit, (r.values,))) for r in self.runs]
 
     @property
@@ -111,12 +111,12 @@ class ExportedBaseline(_Strict, frozen=True):
 
 
 def head_line(exported_at: str) -> dict[str, Any]:
-    """The first line, as plain data."""
+    """Return the first line, as plain data."""
     return {"type": "baselines", "compatgate": __version__, "exported_at": exported_at}
 
 
 def baseline_line(baseline: Baseline, *, approved_by: str, approved_at: str) -> dict[str, Any]:
-    """A baseline as plain data."""
+    """Return a baseline as plain data."""
     line = ExportedBaseline(
         type="baseline",
         workload=baseline.workload,
@@ -250,7 +250,7 @@ class _Reader:
             self.found.baselines.append((line, workload))
 
     def _unfit(self, line: ExportedBaseline, workload: Workload, content: str) -> str:
-        """Why a baseline is not one of a workload that is here."""
+        """Return why a baseline is not one of a workload that is here."""
         now = workload.digest.removeprefix("sha256:")[:12]
         if content != now:
             return f"{workload.name} is another one here: measured was @{content}, it is @{now}"

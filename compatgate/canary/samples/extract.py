@@ -104,7 +104,7 @@ def extract_samples(
 
 
 def _run_problem(run: FinishedRun, workloads: Mapping[str, Workload], gpus: Gpus) -> str:
-    """Why nothing of the run may count: what it measured is not what was to be tested."""
+    """Return why nothing of the run may count: what it measured is not what was to be tested."""
     if run.state not in _USABLE:
         return f"the run ended {run.state}: {run.reason}"
     reports = [msgspec.convert(r.report, Report) for r in run.steps if r.report is not None]
@@ -127,7 +127,7 @@ def _run_problem(run: FinishedRun, workloads: Mapping[str, Workload], gpus: Gpus
 def sample_from_output(
     printed: bytes, workload: Workload, facts: Facts, *, seed: int, measured_at: str, note: str = ""
 ) -> Sample:
-    """A sample of what a program printed on a machine without a gate: one for development.
+    """Return a sample of what a program printed on a machine without a gate: one for development.
 
     Args:
         printed: its standard output, whole.
@@ -169,7 +169,7 @@ def sample_from_output(
 def _sample(
     run: FinishedRun, result: StepResult, workload: Workload | None, facts: Facts, note: str
 ) -> Sample | str:
-    """The sample of a step, or why there is none."""
+    """Return the sample of a step, or why there is none."""
     if result.origin is None or result.finished_at is None:
         return result.reason if result.outcome not in _USABLE else _OLD
     if result.report is None:
@@ -184,7 +184,7 @@ def _sample(
 
 
 def _report_problem(report: Report) -> str:
-    """Why a report says nothing for certain."""
+    """Return why a report says nothing for certain."""
     if report.env is None:
         return "it printed no env line, so what was loaded is not known"
     return report.own_fault or next(iter(report.problems), "")
@@ -225,7 +225,7 @@ def _make_sample(
 
 
 def _read_back(sample: Sample, workload: Workload, facts: Facts) -> Sample | str:
-    """The sample as its file will be read: nothing is written that would not be taken."""
+    """Return the sample as its file will be read: nothing is written that would not be taken."""
     source = Source(sample.head.file_name, sample_text(sample))
     problems = Problems()
     head, report = (
@@ -259,7 +259,7 @@ def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
 
 
 def stale_reason(head: SampleHead, workload: Workload) -> str:
-    """Why the sample is one of another program; "" where it is of this one."""
+    """Return why the sample is one of another program; "" where it is of this one."""
     if head.digest == workload.digest:
         return ""
     then, now = (digest.removeprefix("sha256:")[:12] for digest in (head.digest, workload.digest))
@@ -273,7 +273,7 @@ def _unlearnable_values(sample: Sample, workload: Workload) -> Iterator[str]:
 
 
 def _implausible_values(sample: Sample, workload: Workload, facts: Facts) -> Iterator[str]:
-    """A run may be looked at with such a value; nobody else should start from it."""
+    """Yield a run may be looked at with such a value; nobody else should start from it."""
     if any(spec.peak for spec in workload.metrics.values()):
         for share in shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks):
             if share.implausible:

@@ -69,7 +69,7 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """How baselines name it among the runs that they are learnt from."""
+        """Return how baselines name it among the runs that they are learnt from."""
         return f"{self.run}:{self.step}"
 
     @property
@@ -94,7 +94,7 @@ class Sample(Struct, frozen=True):
         return SampleSource(self.head.measured_at, driver, versions, self.head.note)
 
     def values(self) -> list[Samples]:
-        """Every metric, as the judge takes it."""
+        """Return every metric, as the judge takes it."""
         return [Samples(m.name, m.unit, (m.values,)) for m in self.report.metrics]
 
 
@@ -104,13 +104,13 @@ _NUMBERED = re.compile(r"line (\d+): (.*)", re.DOTALL)
 
 
 def sample_text(sample: Sample) -> str:
-    """The file: the head, then the lines of the protocol, each metric and check once."""
+    """Return the file: the head, then the lines of the protocol, each metric and check once."""
     bodies = [msgspec.to_builtins(sample.head), *_reported(sample.report)]
     return "".join(msgspec.json.encode(body).decode() + "\n" for body in bodies)
 
 
 def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
-    """The first line, with every line looked at as far as that needs no workload.
+    """Return the first line, with every line looked at as far as that needs no workload.
 
     Args:
         source: the file.
@@ -222,7 +222,7 @@ class StoredSample(Struct, frozen=True):
 
 
 def sample_files(folder: Path) -> list[Path]:
-    """The samples of a workload's folder, by name."""
+    """Return the samples of a workload's folder, by name."""
     return sorted(p for p in (folder / SAMPLES).glob(f"*{SUFFIX}") if p.is_file())
 
 
@@ -244,7 +244,7 @@ def list_samples(workload: Workload) -> list[StoredSample]:
 
 
 def read_sample(source: Source, workload: Workload, problems: Problems) -> Sample | None:
-    """A sample of a workload; None where there are problems."""
+    """Return a sample of a workload; None where there are problems."""
     before = len(problems)
     head = read_sample_head(source, problems)
     if head is None:

@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
 def build_arguments(text: str) -> dict[str, str | None]:
-    """Names of the build arguments with their defaults, None where there is none."""
+    """Return the names of the build arguments with their defaults, None where there is none."""
     found: dict[str, str | None] = {}
     for line in _ARG.findall(text):
         for part in line.split():
@@ -29,7 +29,7 @@ def build_arguments(text: str) -> dict[str, str | None]:
 
 
 def base_images(text: str) -> list[str]:
-    """Images that the stages start from, arguments replaced by their defaults.
+    """Return images that the stages start from, arguments replaced by their defaults.
 
     Stages of the file itself and ``scratch`` are left out, and so is an image that only an
     argument without a default names.
@@ -51,7 +51,7 @@ def downloads(text: str) -> list[str]:
 
 
 def is_self_contained(text: str) -> bool:
-    """Whether the file itself says what each of its stages starts from.
+    """Return whether the file itself says what each of its stages starts from.
 
     It does not where only an argument without a default, ``BASE``, would name an image.
     """

@@ -113,7 +113,7 @@ def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMes
 
 
 def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
-    """Whether the command's own files are there, compile and may be executed."""
+    """Yield whether the command's own files are there, compile and may be executed."""
     program = workload.command[0]
     named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
     for path in named:
@@ -175,7 +175,7 @@ _STRAY_FILE = "is no sample, and travels into no container; put it elsewhere"
 
 
 def lint_samples(workload: Workload, folder: Path) -> Iterator[Finding]:
-    """Whether they are whole, and of the workload as it is now."""
+    """Yield whether they are whole, and of the workload as it is now."""
     known = sample_files(folder)
     for path in sorted((folder / SAMPLES).iterdir()):
         if path in known:

@@ -51,7 +51,7 @@ class FoundSuite(Struct, frozen=True):
 
 
 def read_workload(folder: Path) -> Workload:
-    """The workload of a folder.
+    """Return the workload of a folder.
 
     Raises:
         NotFound: the folder has no ``workload.toml``.
@@ -72,7 +72,7 @@ def find_workload(folder: Path) -> FoundWorkload:
 
 
 def read_suites(path: Path) -> list[FoundSuite]:
-    """The suites of a file, in its order.
+    """Return the suites of a file, in its order.
 
     Raises:
         NotFound: there is no such file.
@@ -122,7 +122,7 @@ def _workload_problems(written: WorkloadFile, raw: RawDocument) -> list[Document
 
 
 def _peak_problem(table: MetricTable, gpus: int) -> str:
-    """Why a metric cannot be a share of the peak that it names; "" where it can."""
+    """Return why a metric cannot be a share of the peak that it names; "" where it can."""
     if table.peak is None:
         return ""
     if not gpus:

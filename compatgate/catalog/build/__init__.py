@@ -66,7 +66,7 @@ def in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:
-    """The table of this name, from its parsed file."""
+    """Return the table of this name, from its parsed file."""
     adapter = table(name).adapter
     if not adapter:
         return document

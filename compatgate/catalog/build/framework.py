@@ -64,7 +64,7 @@ def _release(name: str, record: Record) -> Release:
 
 
 def _range(python: Record) -> tuple[str | None, str | None]:
-    """The lowest and highest Python, where no list of wheels says it."""
+    """Return the lowest and highest Python, where no list of wheels says it."""
     return (python.get("min"), python.get("max"))
 
 
@@ -109,7 +109,7 @@ def _required(build: Record) -> list[Record]:
 
 
 def _own(record: Record, above: Source) -> Source:
-    """The source of a part, or that of what it is a part of."""
+    """Return the source of a part, or that of what it is a part of."""
     return _stated(record) or above
 
 
@@ -122,7 +122,7 @@ def _pair(text: str | None) -> Pair | None:
 
 
 def _major(accepts: str) -> int:
-    """The CUDA major that a build is for: the first number of what it accepts."""
+    """Return the CUDA major that a build is for: the first number of what it accepts."""
     found = re.search(r"\d+", accepts)
     if not found:
         raise ValueError(f"{accepts!r} names no CUDA major")
@@ -165,7 +165,7 @@ def read_pins(component: str, pin: Record, source: Source) -> Pin:
 
 
 def _pin_range(component: str, spec: str, source: Source) -> Pin:
-    """A range as metadata writes it: the floor counts as far as it is stated."""
+    """Return a range as metadata writes it: the floor counts as far as it is stated."""
     found = _FLOOR.search(spec)
     floor = version(component, found[1]) if found else None
     clauses = ",".join(sorted(spec.split(","), reverse=True))

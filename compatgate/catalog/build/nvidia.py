@@ -52,7 +52,7 @@ from compatgate.core.versions import Version
 
 
 def cuda_driver(document: Record) -> CudaDriver:
-    """The release notes' two tables, and the releases that stand in neither."""
+    """Return the release notes' two tables, and the releases that stand in neither."""
     floors = [_minor_compat(rule) for rule in document["minor_version_compat"] if _has_floor(rule)]
     special = document["special_cases"]
     return CudaDriver(
@@ -105,7 +105,7 @@ def _why(case: Record) -> Source:
 
 
 def driver_branches(document: Record) -> DriverBranches:
-    """One entry per branch, ascending."""
+    """Return one entry per branch, ascending."""
     branches = sorted((_branch(record) for record in document["branches"]), key=lambda b: b.branch)
     return DriverBranches({branch.branch: branch for branch in branches})
 
@@ -125,7 +125,7 @@ def _branch(record: Record) -> Branch:
 
 
 def _end_of_life(record: Record) -> str | None:
-    """The earliest date that any edition published: an operator plans for the sooner one."""
+    """Return the earliest date that any edition published: an operator plans for the sooner one."""
     dates = [record["eol"], *(c["eol"] for c in record.get("eol_conflict", ()))]
     return min((last_day(date) for date in dates if date), default=None)
 
@@ -149,7 +149,7 @@ def _note(record: Record) -> str:
 
 
 def forward_compat(document: Record) -> ForwardCompat:
-    """Packages by CUDA series, and the hardware that they are for."""
+    """Return packages by CUDA series, and the hardware that they are for."""
     hardware = _compat_rule(document, "hardware")
     gate = _compat_rule(document, "brand gate")
     return ForwardCompat(
@@ -191,7 +191,7 @@ def _disputed(package: Record) -> dict[int, Source]:
 
 
 def _both(one: Source, other: Source) -> Source:
-    """Those who say so lead, whichever of both has an address."""
+    """Return those who say so lead, whichever of both has an address."""
     against = Reference(f"against: {other.title}", other.url)
     return Source(f"for: {one.title}", one.url, one.confidence, (*one.also, against, *other.also))
 
@@ -283,7 +283,7 @@ def _field(name: str) -> str:
 
 
 def cudnn(document: Record) -> Cudnn:
-    """Each release with its builds per CUDA major."""
+    """Return each release with its builds per CUDA major."""
     forward = document["rules"]["hardware_forward_compat"]
     return Cudnn(
         releases=ascending(_cudnn_release(record) for record in document["releases"]),
@@ -319,7 +319,7 @@ def _cudnn_row(row: Record) -> CudnnRow:
 
 
 def _floor(record: Record, major: int) -> tuple[CudnnRow, ...]:
-    """A release without a matrix of its own takes the floor of its CUDA major."""
+    """Return a release without a matrix of its own takes the floor of its CUDA major."""
     floor = (record["min_driver_linux_by_cuda_major"] or {}).get(str(major))
     return (CudnnRow(drivers(linux=floor["value"]), (), ()),) if floor else ()
 
@@ -347,7 +347,7 @@ def _capability_source(record: Record) -> Source | None:
 
 
 def nccl(document: Record) -> Nccl:
-    """Each release with the CUDA majors that it was published for."""
+    """Return each release with the CUDA majors that it was published for."""
     releases = ascending(_nccl_release(record) for record in document["releases"])
     first = next(release.version for release in releases if 13 in release.cuda)
     return Nccl(releases, first_cuda13=first)

@@ -38,7 +38,7 @@ def source(*texts: Any, confidence: str | None = None) -> Source:
 
 
 def of(record: Record) -> Source:
-    """The source of a whole record, from its ``source`` and ``confidence``."""
+    """Return the source of a whole record, from its ``source`` and ``confidence``."""
     return source(record["source"], confidence=record["confidence"])
 
 
@@ -95,7 +95,7 @@ def pair(text: Any) -> Pair:
 
 
 def pairs(texts: Iterable[Any] | None) -> tuple[Pair, ...]:
-    """Each of several as (major, minor), ascending and once."""
+    """Return each of several as (major, minor), ascending and once."""
     return tuple(sorted({pair(text) for text in texts or ()}))
 
 
@@ -107,7 +107,7 @@ def gpu_code(record: Record) -> tuple[Arch, ...]:
 
 
 def driver(text: Any) -> Version:
-    """A driver version; a branch alone (``580``, ``r450``) means any release of it."""
+    """Return a driver version; a branch alone (``580``, ``r450``) means any release of it."""
     if match := _BRANCH.fullmatch(str(text)):
         return make(match[1], (int(match[1]),))
     return parse_version("driver", str(text).lower().removeprefix("r"))
@@ -119,12 +119,12 @@ def drivers(**texts: Any) -> dict[str, Version]:
 
 
 def version(component: str, text: Any) -> Version:
-    """A version of a component; a build for CUDA is not part of it."""
+    """Return a version of a component; a build for CUDA is not part of it."""
     return parse_version(component, str(text))
 
 
 def three_parts(component: str, text: Any) -> Version:
-    """A version cut to the three parts that have compatibility meaning."""
+    """Return a version cut to the three parts that have compatibility meaning."""
     parts = parse_version(component, str(text)).at(3)
     return make(".".join(map(str, parts)), parts)
 

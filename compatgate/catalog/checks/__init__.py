@@ -45,7 +45,7 @@ Check = Callable[[Context], Iterator[Problem]]
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which their problems are shown."""
+    """Return every check, in the order in which their problems are shown."""
     from compatgate.catalog.checks import drivers, frameworks, gpus
 
     return (
@@ -88,7 +88,7 @@ def sourced(context: Context) -> Iterator[Problem]:
 
 
 def public_addresses(context: Context) -> Iterator[Problem]:
-    """Every address can be opened by everybody."""
+    """Yield every address can be opened by everybody."""
     for source, document in context.documents.items():
         for text in _texts(document):
             for host in _URL.findall(text):
@@ -108,7 +108,7 @@ def _texts(node: Any) -> Iterator[str]:
 
 
 def _lists(context: Context) -> Iterator[tuple[str, str, list[Any], tuple[str, ...]]]:
-    """Every list whose records have a natural key: file, path, records, key."""
+    """Yield every list whose records have a natural key: file, path, records, key."""
     for source, document in context.documents.items():
         yield from _walk(source, "", document, read_schema(source))
 

@@ -30,7 +30,7 @@ def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]
 
 
 def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
-    """Builds by channels of conda."""
+    """Yield builds by channels of conda."""
     for name in sorted(context.facts.framework_names):
         table = context.facts.framework(name)
         for release in table.releases if table else ():
@@ -39,7 +39,7 @@ def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
 
 
 def build_cuda(context: Context) -> Iterator[Problem]:
-    """A build is for a toolkit that exists, and accepts it."""
+    """Yield a build is for a toolkit that exists, and accepts it."""
     toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
     for _, _, build, subject in _builds(context):
         if build.cuda is None:
@@ -52,7 +52,7 @@ def build_cuda(context: Context) -> Iterator[Problem]:
 
 
 def build_code(context: Context) -> Iterator[Problem]:
-    """A build has no code that its toolkit cannot make."""
+    """Yield a build has no code that its toolkit cannot make."""
     for build, subject in (*((b, s) for _, _, b, s in _builds(context)), *_of_channels(context)):
         toolkit = context.facts.arch.toolkits.get(show(build.cuda)) if build.cuda else None
         for pair in (*(build.sass or ()), *(build.ptx or ())) if toolkit else ():
@@ -73,7 +73,7 @@ def one_default(context: Context) -> Iterator[Problem]:
 
 
 def pins_exist(context: Context) -> Iterator[Problem]:
-    """A pinned cuDNN or NCCL is a release that the tables know, for this CUDA major."""
+    """Yield a pinned cuDNN or NCCL is a release that the tables know, for this CUDA major."""
     for _, _, build, subject in _builds(context):
         for name, pin in build.pins.items():
             if pin.floor and len(pin.floor.parts) > 2 and not pin.optional:
@@ -121,7 +121,7 @@ def frameworks_pinned(context: Context) -> Iterator[Problem]:
 
 
 def file_of_component(context: Context) -> Iterator[Problem]:
-    """A file is named after the framework that it is about."""
+    """Yield a file is named after the framework that it is about."""
     for name, document in context.documents.items():
         if form(name) == "framework" and title(name) != document["component"]:
             yield Problem("file-of-component", name, f"is about {document['component']}")
@@ -148,7 +148,7 @@ def _cudas(group: dict[str, Any]) -> list[str]:
 
 
 def pins_required(context: Context) -> Iterator[Problem]:
-    """A pin allows the version that the package itself requires exactly."""
+    """Yield a pin allows the version that the package itself requires exactly."""
     for subject, release in _records(context):
         for build in release["builds"]:
             for name, required in _required(build):
@@ -161,7 +161,7 @@ def pins_required(context: Context) -> Iterator[Problem]:
 
 
 def pins_documented(context: Context) -> Iterator[Problem]:
-    """A pin allows every version that the project's page names as tested."""
+    """Yield a pin allows every version that the project's page names as tested."""
     for subject, release in _records(context):
         for build in release["builds"]:
             for name, pin in (build.get("pins") or {}).items():
@@ -186,7 +186,7 @@ def _required(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _records(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every release of a framework as it is written."""
+    """Yield every release of a framework as it is written."""
     for name, document in context.documents.items():
         if form(name) == "framework":
             for release in document["releases"]:
@@ -233,7 +233,7 @@ def cudnn_rows(context: Context) -> Iterator[Problem]:
 
 
 def cudnn_majors(context: Context) -> Iterator[Problem]:
-    """Wheels and rows are for CUDA majors that the release is published for."""
+    """Yield wheels and rows are for CUDA majors that the release is published for."""
     for record in context.documents["cudnn"]["releases"]:
         majors = set(record["cuda_majors"])
         wheels = {int(k[2:]) for k, v in record.get("wheels", {}).items() if v}
@@ -243,7 +243,7 @@ def cudnn_majors(context: Context) -> Iterator[Problem]:
 
 
 def integer_forms(context: Context) -> Iterator[Problem]:
-    """The integer form of a release reads back as the release."""
+    """Yield the integer form of a release reads back as the release."""
     for component in ("cudnn", "nccl"):
         for record in context.documents[component]["releases"]:
             if (number := record.get("integer")) is None:
@@ -280,7 +280,7 @@ def containers(context: Context) -> Iterator[Problem]:
 
 
 def container_drivers(context: Context) -> Iterator[Problem]:
-    """The compat driver in a container reports the container's CUDA."""
+    """Yield the compat driver in a container reports the container's CUDA."""
     branches = context.facts.driver_branches.branches
     for part, field in (
         ("containers", "bundled_compat_driver"),
@@ -323,7 +323,7 @@ def _unknown(
 
 
 def known_releases(releases: tuple[CudnnRelease | NcclRelease, ...], version: Version) -> bool:
-    """Whether a table has a release; a fourth part is a build number."""
+    """Return whether a table has a release; a fourth part is a build number."""
     return any(release.version.at(3) == version.at(3) for release in releases)
 
 
@@ -339,7 +339,7 @@ LIBRARY_CHECKS: tuple[Check, ...] = (
 
 
 def issue_fixes(context: Context) -> Iterator[Problem]:
-    """A stack with the fix is no longer one that the issue is about."""
+    """Yield a stack with the fix is no longer one that the issue is about."""
     for issue in context.facts.known_issues.issues:
         for fix in issue.fixes:
             changed = [name for name in issue.components if name in fix]

@@ -12,7 +12,7 @@ from compatgate.core.versions import show
 
 
 def series_has_architectures(context: Context) -> Iterator[Problem]:
-    """Every toolkit series has a row that says what it can target."""
+    """Yield every toolkit series has a row that says what it can target."""
     table = context.facts.arch
     for series in {toolkit.version.major_minor for toolkit in context.facts.cuda_driver.toolkits}:
         if show(series) not in table.toolkits:
@@ -24,7 +24,7 @@ def series_has_architectures(context: Context) -> Iterator[Problem]:
 
 
 def targets_match_capabilities(context: Context) -> Iterator[Problem]:
-    """A toolkit targets a capability exactly from its first to its last toolkit."""
+    """Yield a toolkit targets a capability exactly from its first to its last toolkit."""
     table = context.facts.arch
     for toolkit in table.toolkits.values():
         for name, fact in table.capabilities.items():
@@ -46,7 +46,7 @@ def targets_match_capabilities(context: Context) -> Iterator[Problem]:
 
 
 def target_bounds(context: Context) -> Iterator[Problem]:
-    """The lowest and highest target stated are those of the list."""
+    """Yield the lowest and highest target stated are those of the list."""
     for row in context.documents["cuda_arch_support"]["toolkits"]:
         targets = context.facts.arch.toolkits[row["cuda"]].sass
         if (row["sass_min"], row["sass_max"]) != (show(targets[0]), show(targets[-1])):
@@ -70,7 +70,7 @@ def tegra_and_families(context: Context) -> Iterator[Problem]:
 
 
 def gpu_matches_capability(context: Context) -> Iterator[Problem]:
-    """A product's first and last branch and toolkit are those of its capability."""
+    """Yield a product's first and last branch and toolkit are those of its capability."""
     table, branches = context.facts.arch, context.facts.driver_branches.branches
     rows = {row["name"]: row for row in context.documents["gpus"]["gpus"]}
     for name, gpu in context.facts.gpus.gpus.items():
@@ -144,7 +144,7 @@ _FIRST: dict[PeakKind, tuple[int, int]] = {
 
 
 def peak_names(context: Context) -> Iterator[Problem]:
-    """A peak is of a product, by its canonical name."""
+    """Yield a peak is of a product, by its canonical name."""
     for name in context.facts.gpu_peaks.gpus:
         if name not in context.facts.gpus.gpus:
             yield Problem("peak-names", f"gpu_peaks {name}", "there is no such product in gpus")
@@ -164,7 +164,7 @@ def peak_order(context: Context) -> Iterator[Problem]:
 
 
 def peak_formats(context: Context) -> Iterator[Problem]:
-    """A peak is of a format that the GPU's tensor cores have."""
+    """Yield a peak is of a format that the GPU's tensor cores have."""
     for name, peaks in context.facts.gpu_peaks.gpus.items():
         gpu = context.facts.gpus.gpus.get(name)
         for kind, first in _FIRST.items():
@@ -200,7 +200,7 @@ PEAK_CHECKS: tuple[Check, ...] = (peak_names, peak_order, peak_formats, peak_den
 
 
 def xid_actions(context: Context) -> Iterator[Problem]:
-    """Every immediate action is a guidance class with advice."""
+    """Yield every immediate action is a guidance class with advice."""
     table = context.facts.xid
     named = {f"xids[xid={x.code}]": x.action for x in table.xids}
     named |= {

@@ -48,7 +48,7 @@ def relative(path: str) -> str:
 
 
 def each_finding(answers: Sequence[Answer]) -> Iterator[tuple[Json, Answer, str]]:
-    """Every finding with its answer and its fingerprint.
+    """Yield every finding with its answer and its fingerprint.
 
     A fingerprint, 64 hexadecimal digits, is unique in a report, and the same for the same finding
     in every run, however its message is worded.
@@ -77,7 +77,7 @@ _COMMANDS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "
 
 
 def render_github(answers: Sequence[Answer], view: View) -> str:
-    """One annotation per finding, then each answer in a line of its own."""
+    """Return one annotation per finding, then each answer in a line of its own."""
     lines = [
         _annotation(finding, answer)
         for answer in answers
@@ -94,7 +94,7 @@ def render_github(answers: Sequence[Answer], view: View) -> str:
 
 
 def command(name: str, message: str, **properties: str | int) -> str:
-    """A workflow command: ``::error file=uv.lock,line=3::message``."""
+    """Return a workflow command: ``::error file=uv.lock,line=3::message``."""
     shown = ",".join(f"{key}={_escape_property(str(value))}" for key, value in properties.items())
     return f"::{name}{' ' if shown else ''}{shown}::{_escape_message(message)}"
 
@@ -130,7 +130,7 @@ def _escape_property(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """A line that cannot be taken for a workflow command."""
+    """Return a line that cannot be taken for a workflow command."""
     return without_commands(" ".join(text.split()))
 
 
@@ -158,7 +158,7 @@ def publish_error(error: CompatgateError, *, let_pass: bool) -> None:
 
 
 def _outputs(values: Mapping[str, str]) -> str:
-    """Each between delimiters that no value can know."""
+    """Return each between delimiters that no value can know."""
     lines = []
     for name, value in values.items():
         delimiter = f"compatgate_{secrets.token_hex(16)}"
@@ -185,7 +185,7 @@ _ALLOWED = "major"
 
 
 def render_gitlab(answers: Sequence[Answer], view: View) -> str:
-    """A JSON array with one issue per finding."""
+    """Return a JSON array with one issue per finding."""
     issues = [
         _issue(finding, answer, fingerprint)
         for finding, answer, fingerprint in each_finding(answers)

@@ -18,7 +18,7 @@ _KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
-    """A test suite each; passed rules pass, warnings are output of a passing case."""
+    """Return a test suite each; passed rules pass, warnings are output of a passing case."""
     suites = [_suite(answer) for answer in answers]
     total = {key: sum(counts[key] for counts, _ in suites) for key in ("tests", *_KINDS)}
     total.pop("skipped")  # is an attribute of suites alone
@@ -92,7 +92,7 @@ def _case(rule: str, name: str, findings: list[Json], let_pass: str = "") -> str
 
 
 def _outcome(finding: Json, let_pass: str) -> list[str]:
-    """An element; what the target's mode lets pass is output, as a warning is."""
+    """Return an element; what the target's mode lets pass is output, as a warning is."""
     message = _attribute(finding["message"])
     body = _escaped(_details(finding))
     kind = finding["outcome"]

@@ -111,7 +111,7 @@ def _folded(title: str, body: str) -> str:
 
 
 def _address(url: str | None) -> str:
-    """An address that cannot end its link; empty for anything but the web's."""
+    """Return an address that cannot end its link; empty for anything but the web's."""
     if not url or not url.startswith(("http://", "https://")):
         return ""
     return quote(url, safe="/:?#@!$&'*+,;=%~")
@@ -125,7 +125,7 @@ def _code(text: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Words that are neither markup nor a mention, in one line."""
+    """Return words that are neither markup nor a mention, in one line."""
     marked = _SPECIAL.sub(r"\\\1", _short(text).replace("&", "&amp;"))
     return _LINKED.sub("\\1\u200b", marked)
 

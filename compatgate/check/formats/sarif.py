@@ -28,7 +28,7 @@ for, but a notification."""
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
-    """A log with one run: of several, code scanning keeps only the last."""
+    """Return a log with one run: of several, code scanning keeps only the last."""
     indexes = {rule.id: index for index, rule in enumerate(RULES)}
     run = {
         "tool": {"driver": _driver()},
@@ -150,7 +150,7 @@ def _message(finding: Json, answer: Answer) -> str:
 
 
 def _location(finding: Json, answer: Answer) -> dict[str, Any]:
-    """A line of a file, which code scanning demands, and the pools."""
+    """Return a line of a file, which code scanning demands, and the pools."""
     place = ci.located_place(finding, answer)
     target = answer.verdict["target"] or "pool"
     return {

@@ -18,7 +18,7 @@ _PLAIN = frozenset(ascii_letters + digits + "=,._+-")
 
 
 def headline(verdict: Json) -> tuple[str, str]:
-    """The answer in words, and the colour that goes with it."""
+    """Return the answer in words, and the colour that goes with it."""
     outcome, allowed = verdict["verdict"], verdict["allowed"]
     if not allowed:
         return ("NO DECISION", "yellow") if outcome == "unknown" else ("DENIED", "red")
@@ -61,7 +61,7 @@ def _label(name: str) -> str:
 
 
 def fix_option(change: Json) -> str:
-    """The option that tries a fix: ``--set driver=525.60.13,cuda-compat=``."""
+    """Return the option that tries a fix: ``--set driver=525.60.13,cuda-compat=``."""
     value = ",".join(f"{name}={asked_value(value)}" for name, value in change.items())
     if set(value) <= _PLAIN:
         return f"--set {value}"
@@ -98,17 +98,17 @@ def provenance(verdict: Json) -> str:
 
 
 def shows_pools(verdict: Json) -> bool:
-    """Whether findings must say which pools they are about."""
+    """Return whether findings must say which pools they are about."""
     return len(verdict["pools"]) > 1
 
 
 def findings_of(verdict: Json, *outcomes: str) -> list[Json]:
-    """The findings of these outcomes, in the verdict's order."""
+    """Return the findings of these outcomes, in the verdict's order."""
     return [finding for finding in verdict["findings"] if finding["outcome"] in outcomes]
 
 
 def outcome(answers: Sequence[Answer]) -> dict[str, str]:
-    """The answer for programs: ``verdict``, ``allowed`` and ``id`` of the worst one.
+    """Return the answer for programs: ``verdict``, ``allowed`` and ``id`` of the worst one.
 
     Without any answer nothing was asked: the verdict is ``none``.
     """
@@ -132,12 +132,12 @@ _LABEL = 8
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
-    """Text of at most ``view.width`` columns; long addresses and commands are not broken."""
+    """Return text of at most ``view.width`` columns; long addresses and commands are not broken."""
     return "\n\n".join(_titled(answer, view) for answer in answers)
 
 
 def _titled(answer: Answer, view: View) -> str:
-    """One answer, under the name of its file where there are several."""
+    """Return one answer, under the name of its file where there are several."""
     text = _one(answer.verdict, view)
     if not answer.file:
         return text

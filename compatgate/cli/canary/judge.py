@@ -187,7 +187,7 @@ _COLOURS = {
 
 
 def render(judged: WorkloadJudgement, verdict: str, stream: TextIO) -> str:
-    """The whole answer."""
+    """Return the whole answer."""
     colour, width = wants_colour(stream), width_of(stream) - 2
     title = paint(verdict.replace("-", " ").upper(), "bold", _COLOURS[verdict], colour=colour)
     lines = [title]

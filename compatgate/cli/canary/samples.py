@@ -195,7 +195,7 @@ def _of_run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _printed(args: argparse.Namespace) -> dict[str, Any]:
-    """A sample of what a program printed, in the form in which a gate answers."""
+    """Return a sample of what a program printed, in the form in which a gate answers."""
     from compatgate.canary.samples.extract import ExtractedSamples, sample_from_output
     from compatgate.canary.workloads import Library
     from compatgate.catalog import load_facts

@@ -53,7 +53,7 @@ def run_workloads(args: argparse.Namespace) -> int:
 
 
 def to_json(workload: Workload) -> dict[str, Any]:
-    """The workload as plain data."""
+    """Return the workload as plain data."""
     import msgspec
 
     from compatgate.canary.samples.sample import list_samples

@@ -150,7 +150,7 @@ def ask_driver_rollout(
 def _asked(
     name: str, answer: type[A], question: Any, reads: Any, query: dict[str, Any]
 ) -> Request[A]:
-    """A hook's question; refusals are in the form of its answers."""
+    """Return a hook's question; refusals are in the form of its answers."""
     path = f"{HOOKS}/{name}"
     request = post(path, answer, body=question, reads=reads, repeatable=True, **query)
     return structs.replace(request, refusal=True)

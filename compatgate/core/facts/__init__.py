@@ -152,7 +152,7 @@ class Facts:
         return steps
 
     def highest_cuda(self, branch: int) -> Pair | None:
-        """The highest CUDA that a Linux branch, or one before it, is known to report."""
+        """Return the highest CUDA that a Linux branch, or one before it, is known to report."""
         index = bisect_right(self._highest_cuda, branch, key=lambda step: step[0])
         return self._highest_cuda[index - 1][1] if index else None
 
@@ -208,14 +208,14 @@ class Facts:
 
     @cached_property
     def cuda_components(self) -> CudaComponents:
-        """Libraries of CUDA toolkits; imported when a stack has packages."""
+        """Return libraries of CUDA toolkits; imported when a stack has packages."""
         from compatgate.core.facts.packages import CudaComponents
 
         return self._table("cuda_components", CudaComponents)
 
     @cached_property
     def packages(self) -> Packages:
-        """Packages of the index; imported when a stack has packages."""
+        """Return packages of the index; imported when a stack has packages."""
         from compatgate.core.facts.packages import Packages
 
         return self._table("components", Packages)
@@ -300,7 +300,7 @@ class Facts:
         return sorted((parse_version(name, text) for text in texts), key=lambda v: v.key)
 
     def framework(self, name: str) -> Framework | None:
-        """The table of a framework, None when no facts on it are carried."""
+        """Return the table of a framework, None when no facts on it are carried."""
         if name not in self._frameworks:
             known = name in self.framework_names
             self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None

@@ -93,7 +93,7 @@ class Build(Struct, frozen=True, dict=True):
 
     @lazy_property
     def code(self) -> tuple[Arch, ...]:
-        """Its GPU code, where the list is published."""
+        """Return its GPU code, where the list is published."""
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
         return (*sass, *self.specific, *(Arch("ptx", pair) for pair in self.ptx or ()))
 
@@ -110,7 +110,7 @@ class Build(Struct, frozen=True, dict=True):
 
     @property
     def title(self) -> str:
-        """The CUDA it is for, for messages: ``cu121`` or ``CUDA 12``."""
+        """Return the CUDA it is for, for messages: ``cu121`` or ``CUDA 12``."""
         if self.label:
             return self.label
         return f"CUDA {'.'.join(map(str, self.cuda or (self.cuda_major,)))}"
@@ -161,7 +161,7 @@ class Release(Struct, frozen=True, dict=True):
 
     @lazy_property
     def preferred(self) -> tuple[Build, ...]:
-        """Its builds, listed ones first, the default one before others."""
+        """Return its builds, listed ones first, the default one before others."""
         return tuple(sorted(self.builds, key=lambda build: (not build.listed, not build.default)))
 
 

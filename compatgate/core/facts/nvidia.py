@@ -37,7 +37,7 @@ class Source(Struct, frozen=True):
     also: tuple[Reference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The form that answers carry."""
+        """Return the form that answers carry."""
         also = [{"title": one.title, "url": one.url} for one in self.also]
         return {
             "title": self.title,
@@ -236,7 +236,7 @@ class GpuPeaks(Struct, frozen=True):
     note: str = ""
 
     def of(self, kind: PeakKind) -> float | None:
-        """One of the peaks, in the unit of `unit_of`."""
+        """Return one of the peaks, in the unit of `unit_of`."""
         value: float | None = getattr(self, kind)
         return value
 
@@ -248,7 +248,7 @@ class Peaks(Struct, frozen=True):
 
 
 def unit_of(kind: PeakKind) -> str:
-    """The unit in which a peak is recorded."""
+    """Return the unit in which a peak is recorded."""
     return "GB/s" if kind == "memory" else "TFLOP/s"
 
 
@@ -274,7 +274,7 @@ class CudnnBuild(Struct, frozen=True, dict=True):
 
     @lazy_property
     def capabilities(self) -> tuple[Pair, ...]:
-        """The capabilities that its rows list, ascending."""
+        """Return the capabilities that its rows list, ascending."""
         return tuple(sorted({c for row in self.rows for c in row.capabilities}))
 
 

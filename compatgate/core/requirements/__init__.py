@@ -50,7 +50,7 @@ memory with them; the longest that NVIDIA has published has 2596 characters."""
 
 
 def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> RequirementAnswer:
-    """Whether NVIDIA's container runtime would start such an image on such a host.
+    """Return whether NVIDIA's container runtime would start such an image on such a host.
 
     Args:
         requirements: the values of the image's ``NVIDIA_REQUIRE_*`` variables; all must hold.
@@ -142,7 +142,7 @@ class Miss(Struct, frozen=True):
 
 
 def explain_held(clause: Clause, host: Host) -> str:
-    """Why a requirement is met: by which clause."""
+    """Return why a requirement is met: by which clause."""
     names = dict.fromkeys(factor.property for factor in clause.factors)
     known = [_having(name, host) for name in names if _stated(name, host) is not None]
     unknown = [name for name in names if _stated(name, host) is None]
@@ -154,7 +154,7 @@ def explain_held(clause: Clause, host: Host) -> str:
 
 
 def explain_nothing_asked(requirement: Requirement) -> str:
-    """Why a requirement without clauses is met."""
+    """Return why a requirement without clauses is met."""
     if not requirement.ignored:
         return "nothing is required"
     ignored = ", ".join(quote_text(factor) for factor in requirement.ignored[:_CLOSEST])
@@ -163,7 +163,7 @@ def explain_nothing_asked(requirement: Requirement) -> str:
 
 
 def explain_missed(misses: Sequence[Miss], host: Host) -> str:
-    """Why a requirement is not met: the clauses that came closest, in the order written.
+    """Return why a requirement is not met: the clauses that came closest, in the order written.
 
     Closest is the clause that failed nearest its end, then the one whose version is nearest the
     host's.

@@ -166,7 +166,7 @@ def _refuse(requirement: str, factor: str, why: str, hint: str) -> Check:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version; dots may repeat or end it."""
+    """Return the numbers of a version; dots may repeat or end it."""
     return tuple(_number(part) for part in version.split(".") if part)
 
 
@@ -177,7 +177,7 @@ def _number(digits: str) -> int:
 
 
 def _version_key(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """A key that sorts as ``dsl_compare_version`` does: a tail of zeros does not count."""
+    """Return a key that sorts as ``dsl_compare_version`` does: a tail of zeros does not count."""
     end = len(numbers)
     while end and numbers[end - 1] == 0:
         end -= 1
@@ -191,7 +191,7 @@ def _brand_key(brand: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def host(stated: Properties) -> Host:
-    """The host as ``configure.c`` hands it to the comparison.
+    """Return the host as ``configure.c`` hands it to the comparison.
 
     Raises:
         BadInput: a property is not of its form.

@@ -42,7 +42,7 @@ BELOW_EVERY_VERSION: SemverKey = ()
 
 
 def semver_key(version: str) -> SemverKey | None:
-    """A key that sorts as `semver.Compare` does; None if the version is not valid.
+    """Return a key that sorts as `semver.Compare` does; None if the version is not valid.
 
     ``12`` and ``12.4`` stand for ``12.0.0`` and ``12.4.0``; numbers have no leading zeros; a
     pre-release (``12.4.0-rc1``) sorts before its release; build metadata does not count.
@@ -106,7 +106,7 @@ def compile_requirement(text: str) -> Requirement:
 
 
 def _factor(requirement: str, text: str) -> Factor | None:
-    """One factor; None if its property is not known."""
+    """Return one factor; None if its property is not known."""
     found = _FIRST_OPERATOR_CHARACTER.search(text)
     if found is None:
         raise MalformedRequirement(
@@ -157,7 +157,7 @@ def _version_mistake(rest: str, version: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def host(stated: Properties) -> Host:
-    """The host as ``image.go`` hands it to the comparison.
+    """Return the host as ``image.go`` hands it to the comparison.
 
     Raises:
         BadInput: a property is not of its form.

@@ -145,7 +145,7 @@ class Dialect(Struct, frozen=True):
 
 
 def quote_text(text: str) -> str:
-    """Text from outside, cut to fit a sentence and safe on any terminal."""
+    """Return text from outside, cut to fit a sentence and safe on any terminal."""
     short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
 
@@ -157,7 +157,7 @@ def first_number(version: str) -> int:
 
 
 def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
-    """The numbers of a host's version property; None if it is not known.
+    """Return the numbers of a host's version property; None if it is not known.
 
     Raises:
         BadInput: it is not a version.
@@ -179,7 +179,7 @@ def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
 
 
 def host_brand(host: Properties) -> str | None:
-    """The host's brand; None if it is not known.
+    """Return the host's brand; None if it is not known.
 
     Raises:
         BadInput: it is empty.

@@ -171,7 +171,7 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
 
 
 def _carried_forward(context: RuleContext, cuda: Version) -> bool:
-    """Whether a usable forward-compatibility package understands the CUDA."""
+    """Return whether a usable forward-compatibility package understands the CUDA."""
     if not (context.forward and context.forward.usable and context.usable_cuda):
         return False
     return context.usable_cuda >= cuda.major_minor
@@ -324,7 +324,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
 
 
 def may_reach_further(context: RuleContext) -> str:
-    """Why the pool may understand a newer CUDA than is known; empty: it does not."""
+    """Return why the pool may understand a newer CUDA than is known; empty: it does not."""
     if context.forward and context.forward_may_help:
         return f"whether cuda-compat is usable here is not known ({context.forward.reason})"
     if not context.driver_cuda_is_exact:

@@ -197,7 +197,7 @@ def _python_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
 
 
 def _within(have: Version, low: str | None, high: str | None) -> bool:
-    """Whether a Python is within a range whose ends belong to it; an end may be open."""
+    """Return whether a Python is within a range whose ends belong to it; an end may be open."""
     above = low is None or have.at(2) >= parse_version("python", low).at(2)
     return above and (high is None or have.at(2) <= parse_version("python", high).at(2))
 

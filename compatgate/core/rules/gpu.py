@@ -211,7 +211,7 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
 
 
 def _maker(context: RuleContext) -> tuple[str, Version | None]:
-    """The toolkit that made the PTX, as text, and the driver that came with it."""
+    """Return the toolkit that made the PTX, as text, and the driver that came with it."""
     assert context.ptx_cuda is not None  # noqa: S101 - the caller checked
     if context.cuda and context.cuda.major_minor == context.ptx_cuda:
         return context.cuda.text, context.toolkit.driver.get(

@@ -37,7 +37,7 @@ def known_issue(context: RuleContext) -> RuleAnswer:
 
 
 def _on_driver(context: RuleContext, issue: KnownIssue) -> bool:
-    """Whether the pool's driver is one that the issue is about, where it names any."""
+    """Return whether the pool's driver is one that the issue is about, where it names any."""
     text = issue.components.get("driver")
     if text is None:
         return True

@@ -112,7 +112,7 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
 def _unsupported(
     context: RuleContext, build: CudnnBuild, support: Support
 ) -> tuple[str, str | None]:
-    """Why the GPU is not supported, and what would be."""
+    """Return why the GPU is not supported, and what would be."""
     minimum, device = build.minimum_capability, context.capability
     if support is Support.TOO_OLD and minimum:
         lowest = show(minimum)
@@ -194,7 +194,7 @@ class Support(Enum):
 
 
 def build_of(context: RuleContext) -> CudnnBuild | None:
-    """The build of the stack's cuDNN release for its CUDA major, None when not known."""
+    """Return the build of the stack's cuDNN release for its CUDA major, None when not known."""
     release = context.cudnn_release
     return release.builds.get(_major(context)) if release else None
 

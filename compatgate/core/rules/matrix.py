@@ -247,7 +247,7 @@ def canary_failed(context: RuleContext) -> RuleAnswer:
 
 
 def _asked(context: RuleContext) -> bool:
-    """Whether evidence is asked for; of an unknown GPU or driver CG901 speaks."""
+    """Return whether evidence is asked for; of an unknown GPU or driver CG901 speaks."""
     return (
         context.policy.canary.require
         and context.pool.gpu is not None
@@ -256,7 +256,7 @@ def _asked(context: RuleContext) -> bool:
 
 
 def evidence_for(context: RuleContext) -> list[str]:
-    """Ids of the runs that the case rests on."""
+    """Return the ids of the runs that the case rests on."""
     latest = [_latest(context, suite) for suite in context.policy.canary.suites]
     return [run.id for run in latest if run]
 
@@ -272,7 +272,7 @@ def _but_for_development(context: RuleContext, suite: str) -> str:
 
 
 def _latest(context: RuleContext, suite: str) -> Evidence | None:
-    """The latest run on the pool's own driver, else the latest on any."""
+    """Return the latest run on the pool's own driver, else the latest on any."""
     runs = _judged(context, suite)
     own = [run for run in runs if run.driver == context.driver]
     return max(own or runs, key=lambda run: run.finished, default=None)

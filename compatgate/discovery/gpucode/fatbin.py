@@ -34,7 +34,7 @@ _ET_REL = 1
 
 
 def is_cubin(head: bytes) -> bool:
-    """Whether these first bytes of an ELF file are those of a cubin."""
+    """Return whether these first bytes of an ELF file are those of a cubin."""
     return head[:6] == _ELF64_LE and len(head) >= 64 and _machine_of_cubin(head) == EM_CUDA
 
 
@@ -210,7 +210,7 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
 
 
 def _index(source: Source, at: int, header: bytes) -> Iterator[_Record]:
-    """The headers of concatenated entries, which stand in the header of the entry as a whole.
+    """Yield the headers of concatenated entries, which stand in the header of the entry as a whole.
 
     Each has its offset in the joint payload where others have the size of their header.
     """

@@ -82,7 +82,7 @@ class SectionView(RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Bytes from the position on, fewer at the end or where they are not kept."""
+        """Return bytes from the position on, fewer at the end or where they are not kept."""
         count = max(min(size if size >= 0 else self._size, self._size - self._at), 0)
         offset = self._base + self._at
         if self._at + count <= len(self._head):
@@ -98,7 +98,7 @@ class SectionView(RawIOBase):
 
 
 def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> list[Section] | None:
-    """The sections of an ELF file.
+    """Return the sections of an ELF file.
 
     Args:
         source: that holds it.
@@ -194,7 +194,7 @@ def _elf_header(elf: ELFFile, offset: int) -> _ElfHeader:
 def _elf_answer(
     source: Source, view: SectionView, base: int, function: Any, *arguments: Any
 ) -> Any:
-    """An answer of pyelftools, which meets damage with errors of many kinds."""
+    """Return an answer of pyelftools, which meets damage with errors of many kinds."""
     try:
         return function(*arguments)
     except Exception as error:

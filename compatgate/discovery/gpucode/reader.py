@@ -183,7 +183,7 @@ class _Search(Struct):
     broken: list[tuple[int, BadInput]] = []
 
     def regions(self) -> list[HostRegion]:
-        """All that was found; the first error when nothing was."""
+        """Return all that was found; the first error when nothing was."""
         if self.broken and not self.found:
             raise self.broken[0][1]
         return [(region, False) for region, _ in self.found]
@@ -293,7 +293,7 @@ def _advance(source: Source, offset: int) -> None:
 
 
 def _tiled(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
-    """The fatbinaries of a section, which has nothing else but zeros.
+    """Yield the fatbinaries of a section, which has nothing else but zeros.
 
     Args:
         source: at its beginning.
@@ -366,7 +366,7 @@ class ArchiveMember(Struct, frozen=True):
 
 
 def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
-    """The members with content; each leaves the source where the reader left it, or before.
+    """Yield the members with content; each leaves the source where the reader left it, or before.
 
     Raises:
         BadInput: a header is damaged, or a member does not fit.

@@ -115,7 +115,7 @@ def _compat(
     history: Sequence[History],
     ngc: bool,
 ) -> list[Observation]:
-    """The forward-compatibility package: by name, or, in NGC images, the one of their CUDA.
+    """Return the forward-compatibility package: by name, or, in NGC images, the one of their CUDA.
 
     ``CUDA_DRIVER_VERSION`` is the driver in that package, not one that the host must have. Images
     of CUDA 12.6.3 and later install the package without a variable; their history names it.

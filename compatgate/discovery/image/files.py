@@ -158,7 +158,7 @@ def named_by_folder(folder: str) -> tuple[str, str] | None:
 
 
 def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
-    """The component that a distribution is, and the Python that it is installed for."""
+    """Return the component that a distribution is, and the Python that it is installed for."""
     found = [
         replace(seen, origin=origin)
         for seen in read_answer({"packages": {name: version}}, origin, FILES_ARE_READ).observations
@@ -171,7 +171,7 @@ def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
 
 
 def cuda_label(observations: list[Observation]) -> Iterator[Observation]:
-    """The CUDA that a framework's build names (``+cu121``): it loads that, not the base's."""
+    """Yield the CUDA that a framework's build names (``+cu121``): it loads that, not the base's."""
     for seen in observations:
         if is_framework(seen.component):
             cuda = parse_version(seen.component, seen.version).cuda
@@ -223,7 +223,7 @@ def library(path: str, origin: str) -> Observation | None:
 
 
 def toolkit(path: str, content: Content, origin: str) -> Observation | None:
-    """A toolkit's version file."""
+    """Return a toolkit's version file."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
@@ -238,7 +238,7 @@ def library_path(content: Content, origin: str) -> list[Observation]:
 def packages(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
-    """The components in a distribution's package database, and what of them cannot be read.
+    """Return the components in a distribution's package database, and what of them cannot be read.
 
     Raises:
         ValueError: the database cannot be read; says why.
@@ -272,11 +272,11 @@ class Readable(Protocol):
     """Where bytes come from."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; none at the end."""
 
 
 def dpkg_packages(file: Readable) -> Iterator[tuple[str, str]]:
-    """Names and versions of what dpkg has installed.
+    """Yield names and versions of what dpkg has installed.
 
     Source: dpkg ``man/dpkg.pod`` (states: "want flag status"); distroless images have one file per
     package, without a ``Status``.
@@ -288,7 +288,7 @@ def dpkg_packages(file: Readable) -> Iterator[tuple[str, str]]:
 
 
 def apk_packages(file: Readable) -> Iterator[tuple[str, str]]:
-    """Names and versions of what apk has installed (``P:`` and ``V:``).
+    """Yield names and versions of what apk has installed (``P:`` and ``V:``).
 
     Source: Alpine wiki, "Apk spec", "Installed Database V2".
     """
@@ -313,7 +313,7 @@ def _paragraphs(file: Readable, keys: tuple[bytes, ...]) -> Iterator[dict[bytes,
 
 
 def _lines(file: Readable) -> Iterator[bytes]:
-    """Lines; of one that is longer than any line is, the rest is dropped."""
+    """Yield lines; of one that is longer than any line is, the rest is dropped."""
     rest = b""
     while piece := file.read(_LINE_PIECE):
         *lines, rest = (rest + piece).split(b"\n")

@@ -55,10 +55,10 @@ class LayerStream(Protocol):
 
     @property
     def position(self) -> int:
-        """Bytes that were read."""
+        """Return bytes that were read."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; none at the end."""
 
     def drain(self) -> None:
         """Read what is left, and check it."""
@@ -75,7 +75,7 @@ class LayerSource(Protocol):
 def open_layer(
     layer: Layer, registry: LayerSource, budget: Budget
 ) -> Iterator[tuple[LayerStream, Feed]]:
-    """A layer's bytes as they come, and what they unpack to.
+    """Give a layer's bytes as they come, and what they unpack to.
 
     Raises:
         BadInput: the layer is encrypted.
@@ -132,7 +132,7 @@ def _fill(pieces: Iterable[bytes], queue: Queue[bytes | _End], stop: threading.E
 
 
 def _put(queue: Queue[bytes | _End], item: bytes | _End, stop: threading.Event) -> bool:
-    """Whether the item is wanted still."""
+    """Return whether the item is wanted still."""
     while not stop.is_set():
         try:
             queue.put(item, timeout=_POLL_S)
@@ -170,7 +170,7 @@ class Readable(Protocol):
     """Where bytes come from."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; none at the end."""
 
 
 class Budget:
@@ -224,7 +224,7 @@ class _Peeked:
 
 
 def decompressed(source: Readable, budget: Budget) -> Iterator[bytes]:
-    """The content of a layer in pieces of at most `PIECE` bytes.
+    """Yield the content of a layer in pieces of at most `PIECE` bytes.
 
     Raises:
         Damaged: the compressed data contradict themselves or end early.
@@ -340,7 +340,7 @@ class Visibility:
             self.full = True
 
     def visible(self, path: str) -> bool:
-        """Whether no layer above this one hides the path."""
+        """Return whether no layer above this one hides the path."""
         if hash(path) in self._replaced or path in self._removed:
             return False
         return not any(
@@ -357,7 +357,7 @@ class Visibility:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """The folders above a path, and the root."""
+    """Yield the folders above a path, and the root."""
     at = path.rfind("/")
     while at > 0:
         yield path[:at]

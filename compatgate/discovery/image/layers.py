@@ -90,7 +90,7 @@ class LayerFindings(Struct):
     def findings(
         self, known: Packages = FILES_ARE_READ, toolkits: Mapping[str, str] | None = None
     ) -> Findings:
-        """All of it, the witness that decides first.
+        """Return all of it, the witness that decides first.
 
         Args:
             known: what the facts say of packages.
@@ -126,7 +126,7 @@ class LayerFindings(Struct):
         return seen
 
     def _channels(self) -> dict[tuple[str, str], str]:
-        """The labels of conda's records, by component and version.
+        """Return the labels of conda's records, by component and version.
 
         A package of conda installs metadata as a wheel does; only the record tells them apart.
         """
@@ -394,6 +394,6 @@ class _PeekedContent:
         self._content = content
 
     def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; none at the end."""
         head, self._head = self._head[:size], self._head[size:]
         return head or self._content.read(size)

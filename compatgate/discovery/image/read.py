@@ -106,7 +106,7 @@ def _read_image(
     options: ImageOptions,
     transport: Transport,
 ) -> tuple[ImageReading, bool]:
-    """The reading, and whether every byte that it rests on was verified."""
+    """Return the reading, and whether every byte that it rests on was verified."""
     config = parse_config(found.registry.config(found.manifest.config), str(name))
     _check_platform(config, wanted, name)
     layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
@@ -147,7 +147,7 @@ def conclude_image(
     facts: CudaArch | None,
     known: Packages = FILES_ARE_READ,
 ) -> Inspection:
-    """The stack that config and layers amount to.
+    """Return the stack that config and layers amount to.
 
     Args:
         stated: by the config; its architectures count where no file with GPU code was met.
@@ -346,5 +346,5 @@ class _FolderReader:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether a path leads nowhere else, and can be written."""
+    """Return whether a path leads nowhere else, and can be written."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

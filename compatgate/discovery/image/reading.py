@@ -53,7 +53,7 @@ class ImageReading(Struct, frozen=True):
 
     @property
     def pinned(self) -> str:
-        """The reference with a digest: a tag may be another image tomorrow."""
+        """Return the reference with a digest: a tag may be another image tomorrow."""
         return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
 
     def to_request(self) -> dict[str, Any]:
@@ -80,13 +80,13 @@ class ImageReading(Struct, frozen=True):
 
 
 def encode_reading(reading: ImageReading) -> dict[str, Any]:
-    """The reading in the form that is kept."""
+    """Return the reading in the form that is kept."""
     document: dict[str, Any] = msgspec.to_builtins(reading)
     return document
 
 
 def decode_reading(document: dict[str, Any]) -> ImageReading | None:
-    """A reading that was kept; None where it is of another form."""
+    """Return a reading that was kept; None where it is of another form."""
     try:
         return msgspec.convert(document, ImageReading)
     except msgspec.ValidationError:
@@ -114,7 +114,7 @@ class ReadingCache:
         self._signals = signals
 
     def find(self, digest: str | None) -> ImageReading | None:
-        """The reading of an image or index; one of everything answers every question."""
+        """Return the reading of an image or index; one of everything answers every question."""
         if not digest or not self._options.cache:
             return None
         for needs in dict.fromkeys(((), tuple(sorted(self._options.needs)))):

@@ -81,12 +81,12 @@ _SQLITE_STEPS = 100_000
 
 
 def is_sqlite(data: bytearray) -> bool:
-    """Whether this is an SQLite database."""
+    """Return whether this is an SQLite database."""
     return data.startswith(_SQLITE_MAGIC) and len(data) >= _SQLITE_HEADER
 
 
 def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """The headers of all packages.
+    """Yield the headers of all packages.
 
     Raises:
         ValueError: the database is damaged, or has no such table.
@@ -149,7 +149,7 @@ class _Pages(Struct):
     taken: bytearray
 
     def page(self, number: int) -> memoryview:
-        """A page that says itself that it is this one."""
+        """Return a page that says itself that it is this one."""
         if not 0 < number < self.count:
             raise ValueError(f"its page {number} is not in the file")
         page = self.data[number * self.size : (number + 1) * self.size]
@@ -167,12 +167,12 @@ class _Pages(Struct):
 
 
 def is_berkeley(data: bytearray) -> bool:
-    """Whether this is a Berkeley DB hash, of either byte order."""
+    """Return whether this is a Berkeley DB hash, of either byte order."""
     return _byte_order(data) is not None
 
 
 def berkeley_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """The headers of all packages.
+    """Yield the headers of all packages.
 
     Raises:
         ValueError: the database is damaged, truncated, or of a kind that rpm does not write.
@@ -212,7 +212,7 @@ def _open_pages(data: bytearray) -> _Pages:
 
 
 def _page_values(pages: _Pages, page: memoryview, number: int) -> Iterator[bytes]:
-    """The values on a page: every second item."""
+    """Yield the values on a page: every second item."""
     items = pages.u16(page, 20)
     lowest = _PAGE_HEADER + 2 * items
     if items % 2 or lowest > pages.size:
@@ -236,7 +236,7 @@ def _item_value(pages: _Pages, item: memoryview, number: int) -> bytes:
 
 
 def _overflow_chain(pages: _Pages, number: int, length: int) -> bytes:
-    """The bytes on a chain of overflow pages."""
+    """Return the bytes on a chain of overflow pages."""
     parts: list[memoryview] = []
     left = length
     while left > 0:
@@ -263,12 +263,12 @@ _BLOB_HEAD, _BLOB_TAIL = struct.Struct("<4sIII"), struct.Struct("<II4s")
 
 
 def is_ndb(data: bytearray) -> bool:
-    """Whether this is an ndb database."""
+    """Return whether this is an ndb database."""
     return data.startswith(_NDB_MAGIC)
 
 
 def ndb_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """The headers of all packages.
+    """Yield the headers of all packages.
 
     Raises:
         ValueError: the database is damaged or truncated.
@@ -318,7 +318,7 @@ _FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
 
 
 def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[str, str]]:
-    """Names and versions with release, of a database in any of rpm's forms.
+    """Yield names and versions with release, of a database in any of rpm's forms.
 
     Args:
         data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; it may be changed.

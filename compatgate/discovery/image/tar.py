@@ -32,7 +32,7 @@ class Feed:
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """The next ``count`` bytes, fewer at the end."""
+        """Return the next ``count`` bytes, fewer at the end."""
         end = self._at + count
         if end <= len(self._piece):
             data = self._piece[self._at : end]
@@ -105,7 +105,7 @@ class Content:
         self._path = member.path
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to ``size`` bytes; none at the end.
+        """Return up to ``size`` bytes; none at the end.
 
         Raises:
             Damaged: the archive ends before.
@@ -118,7 +118,7 @@ class Content:
         return data
 
     def read_all(self, largest: int) -> bytes | None:
-        """The content whole, None when it is larger than ``largest`` bytes."""
+        """Return the content whole, None when it is larger than ``largest`` bytes."""
         if self.left > largest:
             return None
         parts = []
@@ -127,7 +127,7 @@ class Content:
         return b"".join(parts)
 
     def read_into_memory(self, largest: int) -> bytearray | None:
-        """The content whole as `read_all`, without ever being in memory twice."""
+        """Return the content whole as `read_all`, without ever being in memory twice."""
         if self.left > largest:
             return None
         data, at = bytearray(self.left), 0
@@ -149,7 +149,7 @@ _RECORDS = {
 
 
 def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
-    """The members of an archive; the content of each is there until the next is asked for.
+    """Yield the members of an archive; the content of each is there until the next is asked for.
 
     Raises:
         Damaged: a header is, or the archive ends within a member.
@@ -178,7 +178,7 @@ def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
 
 
 def _checked_size(block: bytes, position: int) -> int:
-    """The size field of a header whose checksum is right."""
+    """Return the size field of a header whose checksum is right."""
     stated = _number(block[148:156])
     unsigned = sum(block) - sum(block[148:156]) + 8 * 32
     if stated != unsigned:

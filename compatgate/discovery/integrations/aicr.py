@@ -45,7 +45,7 @@ class Snapshot(Struct, frozen=True):
 
 
 def is_aicr(body: Body, kind: str) -> bool:
-    """Whether an object is one of AICR's, of this kind or (a recipe) its result."""
+    """Return whether an object is one of AICR's, of this kind or (a recipe) its result."""
     group = text_of(body.get("apiVersion")).partition("/")[0]
     ours = group in _GROUPS or group.endswith(_OLD_GROUP)
     if body.get("kind") in (kind, f"{kind}Result"):
@@ -73,12 +73,12 @@ def read_snapshot(body: Body) -> Snapshot:
 
 
 def measurements_of(body: Body, kind: str, subtype: str) -> Body:
-    """The data of a measurement; empty where it was not made."""
+    """Return the data of a measurement; empty where it was not made."""
     return part(_subtype(body, kind, subtype), "data")
 
 
 def unflattened(flat: Body, under: str) -> Body:
-    """Values that are written as ``driver.version``, without what they are under."""
+    """Return values that are written as ``driver.version``, without what they are under."""
     prefix = f"{under}."
     return {key[len(prefix) :]: value for key, value in flat.items() if key.startswith(prefix)}
 
@@ -93,7 +93,7 @@ def _subtype(body: Body, kind: str, name: str) -> Body:
 
 
 def _report(smi: Body, notes: list[str]) -> Report | None:
-    """The node's GPUs: AICR keeps the first one's name and how many there are."""
+    """Return the node's GPUs: AICR keeps the first one's name and how many there are."""
     product = text_of(smi.get("gpu.model"))
     if not product:
         return None
@@ -121,7 +121,7 @@ def _why_no_gpu(hardware: Body) -> str:
 
 
 def _nodes(body: Body, notes: list[str]) -> Iterator[Node]:
-    """The cluster's nodes with the labels that matter, where every list of nodes is whole."""
+    """Yield the cluster's nodes with the labels that matter, where every list of nodes is whole."""
     labels = _subtype(body, "NodeTopology", "label")
     readings = list(_readings(labels))
     if any(_MORE_NODES.search(nodes) for _, _, nodes in readings):
@@ -153,7 +153,7 @@ def _readings(labels: Body) -> Iterator[tuple[str, str, str]]:
 
 
 def _unfolded(key: str, value: str) -> str:
-    """The label's own key; ``nvidia.com/gpu.present.true`` is the folded ``...present``."""
+    """Return the label's own key; ``nvidia.com/gpu.present.true`` is the folded ``...present``."""
     suffix = f".{value}"
     return key.removesuffix(suffix) if value and key.endswith(suffix) else key
 

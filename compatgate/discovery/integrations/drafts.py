@@ -81,7 +81,7 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
 
 
 def read_snapshot_pools(text: str, facts: Facts, *, origin: str) -> Draft | None:
-    """The node that an AICR snapshot was taken on; None where the text is something else.
+    """Return the node that an AICR snapshot was taken on; None where the text is something else.
 
     Raises:
         BadInput: the text is neither YAML nor JSON.
@@ -107,7 +107,7 @@ def _of_snapshots(snapshots: Sequence[Snapshot]) -> Operator:
 
 
 def _of_snapshot(snapshot: Snapshot, operator: Operator, facts: Facts) -> Draft:
-    """The node that a snapshot was taken on; its own driver decides."""
+    """Return the node that a snapshot was taken on; its own driver decides."""
     notes = list(snapshot.notes)
     if snapshot.report is None:
         why = {"driver": snapshot.why, **({} if snapshot.sku else {"gpu": snapshot.why})}
@@ -125,7 +125,7 @@ def _of_snapshot(snapshot: Snapshot, operator: Operator, facts: Facts) -> Draft:
 
 
 def _of_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:
-    """Nodes grouped by what they have and what the operator is told to give them."""
+    """Return nodes grouped by what they have and what the operator is told to give them."""
     notes, why, meant = list(operator.notes), dict[str, str](), []
     for node in nodes:
         declared = operator.for_node(node.labels) if operator.drivers else None
@@ -216,7 +216,7 @@ class DraftPool(Struct, frozen=True):
         return tuple(name for name in ("gpu", "driver") if getattr(self, name) is None)
 
     def to_body(self) -> dict[str, Any]:
-        """The pool of a request or document; what is not known is left out."""
+        """Return the pool of a request or document; what is not known is left out."""
         body: dict[str, Any] = {"name": self.name, "gpu": self.gpu, "driver": self.driver}
         body |= {"os": self.os, "cpu": self.cpu, "count": self.count}
         return {key: value for key, value in body.items() if value is not None}
@@ -253,7 +253,7 @@ class Draft(Struct, frozen=True):
 
 
 def of_observed(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPool:
-    """A pool that was observed on nodes."""
+    """Return a pool that was observed on nodes."""
     return DraftPool(pool.name, pool.gpu, pool.driver, pool.os, pool.cpu, pool.nodes, why or {})
 
 
@@ -283,7 +283,7 @@ _OPERATOR = "gpu-operator"
 
 
 def read_recipe(body: Body) -> Draft:
-    """The pool that a recipe is for; the driver where the recipe itself names it."""
+    """Return the pool that a recipe is for; the driver where the recipe itself names it."""
     why: dict[str, str] = {}
     notes = [f"{name}: {value}" for name, value in _constraints(body) if "driver" in name.lower()]
     criteria = part(body, "criteria") or part(body, "spec", "criteria") or part(body, "request")

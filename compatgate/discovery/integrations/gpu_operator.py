@@ -43,7 +43,7 @@ class DeclaredDriver(Struct, frozen=True):
     note: str = ""
 
     def takes(self, labels: Mapping[str, str]) -> bool:
-        """Whether it is for a node with these labels."""
+        """Return whether it is for a node with these labels."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
         return not self.affinity or any(_term(term, labels) for term in self.affinity)
@@ -66,7 +66,7 @@ class Operator(Struct, frozen=True):
 
 
 def is_operator(body: Body) -> bool:
-    """Whether an object is one of the operator's."""
+    """Return whether an object is one of the operator's."""
     group = text_of(body.get("apiVersion")).partition("/")[0]
     return group == "nvidia.com" and body.get("kind") in (CLUSTER_POLICY, NVIDIA_DRIVER)
 
@@ -100,7 +100,7 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
 
 
 def _agreed_driver(stated: Sequence[DeclaredDriver]) -> tuple[DeclaredDriver, ...]:
-    """The driver of the ClusterPolicy; of several only what all of them say."""
+    """Return the driver of the ClusterPolicy; of several only what all of them say."""
     first = stated[0]
     if len({one.version for one in stated}) == 1:
         return (first,)
@@ -110,7 +110,7 @@ def _agreed_driver(stated: Sequence[DeclaredDriver]) -> tuple[DeclaredDriver, ..
 
 
 def driver_of_settings(driver: Body, origin: str, name: str) -> DeclaredDriver:
-    """The ``driver`` of a ClusterPolicy, or of the operator's Helm values."""
+    """Return the ``driver`` of a ClusterPolicy, or of the operator's Helm values."""
     if not is_true(driver.get("enabled"), default=True):
         return DeclaredDriver(
             origin, name, why=f"{origin}: the driver is installed by something else"
@@ -168,7 +168,7 @@ def _version(driver: Body, origin: str, without: str) -> tuple[str | None, str]:
 
 
 def _term(term: Any, labels: Mapping[str, str]) -> bool:
-    """Whether a node selector term matches; an empty one matches nothing.
+    """Return whether a node selector term matches; an empty one matches nothing.
 
     Source: Kubernetes API reference, NodeSelectorTerm and NodeSelectorRequirement.
     """

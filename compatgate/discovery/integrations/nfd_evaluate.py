@@ -60,7 +60,7 @@ class _TermResult(Struct, frozen=True):
 def evaluate_spec(
     rules: Compatibility, pools: Iterable[Pool], table: Gpus, devices: Devices
 ) -> tuple[RuleResult, ...]:
-    """Each rule of a set on each pool."""
+    """Return each rule of a set on each pool."""
     return tuple(
         _evaluate_rule(rule, pool, _Node(pool, table, devices))
         for pool in pools
@@ -90,7 +90,7 @@ class _Node:
         self._labels = _labels(pool)
 
     def term(self, term: Term) -> _TermResult:
-        """Whether a term holds."""
+        """Return whether a term holds."""
         feature = term.feature.lower()
         if term.match_name is not None or not term.match_expressions:
             return _unknown(f"{term.feature}: names of features")
@@ -105,7 +105,7 @@ class _Node:
         return _all([ask(name, one) for name, one in term.match_expressions.items()])
 
     def _pci(self, asked: Mapping[str, Expression]) -> _TermResult:
-        """One device must fit all of it; of a pool only the GPU is known."""
+        """Return one device must fit all of it; of a pool only the GPU is known."""
         listed = ", ".join(f"{name} {expression_text(one)}" for name, one in asked.items())
         gpu, what = self._pool.gpu, f"pci.device: {listed}"
         vendor = asked.get("vendor")
@@ -157,7 +157,7 @@ class _Node:
         return _operate(asked, self._labels[name], what)
 
     def _product(self, asked: Expression, what: str) -> _TermResult:
-        """Labels spell products as nvidia-smi does; families are not told apart."""
+        """Return labels spell products as nvidia-smi does; families are not told apart."""
         gpu = self._pool.gpu
         if gpu is None or not gpu.product:
             return _unknown(what)
@@ -171,7 +171,7 @@ class _Node:
 
 
 def _labels(pool: Pool) -> dict[str, str]:
-    """Labels of GPU Feature Discovery that a pool decides."""
+    """Return the labels of GPU Feature Discovery that a pool decides."""
     found: dict[str, str] = {}
     if pool.gpu:
         major, minor = pool.gpu.capability
@@ -187,7 +187,7 @@ def _labels(pool: Pool) -> dict[str, str]:
 
 
 def _operate(asked: Expression, value: str, what: str) -> _TermResult:
-    """An operator on a value that is there."""
+    """Return an operator on a value that is there."""
     fits = expression_holds(asked, value)
     if fits is None:
         return _unknown(f"{what} {expression_text(asked)}")
@@ -219,7 +219,7 @@ def _unknown(what: str) -> _TermResult:
 
 
 def expression_holds(asked: Expression, value: str) -> bool | None:
-    """Whether a value that is there fits; None where that is not told."""
+    """Return whether a value that is there fits; None where that is not told."""
     if asked.op in ("In", "NotIn"):
         return (value in asked.value) == (asked.op == "In") if asked.value else None
     if asked.op in ("Exists", "DoesNotExist"):
@@ -260,6 +260,6 @@ def _number(text: str, kind: str) -> tuple[int, ...] | None:
 
 
 def expression_text(asked: Expression) -> str:
-    """The expression in words, its first values."""
+    """Return the expression in words, its first values."""
     values = ", ".join(asked.value[:4]) + (", ..." if len(asked.value) > 4 else "")
     return f"{asked.op} {values}".strip()

@@ -121,7 +121,7 @@ def read_spec(text: str, *, origin: str = "image-compatibility spec") -> Spec:
 
 
 def write_spec(spec: Spec) -> str:
-    """The spec as YAML.
+    """Return the spec as YAML.
 
     Values are always quoted: 1e38 is a text to one reader of YAML and a number to Go's.
     """
@@ -183,7 +183,7 @@ class Devices(Struct, frozen=True):
         return dict(sorted(pairs))
 
     def of_product(self, name: str) -> frozenset[str]:
-        """The ids that a product may have; empty where none is known."""
+        """Return the ids that a product may have; empty where none is known."""
         rows = (
             r for r in self.devices if r.gpu and (name == r.gpu or name.startswith(f"{r.gpu}-"))
         )
@@ -192,7 +192,7 @@ class Devices(Struct, frozen=True):
 
 @cache
 def load_devices() -> Devices:
-    """The table that travels with the program."""
+    """Return the table that travels with the program."""
     import yaml
 
     with open(os.path.join(locate("matrix"), "nfd", "devices.yaml"), encoding="utf-8") as file:
@@ -245,7 +245,7 @@ def spec_of_stack(
 
 
 def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[str]]:
-    """A GPU of NVIDIA is there; none of those that no code of the stack runs on."""
+    """Return a GPU of NVIDIA is there; none of those that no code of the stack runs on."""
     asked = {"vendor": Expression("In", (VENDOR,)), "class": Expression("In", _CLASSES)}
     code = _code(stack, facts)
     if not code:
@@ -299,7 +299,7 @@ def _may_run_on_tegra(stack: Stack, facts: Facts) -> bool:
 
 
 def _code(stack: Stack, facts: Facts) -> tuple[Arch, ...]:
-    """All GPU code of a stack, that of its packages' files included."""
+    """Return all GPU code of a stack, that of its packages' files included."""
     packages = [code for one in _measured(stack, facts) for code in one.carried]
     return tuple(dict.fromkeys([*(stack.arch or ()), *packages]))
 

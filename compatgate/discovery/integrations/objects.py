@@ -20,7 +20,7 @@ _HINT = (
 
 
 def read_objects(text: str, origin: str) -> tuple[Body, ...]:
-    """The objects of a text; the items of lists are objects of their own.
+    """Return the objects of a text; the items of lists are objects of their own.
 
     Args:
         text: YAML (several documents too) or JSON.
@@ -94,26 +94,26 @@ def _flat(document: Any, origin: str) -> Iterator[Body]:
 
 
 def part(body: Any, *path: str) -> Body:
-    """A nested object; empty where there is none, or something else."""
+    """Return a nested object; empty where there is none, or something else."""
     for name in path:
         body = body.get(name) if isinstance(body, Mapping) else None
     return dict(body) if isinstance(body, Mapping) else {}
 
 
 def text_of(value: Any) -> str:
-    """A scalar as text; empty for nothing and for what is no scalar."""
+    """Return a scalar as text; empty for nothing and for what is no scalar."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value).strip() if isinstance(value, (str, int, float)) else ""
 
 
 def is_true(value: Any, *, default: bool = False) -> bool:
-    """A flag, written as a boolean or as text."""
+    """Return a flag, written as a boolean or as text."""
     text = text_of(value).lower()
     return default if text in ("", "null", "~") else text == "true"
 
 
 def items(body: Any, name: str) -> list[Body]:
-    """A list of objects; what in it is none is left out."""
+    """Return a list of objects; what in it is none is left out."""
     value = body.get(name) if isinstance(body, Mapping) else None
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -121,7 +121,7 @@ class Markers:
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
     def decide(self, marker: str) -> bool | None:
-        """Whether a marker holds; None: it depends on something that is not known.
+        """Return whether a marker holds; None: it depends on something that is not known.
 
         Raises:
             BadInput: not a marker.
@@ -191,7 +191,7 @@ def _allowed(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, .
 def python_conflict(
     markers: Markers, file: str, platform: Platform, requires: str
 ) -> tuple[Conflict, ...]:
-    """A conflict when the target's Python is outside what the lock was made for."""
+    """Return a conflict when the target's Python is outside what the lock was made for."""
     if markers.python_fits:
         return ()
     have = f"the target has {platform.python}" if platform.python else "no known Python is"

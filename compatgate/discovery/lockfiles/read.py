@@ -67,7 +67,7 @@ def read_lockfile(
 
 
 def recognise(file: LockFile) -> Format:
-    """The format of a file, by name and content.
+    """Return the format of a file, by name and content.
 
     Raises:
         BadInput: none; names those that are read.
@@ -132,7 +132,7 @@ def _name_in_stack(package: Package, known: Packages) -> str:
 
 
 def _is_component(package: Package) -> str:
-    """The component's name, or nothing."""
+    """Return the component's name, or nothing."""
     if package.ecosystem == "conda":
         found = stack_components.conda_component(package)
         return found.name if found else ""
@@ -141,7 +141,7 @@ def _is_component(package: Package) -> str:
 
 
 def _undecided(packages: Sequence[Package], known: Packages) -> list[str]:
-    """Parts that the platform may get, by conditions that it does not decide."""
+    """Return parts that the platform may get, by conditions that it does not decide."""
     candidates: dict[str, list[str]] = {}
     for package in packages:
         component = _name_in_stack(package, known) if package.when else ""

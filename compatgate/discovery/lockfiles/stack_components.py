@@ -59,7 +59,7 @@ def _is_at_index(url: str) -> bool:
 
 
 def pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
-    """The component that a package on the index is, and the CUDA that its name states."""
+    """Return the component that a package on the index is, and the CUDA that its name states."""
     canonical = canonicalize_name(name)
     if canonical in NOT_ON_INDEX or len(canonical) > 100 or not mention().search(canonical):
         return None
@@ -84,7 +84,7 @@ def belongs_to_component(name: str) -> bool:
 
 
 def observe_pypi(packages: Sequence[Package], indexes: Sequence[str]) -> LockedComponents:
-    """Components among locked packages.
+    """Return components among locked packages.
 
     Args:
         packages: of the Python ecosystem, decided ones only.
@@ -151,7 +151,7 @@ def _observation(component: Component, package: Package, version: str, label: st
 def _pypi_label(
     component: Component, package: Package, indexes: Sequence[str]
 ) -> tuple[str, list[Conflict]]:
-    """The CUDA build: of the version, else of the package's own URLs, else of the index.
+    """Return the CUDA build: of the version, else of the package's own URLs, else of the index.
 
     An index for all packages speaks of PyTorch alone: what else is on it is the same everywhere.
     """
@@ -219,7 +219,7 @@ _EXACT = re.compile(
 
 
 def conda_component(package: Package) -> Component | None:
-    """The component that a conda package is; ONNX Runtime counts in its CUDA builds only."""
+    """Return the component that a conda package is; ONNX Runtime counts in its CUDA builds only."""
     name = package.name.lower()
     if name == "onnxruntime" and not wheel_builds.uses_cuda(package.build):
         return None
@@ -233,7 +233,7 @@ def is_toolkit(name: str) -> bool:
 
 
 def observe_conda(packages: Sequence[Package]) -> LockedComponents:
-    """Components among locked conda packages; decided ones only."""
+    """Return components among locked conda packages; decided ones only."""
     observations: list[Observation] = []
     left: list[str] = []
     builds = {package.name.lower(): package.build for package in packages}
@@ -286,7 +286,7 @@ def _with_conda_label(component: Component, package: Package, builds: dict[str, 
 
 
 def package_of_url(url: str, origin: str) -> Package | None:
-    """A package from its file's URL; None when the URL is not one of a conda package."""
+    """Return a package from its file's URL; None when the URL is not one of a conda package."""
     path = url.split("#")[0].split("?")[0]
     match = _URL.fullmatch(path.rsplit("/", 1)[-1])
     if not match:
@@ -320,7 +320,7 @@ def channel_of(stated: str) -> str:
 
 
 def package_of_spec(spec: str, origin: str) -> Package | None:
-    """A package from a match specification; None when it is none.
+    """Return a package from a match specification; None when it is none.
 
     ``pytorch=2.4.1=py3.11_cuda12.1_cudnn9.1.0_0``, ``nvidia::cuda-version ==12.4``,
     ``python>=3.10``, ``pytorch[version='2.4.1', build='*cuda*']``. conda: ``=`` is a prefix

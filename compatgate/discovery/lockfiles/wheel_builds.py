@@ -77,7 +77,7 @@ def file_version(url: str) -> tuple[str, str] | None:
 
 
 def without_variant(wheel: str) -> tuple[str, str]:
-    """A wheel's name as PEP 427 has it, and its variant label (PEP 825), ``""`` without one.
+    """Return a wheel's name as PEP 427 has it, and its variant label (PEP 825), ``""`` without one.
 
     The label is one more part, last: ``torch-2.8.0-cp311-cp311-manylinux_2_28_x86_64-cu128.whl``.
     """
@@ -91,7 +91,7 @@ _PLATFORM_STARTS = ("manylinux", "musllinux", "linux", "macosx", "win", "any", "
 
 
 def label_of_conda_build(build: str) -> str:
-    """The label of a conda build string, as PyPI's wheels write it.
+    """Return the label of a conda build string, as PyPI's wheels write it.
 
     ``py3.11_cuda12.1_cudnn8.9.2_0`` is ``cu121``, ``cuda126_py311h...`` is ``cu126``,
     ``py3.11_cpu_0`` is ``cpu``; ``""`` where it says nothing.
@@ -103,7 +103,7 @@ def label_of_conda_build(build: str) -> str:
 
 
 def label_of_conda_framework(build: str, channel: str = "") -> str:
-    """The label of a framework that a channel of conda built, told apart from PyPI's wheels.
+    """Return the label of a framework that a channel of conda built, told apart from PyPI's wheels.
 
     ``cuda126_py312h...`` is ``conda.cu126``, and ``conda.forge.cu126`` where the channel is
     conda-forge; ``h955ad1f_0`` is ``conda``, ``py3.11_cpu_0`` is ``cpu``.
@@ -113,13 +113,13 @@ def label_of_conda_framework(build: str, channel: str = "") -> str:
 
 
 def uses_cuda(build: str) -> bool:
-    """Whether a conda build string says CUDA at all, with or without its version."""
+    """Return whether a conda build string says CUDA at all, with or without its version."""
     text = build.lower()
     return bool(_PLAIN_CUDA.search(text)) or label_of_conda_build(text).startswith("cu")
 
 
 def cudnn_of_conda_build(build: str) -> str:
-    """The cuDNN of a conda build string: ``8.9.2`` of ``py3.11_cuda12.1_cudnn8.9.2_0``."""
+    """Return the cuDNN of a conda build string: ``8.9.2`` of ``py3.11_cuda12.1_cudnn8.9.2_0``."""
     match = _CONDA_CUDNN.search(build.lower())
     return match["version"] if match else ""
 
@@ -146,7 +146,7 @@ class Wheel(Struct, frozen=True):
 
 
 def fitting_wheels(value: Any, platform: Platform) -> list[Wheel]:
-    """The wheels of a package's ``wheels`` array that the platform can install.
+    """Return the wheels of a package's ``wheels`` array that the platform can install.
 
     The array's tables have ``url``, ``path`` or ``filename``, in uv.lock as in pylock.toml.
     """
@@ -186,7 +186,7 @@ def no_wheel(table: Mapping[str, Any], wheels: Sequence[Wheel], platform: Platfo
 
 
 def _fits(name: str, platform: Platform) -> bool:
-    """Whether a wheel's tags allow the platform; a Python that is not stated allows all."""
+    """Return whether a wheel's tags allow the platform; a Python that is not stated allows all."""
     parts = name.removesuffix(".whl").split("-")
     if len(parts) < 5:
         return False
@@ -221,7 +221,7 @@ def _python_fits(tags: str, abi: str, python: str | None) -> bool:
 def variants_of(
     value: Any, wheels: Sequence[Wheel]
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Labels of the fitting variant wheels, and the properties of each.
+    """Return the labels of the fitting variant wheels, and the properties of each.
 
     ``variants-json`` of a package is ``{"variants": {label: {namespace: {feature: [value]}}}}``;
     where it only names a URL, the properties are not in the lock.

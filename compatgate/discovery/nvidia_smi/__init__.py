@@ -126,7 +126,7 @@ _LIBRARY_VERSION = re.compile(r"NVML library version:\s*(\S+)")
 
 
 def explain_failure(text: str) -> BadInput | None:
-    """The error that was printed, in words; None when none is known in the text."""
+    """Return the error that was printed, in words; None when none is known in the text."""
     for pattern, problem, hint in _FAILURES:
         if re.search(pattern, text, re.IGNORECASE):
             if library := _LIBRARY_VERSION.search(text):

@@ -147,7 +147,7 @@ def parse_report(text: str) -> Report | None:
 
 
 def _report_blocks(text: str) -> list[tuple[str, list[str]]]:
-    """The lines that belong to each GPU."""
+    """Return the lines that belong to each GPU."""
     blocks: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if match := _REPORT_GPU.fullmatch(line):
@@ -158,7 +158,7 @@ def _report_blocks(text: str) -> list[tuple[str, list[str]]]:
 
 
 def _report_device(bus: str, lines: list[str]) -> tuple[Device, str | None]:
-    """A device and its Windows driver model."""
+    """Return a device and its Windows driver model."""
     device, model = Device("", bus=bus), None
     path: list[tuple[int, str]] = []
     for line in lines:

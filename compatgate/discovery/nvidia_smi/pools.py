@@ -32,7 +32,7 @@ class Product(Struct, frozen=True):
 
 
 def identify(device: Device, table: Gpus) -> Product:
-    """The product of a device.
+    """Return the product of a device.
 
     Raises:
         BadInput: its name is cut off and fits products of different compute capability.
@@ -81,7 +81,7 @@ def _holds(gpu: Gpu, memory_mib: int | None) -> bool:
 
 
 def profile_of(part: Slice, device: Device, gpu: Gpu) -> str | None:
-    """The MIG profile of a slice, None where the output does not tell two apart.
+    """Return the MIG profile of a slice, None where the output does not tell two apart.
 
     The memory part is NVIDIA's own formula (NVIDIA/go-nvlib, pkg/nvlib/device/mig_profile.go): the
     slice's share of the memory in eighths, rounded up, of the size that the product is sold with.
@@ -130,7 +130,7 @@ def observed_pools(report: Report, table: Gpus) -> Pools:
 
 
 def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> list[str]:
-    """The device itself, or its MIG slices."""
+    """Return the device itself, or its MIG slices."""
     if not device.slices:
         if device.mig:
             notes.append(f"{product.gpu} is in MIG mode and has no MIG device: nothing runs on it")

@@ -65,7 +65,7 @@ class ImageLocation(Struct, frozen=True):
     name: Reference
 
     def digests(self, platform: str) -> tuple[str, ...]:
-        """The image's digest; of an index also that of its image for a platform.
+        """Return the image's digest; of an index also that of its image for a platform.
 
         Raises:
             NotFound: there is no such image.
@@ -135,7 +135,7 @@ def attach(
 def fetch_attachments(
     place: ImageLocation, image: str, kind: str, media_type: str
 ) -> Iterator[Attachment]:
-    """The layers of a type, of artifacts of a kind that refer to an image.
+    """Yield the layers of a type, of artifacts of a kind that refer to an image.
 
     Raises:
         BadInput: there are more than anybody reads.
@@ -194,7 +194,7 @@ class Artifact(Struct, frozen=True, rename="camel"):
 
     @property
     def kind(self) -> str:
-        """Its artifact type; before OCI 1.1 the config's."""
+        """Return its artifact type; before OCI 1.1 the config's."""
         return self.artifact_type or (self.config.media_type if self.config else "")
 
 
@@ -206,7 +206,7 @@ class ArtifactIndex(Struct, frozen=True, rename="camel"):
 
 
 def describe_bytes(data: bytes, media_type: str, **more: Any) -> ArtifactDescriptor:
-    """The descriptor of bytes."""
+    """Return the descriptor of bytes."""
     return ArtifactDescriptor(
         media_type, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data), **more
     )
@@ -218,7 +218,7 @@ def artifact_manifest(
     subject: ArtifactDescriptor,
     annotations: Mapping[str, str],
 ) -> bytes:
-    """The manifest of an artifact that refers to an image."""
+    """Return the manifest of an artifact that refers to an image."""
     return _encode(
         {
             "schemaVersion": 2,
@@ -236,12 +236,12 @@ def artifact_manifest(
 
 
 def encode_index(manifests: Sequence[ArtifactDescriptor]) -> bytes:
-    """A list of artifacts as an index."""
+    """Return a list of artifacts as an index."""
     return _encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(manifests)})
 
 
 def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
-    """A manifest or list, checked as far as it is used.
+    """Return a manifest or list, checked as far as it is used.
 
     Raises:
         Damaged: not JSON of that form.
@@ -253,7 +253,7 @@ def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
 
 
 def valid_descriptors(descriptors: Sequence[ArtifactDescriptor]) -> list[ArtifactDescriptor]:
-    """Those that name something."""
+    """Return those that name something."""
     return [found for found in descriptors if is_digest(found.digest) and found.size >= 0]
 
 

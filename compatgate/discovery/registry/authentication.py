@@ -138,7 +138,7 @@ def _from_document(
 
 
 def _keys(reference: Reference) -> Iterator[str]:
-    """Keys that stand for a repository, the most specific first."""
+    """Yield keys that stand for a repository, the most specific first."""
     parts = reference.repository.split("/")
     for count in range(len(parts), -1, -1):
         yield "/".join([reference.registry, *parts[:count]])
@@ -148,7 +148,7 @@ def _keys(reference: Reference) -> Iterator[str]:
 
 
 def _without_scheme(key: str) -> str:
-    """A key without scheme, and without the API's path."""
+    """Return a key without scheme, and without the API's path."""
     key = re.sub(r"^https?://", "", key).rstrip("/")
     return re.sub(r"/v[12]$", "", key)
 
@@ -279,7 +279,7 @@ def authorize(
 
 
 def access_refused(problem: str) -> Unavailable:
-    """The error for an image that one is not allowed to read."""
+    """Return the error for an image that one is not allowed to read."""
     return Unavailable(
         problem, field="image", hint="run docker login for it, or check the name of the image"
     )

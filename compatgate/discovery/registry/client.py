@@ -59,7 +59,7 @@ class Registry:
         self._authorization = ""
 
     def manifest(self, locator: str, size: int | None = None) -> ManifestBytes:
-        """A manifest or index.
+        """Return a manifest or index.
 
         Args:
             locator: tag or digest.
@@ -97,7 +97,7 @@ class Registry:
         return digest if is_digest(digest) else None
 
     def config(self, descriptor: Descriptor) -> bytes:
-        """A small blob, whole.
+        """Return a small blob, whole.
 
         Raises:
             BadInput: it is larger than configs are.
@@ -129,7 +129,7 @@ class Registry:
         raise self.refusal(answer, what)
 
     def url(self, path: str) -> str:
-        """The address of something in the repository."""
+        """Return the address of something in the repository."""
         return f"{self.base}/v2/{self._repository}/{path}"
 
     def send(
@@ -181,7 +181,7 @@ class Registry:
         return target
 
     def refusal(self, answer: Response, what: str, verb: str = "read") -> CompatgateError:
-        """The error for an answer that is none of those that were hoped for."""
+        """Return the error for an answer that is none of those that were hoped for."""
         if answer.status in (401, 403):
             return authentication.access_refused(
                 f"{self.base} does not let {self._repository} be {verb}"
@@ -254,7 +254,7 @@ class Blob:
         self._hash = hashlib.new(descriptor.digest.partition(":")[0])
 
     def read(self, size: int = CHUNK, /) -> bytes:
-        """The next bytes; none at the end.
+        """Return the next bytes; none at the end.
 
         Raises:
             Damaged: the blob is truncated, too long, or has another digest.

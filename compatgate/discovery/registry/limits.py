@@ -99,7 +99,7 @@ class ImageOptions(Struct, frozen=True):
 def options_from_environment(
     environment: Mapping[str, str] | None = None, *, cache: str | None = None
 ) -> ImageOptions:
-    """The settings that ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA`` make.
+    """Return the settings that ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA`` make.
 
     Args:
         environment: None: this process's.
@@ -162,7 +162,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, never less than 0."""
+        """Return seconds that are left, never less than 0."""
         return max(0.0, self._end - time.monotonic())
 
     def check(self, what: str) -> None:
@@ -175,7 +175,7 @@ class Deadline:
             raise self.error(what)
 
     def error(self, what: str) -> TimedOut:
-        """The error for a deadline that has passed."""
+        """Return the error for a deadline that has passed."""
         return TimedOut(
             f"{what} took longer than the {self.seconds:g} seconds that were allowed",
             field="image",
@@ -199,11 +199,11 @@ class Deadline:
 
 
 def damaged(problem: str) -> Damaged:
-    """The error for bytes that are not what they should be."""
+    """Return the error for bytes that are not what they should be."""
     hint = "nothing of it was kept; push the image again, or check the mirror or proxy between"
     return Damaged(problem, field="image", hint=hint)
 
 
 def too_large(problem: str) -> TooLarge:
-    """The error for an image that takes more than is allowed."""
+    """Return the error for an image that takes more than is allowed."""
     return TooLarge(problem, field="image", hint="nothing of it was kept")

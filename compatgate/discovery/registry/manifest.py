@@ -41,7 +41,7 @@ class Platform(Struct, frozen=True):
         return "/".join(filter(None, (self.os or "?", self.architecture or "?", self.variant)))
 
     def fits(self, wanted: Platform) -> bool:
-        """Whether it is what is wanted; what either leaves open fits."""
+        """Return whether it is what is wanted; what either leaves open fits."""
         pairs = ((self.os, wanted.os), (self.architecture, wanted.architecture))
         if any(mine and theirs and mine != theirs for mine, theirs in pairs):
             return False
@@ -117,7 +117,7 @@ def parse_platform(text: str) -> Platform:
 
 
 def normal_platform(platform: Platform) -> Platform:
-    """The platform in Go's words, without the variant that is meant anyway."""
+    """Return the platform in Go's words, without the variant that is meant anyway."""
     cpu = _ARCHITECTURES.get(platform.architecture, platform.architecture)
     variant = "" if (cpu, platform.variant) in _DEFAULT_VARIANTS else platform.variant
     return Platform(platform.os, cpu, variant)
@@ -167,7 +167,7 @@ def parse_config(data: bytes, name: str) -> Config:
 
 
 def choose_manifest(descriptors: Sequence[Descriptor], wanted: Platform, name: str) -> Descriptor:
-    """The manifest of an index for a platform.
+    """Return the manifest of an index for a platform.
 
     Raises:
         BadInput: it has none; the hint names those that it has.

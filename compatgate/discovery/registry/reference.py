@@ -90,7 +90,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def is_digest(text: str) -> bool:
-    """Whether it is a digest of a kind that is verified."""
+    """Return whether it is a digest of a kind that is verified."""
     return _DIGEST.fullmatch(text) is not None
 
 

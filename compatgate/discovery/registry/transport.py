@@ -71,7 +71,7 @@ class Response:
         return data
 
     def read_all(self, largest: int) -> bytes:
-        """A small body.
+        """Return a small body.
 
         Raises:
             BadInput: it is larger than ``largest`` bytes.
@@ -151,7 +151,7 @@ class Transport:
             raise Unavailable(what, field="image")
 
     def _send(self, url: str, headers: dict[str, str], body: bytes | None, method: str) -> Response:
-        """One request; a connection that fails, or a server that is busy, is asked again."""
+        """Return one request; a connection that fails, or a server that is busy, is asked again."""
         for attempt in range(_ATTEMPTS):
             last = attempt == _ATTEMPTS - 1
             self._guard.check_name(url)
@@ -217,7 +217,7 @@ class Transport:
 
 
 def _watched_pools(deadline: Deadline, guard: Guard) -> dict[str, Any]:
-    """Pools whose connections lead where they may, and end at the deadline."""
+    """Return pools whose connections lead where they may, and end at the deadline."""
 
     class Plain(HTTPConnection):
         def connect(self) -> None:

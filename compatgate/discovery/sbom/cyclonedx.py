@@ -67,7 +67,7 @@ class CycloneDxJson:
         return text.lstrip()[:1] == "{" and bool(_JSON.search(text))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every component, nested ones and the described one included."""
+        """Return every component, nested ones and the described one included."""
         document = read_json(text, name)
         metadata = document.get("metadata")
         described = metadata.get("component") if isinstance(metadata, dict) else None
@@ -95,7 +95,7 @@ class CycloneDxXml:
         return text.lstrip()[:1] == "<" and bool(_XML.search(text[:20_000]))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every component, nested ones and the described one included."""
+        """Return every component, nested ones and the described one included."""
         match = _XML.search(text[:20_000])
         version = match["version"] if match else ""
         root = read_xml(text, name)
@@ -112,7 +112,7 @@ def _kind(key: str) -> type:
 
 
 def _stack_property(properties: Any, name: str) -> dict[str, Any]:
-    """The part of the stack that ``inspect --format cyclonedx`` wrote as a property.
+    """Return the part of the stack that ``inspect --format cyclonedx`` wrote as a property.
 
     Raises:
         BadInput: it is not what that writes.
@@ -185,7 +185,7 @@ _TYPES = {"framework": "framework", "runtime": "platform"}
 
 
 def to_cyclonedx(what: str, inspection: Inspection) -> Json:
-    """The document; the same inspection always gives the same one.
+    """Return the document; the same inspection always gives the same one.
 
     Args:
         what: that was inspected, for people.
@@ -251,5 +251,5 @@ def _ecosystem(name: str, version: str) -> str:
 
 
 def _text(place: str) -> str:
-    """Names of files need not be text."""
+    """Return the names of files need not be text."""
     return place.encode("utf-8", "backslashreplace").decode()

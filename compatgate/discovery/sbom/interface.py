@@ -57,11 +57,11 @@ class Reader(Protocol):
     """One standard in one notation."""
 
     def recognises(self, text: str) -> bool:
-        """Whether the text is of this standard and notation; never raises."""
+        """Return whether the text is of this standard and notation; never raises."""
         ...
 
     def read(self, text: str, name: str) -> Bill:
-        """The parts.
+        """Return the parts.
 
         Raises:
             BadInput: malformed, or the library for it is not installed.
@@ -96,7 +96,7 @@ DEEPEST = 100
 
 
 def import_library(module: str) -> Any:
-    """A module of the ``sbom`` extra.
+    """Return a module of the ``sbom`` extra.
 
     Raises:
         BadInput: it is not installed; names the extra.
@@ -110,7 +110,7 @@ def import_library(module: str) -> Any:
 
 
 def read_json(text: str, name: str) -> dict[str, Any]:
-    """A JSON object, not nested too deeply.
+    """Return a JSON object, not nested too deeply.
 
     Raises:
         BadInput: something else.
@@ -146,7 +146,7 @@ def check_depth(document: Any, name: str) -> None:
 
 
 def read_xml(text: str, name: str) -> Any:
-    """The root element; documents with a type declaration or entities are refused.
+    """Return the root element; documents with a type declaration or entities are refused.
 
     Raises:
         BadInput: not XML, a type declaration, or nested too deeply.

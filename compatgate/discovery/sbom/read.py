@@ -104,7 +104,7 @@ def read_sbom(
 def _measured(
     parts: Iterable[Part], measured: Mapping[str, Any], seen: Iterable[Observation], file: str
 ) -> list[Observation]:
-    """Parts whose own files were read: they are packages, whatever their names say."""
+    """Return parts whose own files were read: they are packages, whatever their names say."""
     known = {one.component for one in seen}
     found: dict[str, Observation] = {}
     for part in parts:
@@ -147,7 +147,7 @@ class BillComponents(Struct, frozen=True):
 def observe_parts(
     parts: Sequence[Part], file: str, signals: Signals, known: Packages
 ) -> BillComponents:
-    """Components among the parts of a bill of materials.
+    """Return components among the parts of a bill of materials.
 
     Args:
         parts: of the document.
@@ -196,7 +196,7 @@ def observe_parts(
 
 
 def _parse_purl(text: str) -> Any:
-    """A package URL; None when it is none."""
+    """Return a package URL; None when it is none."""
     if not text:
         return None
     try:

@@ -41,7 +41,7 @@ class SpdxJson:
         return text.lstrip()[:1] == "{" and bool(_JSON.search(text) or _SPDX3.search(text[:50_000]))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package."""
+        """Return every package."""
         if _SPDX3.search(text[:50_000]):
             hint = "write SPDX 2.3 or CycloneDX"
             raise BadInput("is SPDX 3, which is not read", field=name, hint=hint)
@@ -56,7 +56,7 @@ class SpdxYaml:
         return text.lstrip()[:1] not in ("{", "<") and bool(_YAML.search(text))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package."""
+        """Return every package."""
         document = read_yaml(text, name)
         if not isinstance(document, dict):
             raise BadInput("is not an SPDX document", field=name)
@@ -67,11 +67,11 @@ class SpdxXml:
     """An SPDX document in XML."""
 
     def recognises(self, text: str) -> bool:
-        """A ``Document`` with SPDX's version or identifier."""
+        """Return a ``Document`` with SPDX's version or identifier."""
         return text.lstrip()[:1] == "<" and all(x.search(text) for x in _XML)
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package; the library reads files only."""
+        """Return every package; the library reads files only."""
         read_xml(text, name)
         parser = import_library("spdx_tools.spdx.parser.xml.xml_parser")
         descriptor, path = tempfile.mkstemp(suffix=".spdx.xml")
@@ -87,11 +87,11 @@ class SpdxTagValue:
     """An SPDX document as tags and values."""
 
     def recognises(self, text: str) -> bool:
-        """The tag of SPDX's version."""
+        """Return the tag of SPDX's version."""
         return bool(_TAG_VALUE.search(text[:100_000]))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package."""
+        """Return every package."""
         parser = import_library("spdx_tools.spdx.parser.tagvalue.parser")
         return _bill(lambda: parser.Parser().parse(text), name)
 
@@ -112,7 +112,7 @@ def _from_dict(document: dict[str, Any], name: str) -> Bill:
 
 
 def _bill(parse: Callable[[], Any], name: str) -> Bill:
-    """The packages of a parsed document."""
+    """Return the packages of a parsed document."""
     error_class = import_library("spdx_tools.spdx.parser.error").SPDXParsingError
     try:
         document = parse()

@@ -34,7 +34,7 @@ class ByteFile(Protocol):
     size: int
 
     def read(self, size: int = -1, /) -> bytes:
-        """Bytes from the position on."""
+        """Return bytes from the position on."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Go to a position."""
@@ -82,7 +82,7 @@ class Seekable(RawIOBase):
         """Say that the bytes up to ``end`` will be read in order."""
 
     def _count(self, size: int) -> int:
-        """How many bytes a read of ``size`` gives."""
+        """Return how many bytes a read of ``size`` gives."""
         count = max(min(self.size if size < 0 else size, self.size - self.position), 0)
         if count > LARGEST_READ:
             raise ValueError(f"{count} bytes are more than are read at once")
@@ -108,7 +108,7 @@ class LocalFile(Seekable):
         self.size = self._file.seek(0, SEEK_END)
 
     def read(self, size: int = -1, /) -> bytes:
-        """Bytes from the position on, fewer at the end."""
+        """Return bytes from the position on, fewer at the end."""
         self._file.seek(self.position)
         data = self._file.read(self._count(size)) or b""
         self.position += len(data)
@@ -151,7 +151,7 @@ class HashedFile(Seekable):
         self._file.plan(self.size)
 
     def read(self, size: int = -1, /) -> bytes:
-        """Bytes from the position on, fewer at the end."""
+        """Return bytes from the position on, fewer at the end."""
         count = self._count(size)
         if self._hashed is not None and self.position > self._hashed:
             self._pass_to(self.position)
@@ -256,7 +256,7 @@ class RangeFile(Seekable):
         self._planned = end
 
     def read(self, size: int = -1, /) -> bytes:
-        """Bytes from the position on, fewer at the end.
+        """Return bytes from the position on, fewer at the end.
 
         Raises:
             Unavailable: the connection broke and could not be made anew.
@@ -405,7 +405,7 @@ class RangeFile(Seekable):
         raise Unavailable(what, field=self.label, hint="check the URL and its credentials")
 
     def _said(self, error: CompatgateError, where: str = "") -> CompatgateError:
-        """An error of the transport, which speaks of registries, as one of this file."""
+        """Return an error of the transport, which speaks of registries, as one of this file."""
         error.field = self.label
         error.problem += where
         error.hint = "check the network and the proxy; what was measured is kept, so run it again"

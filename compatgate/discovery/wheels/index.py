@@ -63,7 +63,7 @@ class IndexFile(Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of a request for it."""
+        """Return headers of a request for it."""
         if not self.credentials:
             return {}
         encoded = base64.b64encode(unquote(self.credentials).encode()).decode("ascii")
@@ -188,7 +188,7 @@ class PackageIndex:
         return list(_listed_file(raw, page, credentials))
 
     def metadata(self, file: IndexFile) -> bytes | None:
-        """The metadata of a wheel that the index keeps beside it; None where it does not.
+        """Return the metadata of a wheel that the index keeps beside it; None where it does not.
 
         Raises:
             Damaged: it has another digest than the index states.

@@ -305,7 +305,7 @@ class _Measurement:
 
 
 def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
-    """The members that may hold GPU code or link against something."""
+    """Return the members that may hold GPU code or link against something."""
     kinds = (is_any_library, names.is_kernel_file)
     return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
 
@@ -321,5 +321,5 @@ def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
 
 
 def _finish(record: Record, options: MeasureOptions) -> Record:
-    """The record with the toolkits of its PTX, which are facts and may be mended."""
+    """Return the record with the toolkits of its PTX, which are facts and may be mended."""
     return replace(record, libraries=with_toolkits(record.libraries, options.toolkits))

@@ -77,18 +77,18 @@ def is_kernel_source(path: str) -> bool:
 
 
 def is_library(path: str) -> bool:
-    """Whether a file name is that of a shared library: ``x.so``, ``libx.so.1.2``."""
+    """Return whether a file name is that of a shared library: ``x.so``, ``libx.so.1.2``."""
     name = path.rpartition("/")[2]
     return name.endswith(".so") or (".so." in name and name[-1:].isdecimal())
 
 
 def is_windows_library(path: str) -> bool:
-    """Whether a file name is that of a library of Windows: ``x.dll``, ``_C.pyd``."""
+    """Return whether a file name is that of a library of Windows: ``x.dll``, ``_C.pyd``."""
     return path.lower().endswith((".dll", ".pyd"))
 
 
 def is_any_library(path: str) -> bool:
-    """Whether a file name is that of a shared library, of Linux or Windows."""
+    """Return whether a file name is that of a shared library, of Linux or Windows."""
     return is_library(path) or is_windows_library(path)
 
 

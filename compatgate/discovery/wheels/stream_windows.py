@@ -140,7 +140,7 @@ class WindowedStream:
         self._is_windows = start.startswith(object_files.PE_MAGIC)
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         data, self._start = self._start, b""
         if not data and self._file is not None:
             data = self._file.read(size)
@@ -162,7 +162,7 @@ class WindowedStream:
         return data
 
     def kept(self, offset: int, count: int) -> bytes:
-        """Bytes that passed; fewer at the end of the file or of what was kept.
+        """Return bytes that passed; fewer at the end of the file or of what was kept.
 
         Raises:
             Missed: none of them was kept.
@@ -177,7 +177,7 @@ class WindowedStream:
         return found
 
     def fetch(self, offset: int, count: int) -> bytes:
-        """Bytes that passed, read a second time where they were not kept; fewer at the end.
+        """Return bytes that passed, read a second time where they were not kept; fewer at the end.
 
         Raises:
             Missed: the file was read again too often already.

@@ -71,7 +71,7 @@ def reason_of(args: argparse.Namespace, otherwise: str) -> str:
 
 
 def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:
-    """A time that an option names.
+    """Return a time that an option names.
 
     Raises:
         BadInput: not a time.
@@ -82,7 +82,7 @@ def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> d
 
 
 def revision_or_time(text: str, option: str) -> int | datetime:
-    """Which matrix an option names: a revision's number, or a time.
+    """Return which matrix an option names: a revision's number, or a time.
 
     Raises:
         BadInput: it is neither.
@@ -122,7 +122,7 @@ _LEAST_S = 30
 
 
 def read_interval(text: str, field: str = "--every") -> float:
-    """Seconds of a duration that an option names.
+    """Return the seconds of a duration that an option names.
 
     Raises:
         BadInput: it is none, or too short.

@@ -27,7 +27,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as what they hold, as text."""
+    """Return columns as wide as what they hold, as text."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -41,7 +41,7 @@ def _cell(value: object) -> str:
 
 
 def seconds(moment: datetime | None) -> str | None:
-    """A time to the second, ``2026-11-03 09:30:00Z``."""
+    """Return a time to the second, ``2026-11-03 09:30:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else None
 
 
@@ -82,7 +82,7 @@ LARGEST_INPUT = 32 * 1024 * 1024
 
 
 def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
-    """A file, or standard input for ``-``, as text; bytes that are not UTF-8 are replaced.
+    """Return a file, or standard input for ``-``, as text; bytes that are not UTF-8 are replaced.
 
     Raises:
         BadInput: it cannot be read, or is too large.
@@ -94,7 +94,7 @@ def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
 
 
 def read_bytes(path: str, option: str, largest: int = LARGEST_INPUT) -> bytes:
-    """A file, or standard input for ``-``.
+    """Return a file, or standard input for ``-``.
 
     Raises:
         BadInput: it cannot be read, or is too large.

@@ -80,7 +80,7 @@ def _refuse_empty(
 
 
 def bounded_count(text: str) -> int:
-    """The type of an option that says how many, from 1 to `MOST`."""
+    """Return the type of an option that says how many, from 1 to `MOST`."""
     if not text.isdecimal() or not 1 <= int(text) <= MOST:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MOST}")
     return int(text)
@@ -211,12 +211,12 @@ def server_of(args: argparse.Namespace) -> str | None:
 
 
 def sentence(text: str) -> str:
-    """A line of help as a description."""
+    """Return a line of help as a description."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Every option of a parser and of its sub-parsers."""
+    """Return every option of a parser and of its sub-parsers."""
     found = list(parser._option_string_actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

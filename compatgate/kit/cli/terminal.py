@@ -10,7 +10,7 @@ _DEFAULT_WIDTH = 100
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether to colour what goes to a stream.
+    """Return whether to colour what goes to a stream.
 
     ``NO_COLOR`` (not empty) forbids, ``FORCE_COLOR`` (not empty, not 0) demands; otherwise a
     terminal gets colour. Source: no-color.org, force-color.org.
@@ -23,7 +23,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """Columns of the terminal behind a stream; ``COLUMNS`` wins, 100 where there is none."""
+    """Return columns of the terminal behind a stream; ``COLUMNS`` wins, 100 where there is none."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return max(int(columns), 40)
@@ -55,14 +55,14 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 def paint(text: str, *styles: str, colour: bool) -> str:
-    """The text in the styles (``bold``, ``red``, ...), or as it is without colour."""
+    """Return the text in the styles (``bold``, ``red``, ...), or as it is without colour."""
     if not colour or not text:
         return text
     return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
 
 
 def printable(text: str) -> str:
-    """The text without characters that a terminal would obey; line breaks stay.
+    """Return the text without characters that a terminal would obey; line breaks stay.
 
     Where the runner of GitHub Actions reads along, without what that would obey, either.
     """
@@ -74,7 +74,7 @@ def printable(text: str) -> str:
 
 
 def without_commands(text: str) -> str:
-    """The text without workflow commands.
+    """Return the text without workflow commands.
 
     The runner obeys ``::error::x`` at the beginning of a line, blanks before it left aside, and
     ``##[error]x`` anywhere in it. Source: actions/runner, src/Runner.Common/ActionCommand.cs.
@@ -85,7 +85,7 @@ def without_commands(text: str) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most ``width`` characters, broken at blanks; a longer word stays whole."""
+    """Return lines of at most ``width`` characters, broken at blanks; a longer word stays whole."""
     lines: list[str] = []
     line = ""
     for word in printable(" ".join(text.split())).split():

@@ -36,7 +36,7 @@ _DRIVERS = {
 
 
 def default_path() -> Path:
-    """The SQLite file in the user's data folder.
+    """Return the SQLite file in the user's data folder.
 
     Raises:
         BadInput: this user has none.
@@ -51,7 +51,7 @@ def default_path() -> Path:
 
 
 def resolve_url(text: str | None = None) -> URL:
-    """The database that is meant.
+    """Return the database that is meant.
 
     Args:
         text: a URL (``sqlite:///file``, ``postgresql://user@host/name``) or the path of an SQLite
@@ -76,7 +76,7 @@ def resolve_url(text: str | None = None) -> URL:
 
 
 def display_url(url: URL) -> str:
-    """The URL for messages, without its password, as a user would write it."""
+    """Return the URL for messages, without its password, as a user would write it."""
     plain = url.set(drivername=url.drivername.partition("+")[0])
     return plain.render_as_string(hide_password=True)
 
@@ -152,7 +152,7 @@ class Database:
 
     @classmethod
     def open(cls, url: str | None = None) -> Database:
-        """The database that a URL or path names; see `resolve_url`.
+        """Return the database that a URL or path names; see `resolve_url`.
 
         Raises:
             BadInput: not a URL; or the library for such a database is not installed.
@@ -162,18 +162,18 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Its URL, without the password."""
+        """Return its URL, without the password."""
         return display_url(self.url)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A read-only transaction that sees one moment throughout."""
+        """Give a read-only transaction that sees one moment throughout."""
         with self._transaction(writing=False) as connection, Session(connection) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """A transaction that no other writer of this database overlaps; commits at the end.
+        """Give a transaction that no other writer of this database overlaps; commits at the end.
 
         Raises:
             Conflict: what was written contradicts what is stored.
@@ -184,7 +184,7 @@ class Database:
 
     @contextmanager
     def working(self) -> Iterator[Session]:
-        """A transaction that changes rows which it locks itself, beside other writers.
+        """Give a transaction that changes rows which it locks itself, beside other writers.
 
         PostgreSQL locks what is asked for with ``FOR UPDATE``; SQLite, which knows one writer,
         serves them one after another. Revisions, evidence and audit links need `writing`.
@@ -220,7 +220,7 @@ class Database:
 
 
 def unavailable(database: Database, error: BaseException) -> Unavailable:
-    """The error for a database that does not answer, or answers with a refusal."""
+    """Return the error for a database that does not answer, or answers with a refusal."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     refused = isinstance(error, ProgrammingError)
     what = "cannot be used" if refused else "does not answer"

@@ -31,12 +31,12 @@ class SchemaMismatch(Unavailable):
 
 
 def expected() -> str:
-    """The schema version that this program needs."""
+    """Return the schema version that this program needs."""
     return EXPECTED
 
 
 def current(database: Database) -> str | None:
-    """The schema version of a database; None: it is empty."""
+    """Return the schema version of a database; None: it is empty."""
     with database.reading() as session:
         return _version(session)
 

@@ -48,7 +48,7 @@ class UtcTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column's type on a database."""
+        """Return the column's type on a database."""
         if dialect.name == "sqlite":
             return dialect.type_descriptor(String(27))
         return dialect.type_descriptor(DateTime(timezone=True))
@@ -69,7 +69,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 def to_plain(row: Struct) -> dict[str, Any]:
-    """A row as plain data, times as text."""
+    """Return a row as plain data, times as text."""
     body = msgspec.structs.asdict(row)
     return {k: iso(v) if isinstance(v, datetime) else v for k, v in body.items()}
 
@@ -102,7 +102,7 @@ def page(
     limit: int,
     descending: bool = False,
 ) -> Page[T]:
-    """One page of a query.
+    """Return one page of a query.
 
     Args:
         session: to read from.
@@ -132,7 +132,7 @@ def page(
 
 
 def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
-    """All pages of a list, as long as they may be; each is read when it is asked for.
+    """Yield all pages of a list, as long as they may be; each is read when it is asked for.
 
     Args:
         fetch: takes ``filters``, ``cursor`` and ``limit``.
@@ -148,7 +148,7 @@ def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
 
 
 def cursor_of(values: list[Any]) -> str:
-    """The cursor of the page that begins after these values of the key."""
+    """Return the cursor of the page that begins after these values of the key."""
     return base64.urlsafe_b64encode(msgspec.json.encode(values)).decode().rstrip("=")
 
 

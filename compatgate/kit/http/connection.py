@@ -198,11 +198,11 @@ class Gathering(asyncio.Transport):
         self._transport.abort()
 
     def is_closing(self) -> bool:
-        """Whether the connection closes or is closed."""
+        """Return whether the connection closes or is closed."""
         return self._transport.is_closing()
 
     def is_reading(self) -> bool:
-        """Whether data is received."""
+        """Return whether data is received."""
         return self._transport.is_reading()
 
     def pause_reading(self) -> None:
@@ -218,7 +218,7 @@ class Gathering(asyncio.Transport):
         return self._transport.get_extra_info(name, default)
 
 
-_log = logging.getLogger("compatgate.service.web")
+_log = logging.getLogger("compatgate.web")
 
 
 class CertificatePair(Struct, frozen=True):
@@ -229,7 +229,7 @@ class CertificatePair(Struct, frozen=True):
 
 
 def load_certificate(pair: CertificatePair) -> ssl.SSLContext:
-    """A context for connections with this certificate: TLS 1.2 and later.
+    """Return a context for connections with this certificate: TLS 1.2 and later.
 
     Raises:
         BadInput: a file cannot be read, is not PEM, or the key is another certificate's.

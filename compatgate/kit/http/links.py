@@ -21,7 +21,7 @@ _DEPTH = 2
 
 
 def link(*parts: Any, **query: Any) -> str:
-    """The address of a page: ``link("targets", name, sort="gpu")``.
+    """Return the address of a page: ``link("targets", name, sort="gpu")``.
 
     Args:
         parts: of the path below ``/ui``.
@@ -32,7 +32,7 @@ def link(*parts: Any, **query: Any) -> str:
 
 
 def here(**changes: Any) -> str:
-    """The present page with other query parameters; None removes one."""
+    """Return the present page with other query parameters; None removes one."""
     query = {**request.args.to_dict(), **changes}
     return f"{bare()}{encoded(query)}"
 
@@ -60,13 +60,13 @@ def bare() -> str:
 
 
 def _is_shown(adapter: MapAdapter, path: str) -> bool:
-    """Whether a page is there to be looked at; what is no page has no other argument."""
+    """Return whether a page is there to be looked at; what is no page has no other argument."""
     endpoint, values = adapter.match(path, method="GET")
     return "rest" not in values and endpoint.startswith("ui.")
 
 
 def api(*parts: Any, **query: Any) -> str:
-    """The address of the same as JSON: ``api("runs", id)``."""
+    """Return the address of the same as JSON: ``api("runs", id)``."""
     path = "/".join(quote(str(part), safe="") for part in parts)
     return f"{request.script_root}{API_PREFIX}/{path}{encoded(query)}"
 
@@ -78,7 +78,7 @@ def encoded(query: dict[str, Any]) -> str:
 
 
 def inside(place: str | None) -> str | None:
-    """A place that somebody was on the way to, if it is a page of ours."""
+    """Return a place that somebody was on the way to, if it is a page of ours."""
     if not place or "\\" in place or not place.isprintable():
         return None
     parts = urlsplit(place)

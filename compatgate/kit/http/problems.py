@@ -54,7 +54,7 @@ TYPE = "https://compatgate.dev/problems/"
 MEDIA = "application/problem+json"
 _LONGEST_VALUE = 200
 _MOST_PROBLEMS = 1000
-_log = logging.getLogger("compatgate.service.web")
+_log = logging.getLogger("compatgate.web")
 
 
 class ProblemAnswer(NamedTuple):
@@ -66,7 +66,7 @@ class ProblemAnswer(NamedTuple):
 
 
 def answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:
-    """The answer that carries an error.
+    """Return the answer that carries an error.
 
     Args:
         error: what went wrong.
@@ -87,7 +87,7 @@ def answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:
 
 
 def defect(error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
-    """The error for what nobody foresaw: the client gets an id, the log the rest."""
+    """Return the error for what nobody foresaw: the client gets an id, the log the rest."""
     number = secrets.token_hex(6)
     _log.error("%s: defect %s", _request(environ), number, exc_info=error)
     return HttpError(
@@ -113,13 +113,13 @@ def install(app: Flask) -> None:
 
 
 def _request(environ: Mapping[str, Any]) -> str:
-    """The request as the log names it."""
+    """Return the request as the log names it."""
     number = environ.get(replies.ENVIRON, "-")
     return f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO')!r} (request {number})"
 
 
 def to_problem(error: CompatgateError) -> dict[str, Any]:
-    """The members of problem+json."""
+    """Return the members of problem+json."""
     body: dict[str, Any] = {
         "type": TYPE + error.slug,
         "title": error.slug.replace("-", " ").capitalize(),
@@ -148,7 +148,7 @@ def _one(error: CompatgateError) -> dict[str, Any]:
 
 
 def _shown(value: object) -> Any:
-    """A value as far as a problem repeats it: scalars, texts cut short."""
+    """Return a value as far as a problem repeats it: scalars, texts cut short."""
     if isinstance(value, str):
         clean = value.encode("utf-8", "replace").decode()
         return clean if len(clean) <= _LONGEST_VALUE else f"{clean[:_LONGEST_VALUE]}..."

@@ -59,7 +59,7 @@ class Envelope:
 
 
 def complete_headers(headers: Headers, number: str) -> Headers:
-    """The headers of an answer, with those that every answer carries."""
+    """Return the headers of an answer, with those that every answer carries."""
     headers.append((REQUEST_ID, number))
     headers += SECURITY
     if all(name != CSP for name, _ in headers):
@@ -103,7 +103,7 @@ class Reply(Struct, frozen=True):
 
 
 def digest(body: bytes) -> str:
-    """The entity tag of a body that has no revision of its own."""
+    """Return the entity tag of a body that has no revision of its own."""
     return f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
 
 
@@ -117,7 +117,7 @@ def remarked(etag: str, remarks: object) -> str:
 
 
 def not_modified(etag: str) -> bool:
-    """Whether the client has what it asks for (``If-None-Match``)."""
+    """Return whether the client has what it asks for (``If-None-Match``)."""
     return bool(request.headers.get("If-None-Match")) and request.if_none_match.contains_weak(
         etag.strip('"')
     )
@@ -145,12 +145,12 @@ class Paged(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cursor: Cursor | None = None
 
     def filters(self) -> dict[str, Any]:
-        """The parameters as the gate's lists take them."""
+        """Return the parameters as the gate's lists take them."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 def page(found: Any, render: Callable[[Any], Any]) -> Reply:
-    """A page as an answer."""
+    """Return a page as an answer."""
     items = [render(item) for item in found.items]
     headers = {"Link": f'<{_next_url(found.next)}>; rel="next"'} if found.next else {}
     return Reply({"items": items, "next": found.next}, headers=headers)
@@ -162,7 +162,7 @@ def _next_url(cursor: str) -> str:
 
 
 def slice_page(items: Sequence[Any], paged: Paged) -> Part:
-    """A page of a list that is in memory and does not change while the server runs.
+    """Return a page of a list that is in memory and does not change while the server runs.
 
     Raises:
         BadInput: a cursor that no page gave.

@@ -29,7 +29,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def read_body(media: tuple[str, ...], most: int) -> bytes:
-    """The body as it was sent.
+    """Return the body as it was sent.
 
     Args:
         media: content types accepted; the first is the usual one.
@@ -63,13 +63,13 @@ def read_body(media: tuple[str, ...], most: int) -> bytes:
 
 
 def too_large(most: int) -> TooLarge:
-    """The error for a body beyond the limit."""
+    """Return the error for a body beyond the limit."""
     hint = f"at most {most} bytes; the server's --max-request-size raises it"
     return TooLarge("the body is too large", field="body", hint=hint)
 
 
 def incomplete() -> BadInput:
-    """The error for a body of which only a part arrived."""
+    """Return the error for a body of which only a part arrived."""
     hint = "shorter than announced, malformed chunks, or sent too slowly"
     return BadInput("the body is not complete", field="body", hint=hint)
 
@@ -88,7 +88,7 @@ def _check_type(stated: str, media: tuple[str, ...]) -> None:
 
 
 def to_text(raw: bytes) -> str:
-    """The body as text.
+    """Return the body as text.
 
     Raises:
         BadInput: not UTF-8.
@@ -101,7 +101,7 @@ def to_text(raw: bytes) -> str:
 
 
 def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
-    """The body as a JSON object.
+    """Return the body as a JSON object.
 
     Raises:
         BadInput: not JSON, not UTF-8, nested too deeply, not an object, or one with a key twice.
@@ -149,7 +149,7 @@ def check_depth(raw: bytes, most: int) -> None:
 
 
 def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | None = None) -> S:
-    """A body as a struct, for what is no document.
+    """Return a body as a struct, for what is no document.
 
     Args:
         body: as it was sent.
@@ -199,7 +199,7 @@ class Parameter(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parameters(kind: type[Struct]) -> dict[str, Parameter]:
-    """The query parameters that a struct declares, by the name that a URL has."""
+    """Return the query parameters that a struct declares, by the name that a URL has."""
     found = {}
     for field in msgspec.structs.fields(kind):
         given = _given(field.type)
@@ -253,7 +253,7 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _given(kind: Any) -> Any:
-    """The type of a parameter that is there: without None."""
+    """Return the type of a parameter that is there: without None."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return Union[tuple(part for part in get_args(kind) if part is not NoneType)]  # noqa: UP007
@@ -273,7 +273,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def given_reason(header: str | None, other: object) -> str:
-    """The reason from the header, or else from the body or the query.
+    """Return the reason from the header, or else from the body or the query.
 
     Args:
         header: of the request; WSGI shows its UTF-8 as Latin-1.

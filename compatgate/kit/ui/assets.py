@@ -37,7 +37,7 @@ class Asset(Struct, frozen=True):
 
 @cache
 def assets() -> tuple[str, dict[str, Asset]]:
-    """A digest of all files, and each by its path."""
+    """Return a digest of all files, and each by its path."""
     found = dict(_read(resources.files("compatgate.kit.ui") / "static", ""))
     digest = hashlib.sha256()
     for name, asset in sorted(found.items()):
@@ -58,7 +58,7 @@ def _read(folder: Traversable, prefix: str) -> list[tuple[str, Asset]]:
 
 
 def asset_path(name: str) -> str:
-    """The address of a file below the pages' prefix."""
+    """Return the address of a file below the pages' prefix."""
     digest, found = assets()
     if name not in found:
         raise LookupError(f"there is no static file {name}")
@@ -66,7 +66,7 @@ def asset_path(name: str) -> str:
 
 
 def send_asset(name: str) -> Response:
-    """A file, packed where the browser can unpack it.
+    """Return a file, packed where the browser can unpack it.
 
     Raises:
         NotFound: there is none of that name.
@@ -126,7 +126,7 @@ class Badge(Struct, frozen=True):
 
 
 def draw_badge(badge: Badge) -> bytes:
-    """The badge as SVG, without anything that is active."""
+    """Return the badge as SVG, without anything that is active."""
     label, word = _short(badge.label), _short(badge.word)
     label_width, word_width = _width(label), _width(word)
     left, right = label_width + _MARGIN, word_width + _MARGIN
@@ -155,6 +155,6 @@ def _width(text: str) -> int:
 
 
 def _safe(text: str) -> str:
-    """Text for an element or an attribute; XML knows no control characters."""
+    """Return text for an element or an attribute; XML knows no control characters."""
     clean = "".join(c if c.isprintable() else "�" for c in text)
     return escape(clean, {'"': "&quot;", "'": "&#39;"})

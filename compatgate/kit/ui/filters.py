@@ -69,7 +69,7 @@ _MARKS = {
 
 
 def moment(value: datetime | str | int | float | None) -> datetime | None:
-    """A time, however it was carried."""
+    """Return a time, however it was carried."""
     if value is None or isinstance(value, datetime):
         return value
     if isinstance(value, int | float):
@@ -131,12 +131,12 @@ def number(value: Any) -> str:
 
 
 def mark(status: str) -> str:
-    """The sign of a status: colour alone never tells."""
+    """Return the sign of a status: colour alone never tells."""
     return _MARKS.get(status, "•")
 
 
 def label(component: str) -> str:
-    """A component as people write it."""
+    """Return a component as people write it."""
     known = COMPONENTS.get(component)
     return known.label if known else component
 
@@ -161,7 +161,7 @@ def _inline(value: Any) -> str:
 
 
 def short(digest: str | None) -> str:
-    """The beginning of a digest or an id."""
+    """Return the beginning of a digest or an id."""
     if not digest:
         return ""
     kind, colon, rest = digest.partition(":")
@@ -169,7 +169,7 @@ def short(digest: str | None) -> str:
 
 
 def said(value: Any) -> str:
-    """A value of a document: text as it is, lists with commas, what is deeper as YAML."""
+    """Return a value of a document: text as it is, lists with commas, what is deeper as YAML."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -180,17 +180,17 @@ def said(value: Any) -> str:
 
 
 def yaml(value: Any) -> str:
-    """A document as the files have it."""
+    """Return a document as the files have it."""
     return to_yaml([value]).rstrip()
 
 
 def field(path: str) -> str:
-    """A place in a document; ``spec`` goes without saying."""
+    """Return a place in a document; ``spec`` goes without saying."""
     return path.removeprefix("spec.")
 
 
 def seconds(day: date) -> int:
-    """The beginning of a day in UTC, as charts take it."""
+    """Return the beginning of a day in UTC, as charts take it."""
     return int(datetime.combine(day, time(), UTC).timestamp())
 
 

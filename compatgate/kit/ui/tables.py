@@ -102,7 +102,7 @@ def make_table(
     following: str | None = None,
     label: str = "rows",
 ) -> Table:
-    """A table, sorted.
+    """Return a table, sorted.
 
     Args:
         name: of the exported file.
@@ -184,17 +184,17 @@ class LongListing(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 def is_narrowed() -> bool:
-    """Whether filters, or a further page, leave out some of what there is."""
+    """Return whether filters, or a further page, leave out some of what there is."""
     return bool({key for key, value in request.args.items() if value} - {"sort", "format"})
 
 
 def is_export() -> bool:
-    """Whether the table is asked for as a file."""
+    """Return whether the table is asked for as a file."""
     return request.args.get("format") == "csv"
 
 
 def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any) -> Part[Any]:
-    """A page of a list; all of it, up to `EXPORTED`, where it is exported.
+    """Return a page of a list; all of it, up to `EXPORTED`, where it is exported.
 
     Args:
         fetch: one of the gate's lists.
@@ -236,7 +236,7 @@ def table_of(
     unfit: Empty | None = None,
     label: str = "",
 ) -> Table:
-    """The table of a part of a list.
+    """Return the table of a part of a list.
 
     Args:
         name: of the exported file.

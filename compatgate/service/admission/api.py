@@ -114,7 +114,7 @@ class _Unread(TooLarge):
 
 
 def _read(most: int) -> bytes:
-    """The body.
+    """Return the body.
 
     Raises:
         TooLarge: it is; carries the uid.
@@ -158,7 +158,7 @@ def _too_large(raw: bytes, most: int) -> CompatgateError:
 
 
 def _refused(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
-    """A refusal in the form of an answer; never a 5xx."""
+    """Return a refusal in the form of an answer; never a 5xx."""
     if error.status >= 500:
         problems.answer(error, request.environ)  # logs it
         return _sent(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)

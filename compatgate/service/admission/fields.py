@@ -10,22 +10,22 @@ EVERY = "*"
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """The value, empty where it is no mapping."""
+    """Return the value, empty where it is no mapping."""
     return value if isinstance(value, dict) else _NOTHING
 
 
 def items(value: Any) -> list[Any]:
-    """The value, empty where it is no list."""
+    """Return the value, empty where it is no list."""
     return value if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """The value, empty where it is no text."""
+    """Return the value, empty where it is no text."""
     return value if isinstance(value, str) else ""
 
 
 def texts(value: Any) -> dict[str, str]:
-    """The pairs of a mapping that are text on both sides, as labels and annotations are."""
+    """Return the pairs of a mapping that are text on both sides, as labels and annotations are."""
     return {key: item for key, item in mapping(value).items() if isinstance(item, str)}
 
 
@@ -59,7 +59,7 @@ def _joined(where: str, name: str) -> str:
 
 
 def one_line(said: str, most: int) -> str:
-    """Text on one line, without control characters, not longer than so many characters."""
+    """Return text on one line, without control characters, not longer than so many characters."""
     if not said.isprintable():
         said = "".join(c if c.isprintable() else " " for c in said)
     clean = " ".join(said.split())

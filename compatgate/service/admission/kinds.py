@@ -67,20 +67,20 @@ class Kinds(Struct, frozen=True, dict=True):
     file: KindsFile
 
     def of(self, group: str, kind: str) -> PodKind | None:
-        """A kind of any version of its group; None: it carries no pods."""
+        """Return a kind of any version of its group; None: it carries no pods."""
         return self._by_name.get((group, kind))
 
     def is_gpu(self, resource: str) -> bool:
-        """Whether a resource is a GPU or a part of one."""
+        """Return whether a resource is a GPU or a part of one."""
         return self._pattern.fullmatch(resource) is not None
 
     def hands_out(self, runtime_class: str) -> bool:
-        """Whether a runtime class hands out GPUs that the pod's resources do not name."""
+        """Return whether a runtime class hands out GPUs that the pod's resources do not name."""
         return runtime_class in self.runtime_classes
 
     @property
     def runtime_classes(self) -> tuple[str, ...]:
-        """Names of those that do."""
+        """Return the names of those that do."""
         return self.file.runtime_classes or ()
 
     @cached_property
@@ -93,7 +93,7 @@ class Kinds(Struct, frozen=True, dict=True):
 
 
 def load_kinds(others: Iterable[str] = ()) -> Kinds:
-    """The shipped kinds, with an operator's files laid over them.
+    """Return the shipped kinds, with an operator's files laid over them.
 
     Args:
         others: paths.

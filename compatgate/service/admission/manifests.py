@@ -135,7 +135,7 @@ def _service(options: WebhookOptions) -> Object:
 
 
 def _certificates(options: WebhookOptions) -> list[Object]:
-    """An authority of its own, and a certificate by it, both renewed by cert-manager.
+    """Return an authority of its own, and a certificate by it, both renewed by cert-manager.
 
     Source: cert-manager.io, "Self-signed" (bootstrapping CA issuers) and "CA injector".
     """

@@ -91,7 +91,7 @@ def _is_here(match: MatchSpec, namespace: str) -> bool:
 
 
 def _of_way(way: Term, matches: Iterable[tuple[str, MatchSpec]]) -> tuple[list[str], How]:
-    """The targets of one way to be placed, and how they were found."""
+    """Return the targets of one way to be placed, and how they were found."""
     full: dict[str, tuple[int, bool]] = {}
     possible: list[str] = []
     for name, match in matches:
@@ -121,7 +121,7 @@ class Term(Struct, frozen=True):
     denied: dict[str, frozenset[str]]
 
     def standing(self, labels: Mapping[str, str]) -> Standing:
-        """Whether nodes with these labels are named, left open, or excluded."""
+        """Return whether nodes with these labels are named, left open, or excluded."""
         for key, value in labels.items():
             if value not in self.allowed.get(key, {value}) or value in self.denied.get(key, ()):
                 return "excluded"
@@ -129,7 +129,7 @@ class Term(Struct, frozen=True):
 
 
 def _ways(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
-    """The terms, with one value for each label of which they allow several.
+    """Yield the terms, with one value for each label of which they allow several.
 
     Args:
         spec: of the pod.

@@ -26,7 +26,7 @@ _NULL = "/dev/null"
 
 
 def mounted(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    """The mount by which a container asks NVIDIA's runtime for GPUs; empty: there is none.
+    """Return the mount by which a container asks NVIDIA's runtime for GPUs; empty: there is none.
 
     Args:
         container: of the pod.
@@ -179,7 +179,7 @@ class _Asks(Struct, frozen=True):
 
 
 def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
-    """The pods that an object is, or makes."""
+    """Yield the pods that an object is, or makes."""
     own = texts(mapping(document.get("metadata")).get("annotations"))
     if kind.pod:
         yield Pod("", own, mapping(document.get("spec")))
@@ -292,7 +292,7 @@ def _other_way(
 
 
 def _some(count: Any) -> bool:
-    """Whether a quantity is more than none; what is no quantity counts as some."""
+    """Return whether a quantity is more than none; what is no quantity counts as some."""
     if isinstance(count, str):
         return count.strip().lstrip("+").rstrip("kMGTPEinum") not in ("0", "00", "0.0", "-0")
     return count is not None and count is not False and count != 0

@@ -73,7 +73,7 @@ class Question(Struct, frozen=True):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the gate is asked."""
+        """Return whether the gate is asked."""
         return self.target is not None and self.finding is None
 
 
@@ -96,7 +96,7 @@ def questions_of(
     kinds: Kinds,
     known: Callable[[], Known],
 ) -> Questions:
-    """The questions of an object, empty where nothing in it asks for GPUs.
+    """Return the questions of an object, empty where nothing in it asks for GPUs.
 
     Args:
         document: the object.
@@ -267,7 +267,7 @@ def exempt(
     waivers: Mapping[str, Waiver],
     today: str,
 ) -> Exempt:
-    """Whether what would be denied is let in.
+    """Return whether what would be denied is let in.
 
     Args:
         question: names a waiver, perhaps.

@@ -77,7 +77,7 @@ class ReviewAnswer(Struct, frozen=True):
     audit: Mapping[str, str] = {}
 
     def to_json(self, uid: str) -> dict[str, Any]:
-        """The AdmissionReview."""
+        """Return the AdmissionReview."""
         response: dict[str, Any] = {"uid": uid, "allowed": self.allowed}
         if not self.allowed:
             reason = _REASONS.get(self.code) or HTTPStatus(self.code).phrase.replace(" ", "")
@@ -170,7 +170,7 @@ _SAID = 2
 
 
 def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str:
-    """Why a container may not run, what would help, and where the verdict is.
+    """Return why a container may not run, what would help, and where the verdict is.
 
     Args:
         question: about the container.
@@ -243,13 +243,13 @@ def exempted(question: Question, waiver: Waiver, verdict: Verdict | None) -> str
 
 
 def joined(denials: Sequence[str]) -> str:
-    """Several denials on one line: the first, and how many more there are."""
+    """Return several denials on one line: the first, and how many more there are."""
     more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
     return f"{denials[0]}{more}"
 
 
 def leading(verdict: Verdict) -> Finding | None:
-    """The finding to name: what was left open comes first, for the others rest on it."""
+    """Return the finding to name: what was left open comes first, for the others rest on it."""
     left = verdict.stack.get("open", ())
     weighing = (f for f in verdict.findings if f.outcome in ("fail", "unknown"))
     found = (f for f in weighing if any(said in f.message for said in left))
@@ -257,7 +257,7 @@ def leading(verdict: Verdict) -> Finding | None:
 
 
 def about(question: Question) -> str:
-    """The containers of a question and their image."""
+    """Return the containers of a question and their image."""
     image = one_line(question.image, _LONGEST_IMAGE)
     several = "containers" if len(question.containers) > 1 else "container"
     return f"{several} {_names(question.containers)}" + (f" ({image})" if image else "")

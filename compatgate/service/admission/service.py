@@ -41,7 +41,7 @@ _FOR_IMAGES = 0.8
 _DECIDED = ("CREATE", "UPDATE")
 _SUBRESOURCES = ("", "ephemeralcontainers", "resize")
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_log = logging.getLogger("compatgate.service")
+_log = logging.getLogger("compatgate.gate")
 
 
 class AdmissionOptions(Struct, frozen=True):
@@ -188,7 +188,7 @@ class Admission:
         ]
 
     def _decide(self, question: Question, review: Review, asked: Asked, end: float) -> Verdict:
-        """The verdict; what cannot be read of the image is left open, and so unknown."""
+        """Return the verdict; what cannot be read of the image is left open, and so unknown."""
         body = question.body
         for_image = max(0.001, (end - time.monotonic()) * _FOR_IMAGES)
         try:
@@ -281,7 +281,7 @@ class Admission:
 
 
 def _concerns(review: Review) -> bool:
-    """Whether anything new may come to run; a finalizer that goes must not be held up."""
+    """Return whether anything new may come to run; a finalizer that goes must not be held up."""
     if review.operation not in _DECIDED or review.subresource not in _SUBRESOURCES:
         return False
     metadata = (review.document or {}).get("metadata")

@@ -58,7 +58,7 @@ def attach_envelope(image: str, envelope: bytes, found: Verified, platform: str)
 def verify_attached(
     image: str, keys: Sequence[Any], target: str, platform: str, now: datetime
 ) -> Verified:
-    """The newest attestation beside an image that is about a target and counts.
+    """Return the newest attestation beside an image that is about a target and counts.
 
     Of two that say otherwise the one that was confirmed last decides.
 

@@ -166,7 +166,7 @@ def _sign(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[by
 
 
 def _images(args: argparse.Namespace) -> ImageSettings | None:
-    """The image that is named is read, and no other."""
+    """Return the image that is named is read, and no other."""
     if not args.image:
         return None
     from compatgate.discovery.cache import default_image_folder
@@ -233,7 +233,7 @@ def add_verifying(group: argparse._ArgumentGroup) -> None:
 
 
 def read_signing(args: argparse.Namespace, verifier: str = "") -> Signing:
-    """The keys; read now, so that what is wrong is said at the start.
+    """Return the keys; read now, so that what is wrong is said at the start.
 
     Args:
         args: of the options above.
@@ -268,7 +268,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> Signing:
 
 
 def read_key_file(path: str, option: str) -> bytes:
-    """A small file.
+    """Return a small file.
 
     Raises:
         BadInput: it cannot be read, or is too large.

@@ -141,7 +141,7 @@ def _keys(args: argparse.Namespace) -> list[Any]:
 
 
 def _fetch(url: str) -> bytes:
-    """A key set of a server; whoever changes it on its way could sign anything."""
+    """Return a key set of a server; whoever changes it on its way could sign anything."""
     from http.client import HTTPException
     from urllib.request import HTTPRedirectHandler, build_opener
 

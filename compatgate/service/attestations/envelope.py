@@ -62,7 +62,7 @@ class Refused(CompatgateError):
 
 
 def missing_extra() -> BadInput:
-    """The error where the packages that sign are not installed."""
+    """Return the error where the packages that sign are not installed."""
     hint = "pip install 'compatgate[signing]'"
     return BadInput("signing and verifying need the extra packages", field="signing", hint=hint)
 
@@ -72,7 +72,7 @@ LARGEST = 4 * 1024 * 1024
 
 
 def read_json(data: bytes, field: str) -> Any:
-    """A JSON value.
+    """Return a JSON value.
 
     Readers differ in which of two equal keys they believe; what is signed must leave no choice.
 
@@ -129,7 +129,7 @@ class Opened(Struct, frozen=True):
 
 
 def sign(statement: Any, signer: Signer) -> dict[str, Any]:
-    """A statement in an envelope, signed and verified.
+    """Return a statement in an envelope, signed and verified.
 
     Raises:
         Exception: the signer's, of many kinds where the key is kept elsewhere.
@@ -144,7 +144,7 @@ def sign(statement: Any, signer: Signer) -> dict[str, Any]:
 
 
 def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> Opened:
-    """The payload of an envelope.
+    """Return the payload of an envelope.
 
     Nothing of the payload is looked at before a signature of it has been verified, and the type of
     the payload is signed with it.
@@ -201,7 +201,7 @@ def _read(data: bytes) -> Envelope:
 
 
 def _are_signatures(found: list[Any]) -> bool:
-    """Whether each has a key's id and a signature; the library takes what it is given."""
+    """Return whether each has a key's id and a signature; the library takes what it is given."""
     return len(found) <= _MOST_SIGNATURES and all(
         isinstance(one, dict)
         and isinstance(one.get("keyid"), str)
@@ -314,7 +314,7 @@ def _check_subject(subjects: Sequence[Subject], expected: Expected) -> None:
 
 
 def _same(found: DigestSet, wanted: DigestSet) -> bool:
-    """Whether both have a digest in common, and none that differs."""
+    """Return whether both have a digest in common, and none that differs."""
     both = found.keys() & wanted.keys()
     return bool(both) and all(found[name] == wanted[name] for name in both)
 

@@ -30,7 +30,7 @@ _MOST = 100
 
 
 def key_of(public: Any, field: str) -> SSlibKey:
-    """A key of the library.
+    """Return a key of the library.
 
     Args:
         public: of ``cryptography``.
@@ -75,7 +75,7 @@ def read_keys(data: bytes, field: str) -> list[SSlibKey]:
 
 
 def key_set(keys: Sequence[SSlibKey]) -> dict[str, Any]:
-    """Keys as a JSON Web Key Set."""
+    """Return keys as a JSON Web Key Set."""
     return {"keys": [_to_web(key) for key in keys]}
 
 
@@ -94,7 +94,7 @@ def _public_from_pem(data: bytes, field: str) -> list[SSlibKey]:
 
 
 def _from_set(data: bytes, field: str) -> list[SSlibKey]:
-    """Keys of a set; those of another kind or for another use are left out (RFC 7517, 5)."""
+    """Return keys of a set; those of another kind or for another use are left out (RFC 7517, 5)."""
     document = read_json(data, field)
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
@@ -213,7 +213,7 @@ def signer_maker(
 
 
 def _read_private(path: str) -> bytes:
-    """A file that only its owner reads.
+    """Return a file that only its owner reads.
 
     Raises:
         BadInput: it cannot be read, or others may.

@@ -35,7 +35,7 @@ DigestSet = dict[str, str]
 
 
 def digest_of(value: Any) -> DigestSet:
-    """The SHA-256 of a JSON value: keys sorted, no white space, UTF-8 (RFC 8785)."""
+    """Return the SHA-256 of a JSON value: keys sorted, no white space, UTF-8 (RFC 8785)."""
     return {"sha256": hashlib.sha256(_encode(value)).hexdigest()}
 
 
@@ -46,7 +46,7 @@ def digest_set(text: str) -> DigestSet:
 
 
 def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
-    """The digest of a stack in its canonical form.
+    """Return the digest of a stack in its canonical form.
 
     Args:
         stack: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``, ``unmeasured``) do
@@ -60,7 +60,7 @@ def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
 
 
 def stated_digest(stated: Mapping[str, Any]) -> DigestSet:
-    """The digest that the verdict on a stated stack has.
+    """Return the digest that the verdict on a stated stack has.
 
     Args:
         stated: as requests carry it.
@@ -73,7 +73,7 @@ def stated_digest(stated: Mapping[str, Any]) -> DigestSet:
 
 
 def image_digest(image: str | None) -> DigestSet | None:
-    """The digest in an image's reference, None where there is none."""
+    """Return the digest in an image's reference, None where there is none."""
     try:
         found = parse_reference(image).digest if image else None
     except BadInput:
@@ -82,7 +82,7 @@ def image_digest(image: str | None) -> DigestSet | None:
 
 
 def image_name(image: str) -> str:
-    """A reference without tag and digest."""
+    """Return a reference without tag and digest."""
     name = parse_reference(image)
     return f"{name.registry}/{name.repository}"
 
@@ -217,14 +217,14 @@ def verdict_content(
 
 
 def statement_of(about: VerdictContent) -> dict[str, Any]:
-    """The statement with our own predicate."""
+    """Return the statement with our own predicate."""
     return statement(about.subject, PREDICATE_TYPE, plain(about.predicate))
 
 
 def statement(
     subject: Subject, predicate_type: str, predicate: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """An in-toto statement about one subject."""
+    """Return an in-toto statement about one subject."""
     return {
         "_type": STATEMENT_TYPE,
         "subject": [plain(subject)],
@@ -234,7 +234,7 @@ def statement(
 
 
 def plain(value: Struct) -> dict[str, Any]:
-    """A struct as JSON has it, times as answers carry them."""
+    """Return a struct as JSON has it, times as answers carry them."""
     made: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(datetime,))
     return {key: format_moment(v) if isinstance(v, datetime) else v for key, v in made.items()}
 
@@ -285,7 +285,7 @@ _HOLDS = {"pass": "COMPATGATE_PASS", "warn": "COMPATGATE_WARN"}
 
 
 def summary_of(about: VerdictContent, verifier: str) -> dict[str, Any]:
-    """The statement with SLSA's predicate; our own is in it, as an extension.
+    """Return the statement with SLSA's predicate; our own is in it, as an extension.
 
     What is not known did not pass, whatever the target's mode lets in: whoever reads a summary sees
     two results only.
@@ -315,7 +315,7 @@ def summary_of(about: VerdictContent, verifier: str) -> dict[str, Any]:
 
 
 def _resource(about: VerdictContent) -> str:
-    """The image as a package URL, or the stack by its digest."""
+    """Return the image as a package URL, or the stack by its digest."""
     image = about.predicate.image
     (algorithm, digits), *_ = about.subject.digest.items()
     if not (image and image.read and image.digest):

@@ -36,7 +36,7 @@ class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 @page("/audit", nav="audit", query=AuditQuery)
 def show_audit(ask: PageRequest[AuditQuery]) -> HtmlPage:
-    """Changes and batches of decisions, newest first."""
+    """Return changes and batches of decisions, newest first."""
     query = ask.query
     found = found_by(ask.gate.history.list_audit, query)
     rows = [_row(one) for one in found.items]
@@ -66,7 +66,7 @@ def _row(one: AuditRow) -> tuple[Any, ...]:
 
 
 def _place(one: AuditRow) -> str | None:
-    """The page of what was acted on, where there is one."""
+    """Return the page of what was acted on, where there is one."""
     if one.subject.startswith("run_"):
         return link("runs", one.subject)
     revision = one.detail.get("revision")

@@ -51,7 +51,7 @@ class AuditRow(Struct, frozen=True):
     hash: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return to_plain(self)
 
 
@@ -78,7 +78,7 @@ def link(
     subject: str,
     detail: dict[str, Any],
 ) -> dict[str, Any]:
-    """The next link's columns.
+    """Return the next link's columns.
 
     Args:
         last: number and hash of the link before; None: this is the first.
@@ -102,13 +102,13 @@ def link(
 
 
 def hash_of(link: dict[str, Any]) -> str:
-    """The hash that a link must have."""
+    """Return the hash that a link must have."""
     keys = ("seq", "at", "actor", "action", "subject", "detail", "previous")
     return sha256(_encode([link[key] for key in keys]))
 
 
 def head(session: Session) -> tuple[int, str] | None:
-    """Number and hash of the last link."""
+    """Return number and hash of the last link."""
     query = select(AuditRecord.seq, AuditRecord.hash).order_by(AuditRecord.seq.desc()).limit(1)
     row = session.execute(query).first()
     return (row.seq, row.hash) if row else None
@@ -143,7 +143,7 @@ def list_records(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[AuditRow]:
-    """Links, newest first.
+    """Return links, newest first.
 
     Args:
         session: to read from.

@@ -52,11 +52,11 @@ class ChainReport(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether everything fits."""
+        """Return whether everything fits."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {"ok": self.ok, **msgspec.structs.asdict(self), "problems": list(self.problems)}
 
 
@@ -132,7 +132,7 @@ class _Walk:
                 yield f"verdict {verdict_id}: changed or missing (link {seq})"
 
     def _take_decisions(self, last: int) -> list[list[Any]]:
-        """The next stored decisions, up to a number."""
+        """Return the next stored decisions, up to a number."""
         taken = []
         while self._next is not None and self._next[0] <= last:
             taken.append(self._next)
@@ -202,12 +202,12 @@ class History:
         self._database = database
 
     def list_decisions(self, **filters: Any) -> Page[DecisionRow]:
-        """Decisions, newest first; filters of `list_decisions`."""
+        """Return decisions, newest first; filters of `list_decisions`."""
         with self._database.reading() as session:
             return decisions.list_decisions(session, **filters)
 
     def show_decision(self, number: int) -> DecisionRow:
-        """One decision.
+        """Return one decision.
 
         Raises:
             NotFound: there is no such decision.
@@ -216,7 +216,7 @@ class History:
             return decisions.show(session, number)
 
     def decisions_per_day(self, days: int, *, target: str | None = None) -> Counted:
-        """Decisions of the last days in UTC, today's included, each day there.
+        """Return decisions of the last days in UTC, today's included, each day there.
 
         Args:
             days: how many, 1 to 366.
@@ -231,19 +231,19 @@ class History:
         return Counted(tuple(known.get(d) or DayRow(d) for d in wanted), found.complete)
 
     def stopped_per_target(self, days: int) -> dict[str, int]:
-        """Decisions of the last days that did not allow what was asked, by target."""
+        """Return decisions of the last days that did not allow what was asked, by target."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return decision_summaries.stopped_per_target(session, since)
 
     def most_denied(self, days: int, *, limit: int = 10) -> list[DeniedRow]:
-        """Verdicts of the last days that did not allow, those given most often first."""
+        """Return verdicts of the last days that did not allow, those given most often first."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return decision_summaries.most_denied(session, since, limit=limit)
 
     def list_audit(self, **filters: Any) -> Page[AuditRow]:
-        """Links of the chain, newest first; filters of `list_records`."""
+        """Return links of the chain, newest first; filters of `list_records`."""
         with self._database.reading() as session:
             return audit.list_records(session, **filters)
 

@@ -227,7 +227,7 @@ class _Writer:
 
 
 def _comes_second(proposal: _Proposal, last: BaselineRow, known: Baseline) -> str:
-    """Why nothing is proposed where there is a version already; "" where something is."""
+    """Return why nothing is proposed where there is a version already; "" where something is."""
     offered = {run for run, _ in proposal.accepted}
     have = {run.run for run in known.runs} | {run.run for run in known.discarded}
     if offered <= have and (not proposal.source or len(offered) == len(known.runs)):
@@ -242,7 +242,7 @@ def _comes_second(proposal: _Proposal, last: BaselineRow, known: Baseline) -> st
 
 
 def _learnt(proposal: _Proposal, known: Baseline | None, version: int) -> Baseline:
-    """The version, of the samples of a proposed one as well.
+    """Return the version, of the samples of a proposed one as well.
 
     Raises:
         BadInput: nothing can be learnt from the values.

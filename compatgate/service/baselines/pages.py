@@ -63,7 +63,7 @@ class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_on
 
 @page("/baselines", nav="baselines", query=BaselinesQuery)
 def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
-    """Every version, newest first; above, what waits for approval."""
+    """Return every version, newest first; above, what waits for approval."""
     query = ask.query
     found = found_by(ask.gate.baselines.list, query)
     rows = [_row(row) for row in found.items]
@@ -73,7 +73,7 @@ def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
 
 
 def _filters(ask: PageRequest[BaselinesQuery]) -> list[tuple[str, str, Any, list[str]]]:
-    """The filters, with what the newest baselines have as choices."""
+    """Return the filters, with what the newest baselines have as choices."""
     query = ask.query
     newest = ask.gate.baselines.list(limit=_CHOICES).items
 
@@ -121,7 +121,7 @@ def _row(row: BaselineRow) -> tuple[Any, ...]:
 
 
 def _waiting(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
-    """A proposed version, and how far it lies from the one that is approved now."""
+    """Return a proposed version, and how far it lies from the one that is approved now."""
     learnt = Baseline.from_json(row.body)
     middle = median(learnt.samples.values)
     before = _approved(ask, row)
@@ -163,7 +163,7 @@ _VERSIONS = (
 
 @page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=Listing)
 def show_baseline(ask: PageRequest[Listing]) -> HtmlPage:
-    """A version: its values, the runs that gave them, and the versions before it."""
+    """Return a version: its values, the runs that gave them, and the versions before it."""
     detail = ask.gate.baselines.show(ask.args["id"])
     row = detail.row
     versions = ask.gate.baselines.list(
@@ -209,7 +209,7 @@ def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
 
 
 def _runs(ask: PageRequest[Any], detail: BaselineDetail) -> list[dict[str, Any]]:
-    """The runs that it was learnt from; ``run_...:step`` is how they are kept.
+    """Return the runs that it was learnt from; ``run_...:step`` is how they are kept.
 
     Those that came as samples, or with another gate's baselines, are not runs of this one.
     """

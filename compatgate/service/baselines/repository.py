@@ -54,7 +54,7 @@ class BaselineRow(Struct, frozen=True):
     decided_by: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return to_plain(self)
 
 
@@ -65,7 +65,7 @@ Key = tuple[str, str, str, str]
 
 
 def latest(session: Session, key: Key) -> BaselineRow | None:
-    """The last version of a metric's baseline, whatever became of it."""
+    """Return the last version of a metric's baseline, whatever became of it."""
     query = select(*_COLUMNS).where(*_is(key)).order_by(Baseline.version.desc()).limit(1)
     found = session.execute(query).first()
     return _row(found) if found else None
@@ -127,7 +127,7 @@ def propose(session: Session, key: Key, body: dict[str, Any], *, by: str, at: da
 
 
 def find(session: Session, number: int) -> BaselineRow:
-    """A baseline by its id.
+    """Return a baseline by its id.
 
     Raises:
         NotFound: there is none.
@@ -185,7 +185,7 @@ def list_baselines(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[BaselineRow]:
-    """Versions of baselines, newest first."""
+    """Return versions of baselines, newest first."""
     query = select(*_COLUMNS)
     wanted = (
         (Baseline.workload, workload),

@@ -58,7 +58,7 @@ class BaselineDetail(Struct, frozen=True):
     nearest: Nearest | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         learnt = self.baseline.to_json()
         names = ("better", "tolerance", "runs", "discarded", "source")
         parts = {name: learnt[name] for name in names}
@@ -71,7 +71,7 @@ class BaselineDetail(Struct, frozen=True):
 
 
 def summary(row: BaselineRow) -> dict[str, Any]:
-    """A version as lists show it."""
+    """Return a version as lists show it."""
     body = row.to_json()
     learnt = body.pop("body")
     values = sum(len(run["values"]) for run in learnt["runs"])
@@ -108,12 +108,12 @@ class BaselineService:
                 _offer(session, ground, metrics[samples.name], run, samples)
 
     def list(self, **filters: Any) -> Page[BaselineRow]:
-        """Versions, newest first; filters of `list_baselines`."""
+        """Return versions, newest first; filters of `list_baselines`."""
         with self._database.reading() as session:
             return baselines.list_baselines(session, **filters)
 
     def show(self, number: int) -> BaselineDetail:
-        """A version.
+        """Return a version.
 
         Raises:
             NotFound: there is none of that id.

@@ -219,7 +219,7 @@ def open_gate(
     overlays: Sequence[str] | None = None,
     images: ImageSettings | None = None,
 ) -> Iterator[Gate]:
-    """The gate on the database that the arguments name.
+    """Give the gate on the database that the arguments name.
 
     Args:
         args: of the command.

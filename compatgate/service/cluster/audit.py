@@ -52,7 +52,7 @@ class RunningPod(Struct, frozen=True):
 def running_pods(
     api: Api, kinds: Kinds, namespace: str | None = None, excluded: Collection[str] = ()
 ) -> list[RunningPod]:
-    """The GPU pods of a cluster, or of one namespace, by namespace and name.
+    """Return the GPU pods of a cluster, or of one namespace, by namespace and name.
 
     Args:
         api: of the cluster.
@@ -100,7 +100,7 @@ def _uses_gpus(document: Mapping[str, Any], kinds: Kinds) -> bool:
 def placed(
     pod: RunningPod, labels: Mapping[str, str] | None, keys: Iterable[str]
 ) -> Mapping[str, Any]:
-    """The pod as bound for the node that it runs on, whatever it once selected.
+    """Return the pod as bound for the node that it runs on, whatever it once selected.
 
     Args:
         pod: that runs.
@@ -115,7 +115,7 @@ def placed(
 
 
 def _pulled(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with the images that run, by digest, where the node tells them."""
+    """Return the spec with the images that run, by digest, where the node tells them."""
     whole = {key: spec[key] for key in _KEPT if key in spec}
     for part, told in _LISTS.items():
         pulled = {
@@ -146,11 +146,11 @@ class Gatekeeper(Protocol):
         ...
 
     def waivers(self) -> Mapping[str, Waiver]:
-        """Waivers by name."""
+        """Return waivers by name."""
         ...
 
     def decide(self, body: dict[str, Any]) -> Verdict:
-        """The verdict, which is not logged.
+        """Return the verdict, which is not logged.
 
         Raises:
             Unavailable: nothing can be decided now.
@@ -248,7 +248,7 @@ def _answer(
 
 
 def _decided(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -> Verdict:
-    """The verdict; an image that cannot be read leaves the stack open, and so unknown."""
+    """Return the verdict; an image that cannot be read leaves the stack open, and so unknown."""
     try:
         return decide(body)
     except CompatgateError as error:
@@ -296,7 +296,7 @@ def _weigh(
 
 
 def _allowed(pod: RunningPod, question: Question, verdict: Verdict) -> Result:
-    """A pass, or something wrong that the target's mode lets run."""
+    """Return a pass, or something wrong that the target's mode lets run."""
     if verdict.verdict == "pass":
         said = f"{review.about(question)} may run on {verdict.target}"
         return _result(pod, question, "pass", said, verdict)

@@ -87,7 +87,7 @@ def add_name(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connect_cluster(args: argparse.Namespace) -> Iterator[Api]:
-    """The API server that the options name.
+    """Give the API server that the options name.
 
     Raises:
         BadInput: they contradict each other.
@@ -345,12 +345,12 @@ def add_watching_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wants_watching(args: argparse.Namespace) -> bool:
-    """Whether these objects are asked for."""
+    """Return whether these objects are asked for."""
     return bool(args.nodes or args.audit)
 
 
 def watching_manifests(args: argparse.Namespace, namespace: str) -> list[dict[str, Any]]:
-    """The objects.
+    """Return the objects.
 
     Raises:
         BadInput: an option cannot be.

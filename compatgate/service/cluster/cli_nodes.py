@@ -88,7 +88,7 @@ def run_nodes(args: argparse.Namespace) -> int:
 def decide_nodes(
     gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
 ) -> list[dict[str, Any]]:
-    """The nodes as the gate shows them; reported as well, unless it is a dry run."""
+    """Return the nodes as the gate shows them; reported as well, unless it is a dry run."""
     from compatgate.client.operations import Operations
     from compatgate.service.cluster.connection import reports
 

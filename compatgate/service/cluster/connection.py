@@ -57,7 +57,7 @@ class Api:
         self._client: Any = None
 
     def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
-        """One request; every one that is made here may be made twice.
+        """Return one request; every one that is made here may be made twice.
 
         Args:
             api: ``core`` or ``custom``.
@@ -90,7 +90,7 @@ class Api:
         keep: Callable[[dict[str, Any]], T | None],
         **params: Any,
     ) -> list[T]:
-        """Every item of a list, page by page; all of it, or an error.
+        """Return every item of a list, page by page; all of it, or an error.
 
         Args:
             api: as `ask`.
@@ -216,11 +216,11 @@ class ClusterNode(Struct, frozen=True):
 
     @property
     def has_gpus(self) -> bool:
-        """Whether anything says that there is an NVIDIA GPU."""
+        """Return whether anything says that there is an NVIDIA GPU."""
         return bool(self.allocatable) or any(key.startswith("nvidia.com/") for key in self.labels)
 
     def to_report(self) -> dict[str, Any]:
-        """The node as `compatgate.service.nodes.schemas.NodeReport` reads it."""
+        """Return the node as `compatgate.service.nodes.schemas.NodeReport` reads it."""
         labels = {key: value for key, value in self.labels.items() if _is_label(key, value)}
         body: dict[str, Any] = {
             "name": self.name,
@@ -235,12 +235,12 @@ class ClusterNode(Struct, frozen=True):
 
 
 def live_nodes(api: Api) -> list[ClusterNode]:
-    """The nodes of a cluster; raises as `Api.ask`."""
+    """Return the nodes of a cluster; raises as `Api.ask`."""
     return api.listed("core", "list_node", keep=node_of)
 
 
 def printed_nodes(raw: bytes, origin: str) -> list[ClusterNode]:
-    """Nodes as ``kubectl get nodes -o json`` prints them, or one of them.
+    """Return nodes as ``kubectl get nodes -o json`` prints them, or one of them.
 
     Raises:
         BadInput: it is no JSON, or holds no node.

@@ -62,17 +62,17 @@ class Plan(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether there is anything to do."""
         return self.label is not None or self.taint != self.had
 
     @property
     def adds_taint(self) -> bool:
-        """Whether pods that could be placed there could not be any more."""
+        """Return whether pods that could be placed there could not be any more."""
         return self.taint is not None and self.had is None
 
     @property
     def remembered(self) -> str:
-        """The annotation as it is to be."""
+        """Return the annotation as it is to be."""
         label = self.label or _set(self.node).get("label")
         parts = {"label": label, "taint": self.taint}
         return " ".join(f"{key}={value}" for key, value in parts.items() if value)
@@ -125,7 +125,7 @@ def json_patch(plan: Plan) -> list[dict[str, Any]]:
 
 
 def commands(plan: Plan) -> list[str]:
-    """The change as commands of kubectl, for a shell."""
+    """Return the change as commands of kubectl, for a shell."""
     taint = plan.taint != plan.had
     actions = [
         ("annotate", f"{SET}={plan.remembered}", True),
@@ -152,7 +152,7 @@ class Cap(Struct, frozen=True):
     count: int = 0
 
     def of(self, nodes: int) -> int:
-        """The most that may be tainted of so many."""
+        """Return the most that may be tainted of so many."""
         return self.count if self.percent is None else nodes * self.percent // 100
 
 
@@ -171,7 +171,7 @@ def parse_cap(text: str, field: str) -> Cap:
 
 
 def too_many(plans: Sequence[Plan], cap: Cap) -> list[str]:
-    """Targets of which more nodes would be tainted than may be, in sentences; empty: none.
+    """Return targets of which more nodes would be tainted than may be, in sentences; empty: none.
 
     Only what would add a taint is held up: what is tainted already stays, and may be lifted.
     """
@@ -211,7 +211,7 @@ def _member(
 
 
 def summary(plans: Iterable[Plan]) -> dict[str, int]:
-    """How many nodes are in which state."""
+    """Return how many nodes are in which state."""
     counts: dict[str, int] = {}
     for one in plans:
         counts[one.decided.state] = counts.get(one.decided.state, 0) + 1

@@ -141,7 +141,7 @@ def _cron_job(name: str, account: str, args: list[str], options: WatchOptions) -
 
 
 def _pod(args: list[str], options: WatchOptions) -> Object:
-    """The spec of a pod that runs a command."""
+    """Return the spec of a pod that runs a command."""
     pod: Object = {
         "securityContext": {
             "runAsNonRoot": True,

@@ -48,7 +48,7 @@ class ReportEntry(Struct, frozen=True):
 
 
 def of_pod(result: Result) -> ReportEntry:
-    """A result of the audit of pods."""
+    """Return a result of the audit of pods."""
     pod = result.pod
     properties = {
         "target": result.target,
@@ -89,7 +89,7 @@ def of_node(node: Mapping[str, Any]) -> ReportEntry:
 def report_object(
     entries: Iterable[ReportEntry], namespace: str | None, at: datetime
 ) -> dict[str, Any]:
-    """The report of a namespace, or of the cluster.
+    """Return the report of a namespace, or of the cluster.
 
     The worst results come first, and what has no room is counted and left out from the end.
 
@@ -122,13 +122,13 @@ def report_object(
 
 
 def is_ours(report: Mapping[str, Any]) -> bool:
-    """Whether compatgate wrote a report."""
+    """Return whether compatgate wrote a report."""
     labels = (report.get("metadata") or {}).get("labels") or {}
     return all(labels.get(key) == value for key, value in LABELS.items())
 
 
 def with_known_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """A report whose results keep the time at which they were found first.
+    """Return a report whose results keep the time at which they were found first.
 
     Args:
         new: as it is to be.
@@ -143,7 +143,7 @@ def with_known_times(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, A
 
 
 def says_the_same(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether a report need not be written again."""
+    """Return whether a report need not be written again."""
     annotations = [(one["metadata"].get("annotations") or {}).get(LEFT_OUT) for one in (new, old)]
     return annotations[0] == annotations[1] and all(
         new[part] == old.get(part) for part in ("summary", "results")

@@ -80,7 +80,7 @@ def show_fact(call: Call[NoQuery]) -> Reply:
 
 
 def tables(service: Service) -> list[FactTable]:
-    """Every table, with the number of its records."""
+    """Return every table, with the number of its records."""
     found = []
     for name in service.facts.names:
         document = service.facts.document(name)
@@ -90,7 +90,7 @@ def tables(service: Service) -> list[FactTable]:
 
 
 def records(service: Service, table: str) -> list[FactRecord]:
-    """The records of a table.
+    """Return the records of a table.
 
     Raises:
         NotFound: there is no such table; names near ones.

@@ -34,7 +34,7 @@ class FactsQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 @page("/facts", nav="facts", query=Listing)
 def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
-    """The tables, and the digest of all of them."""
+    """Return the tables, and the digest of all of them."""
     columns = (
         Column("table", "Table", "code"),
         Column("records", "Records", "number"),
@@ -54,7 +54,7 @@ def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
 
 @page("/facts/<table>", nav="facts", query=FactsQuery)
 def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
-    """The records of a table."""
+    """Return the records of a table."""
     name, query = ask.args["table"], ask.query
     known = records(ask.service, name)
     words = query.q.casefold().split()
@@ -79,7 +79,7 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
 
 @page("/facts/<table>/<path:name>", nav="facts")
 def show_record(ask: PageRequest[Any]) -> HtmlPage:
-    """All that is recorded under a name."""
+    """Return all that is recorded under a name."""
     table, name = ask.args["table"], ask.args["name"]
     found = [one for one in records(ask.service, table) if one.name == name]
     if not found:
@@ -105,7 +105,7 @@ def _row(table: str, one: FactRecord) -> tuple[Any, ...]:
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without where it was published."""
+    """Return a record without where it was published."""
     return {key: value for key, value in record.items() if "source" not in key}
 
 
@@ -128,7 +128,7 @@ def _address(text: str) -> str | None:
 
 @page("/rules", nav="rules", query=Listing)
 def show_rules(ask: PageRequest[Listing]) -> HtmlPage:
-    """Every rule in one table."""
+    """Return every rule in one table."""
     columns = (
         Column("id", "Rule", "code"),
         Column("name", "Name"),

@@ -90,7 +90,7 @@ def preview(call: Call[When]) -> Reply:
 
 
 def moment_of(text: str) -> int | datetime:
-    """The revision or the time that ``at`` names.
+    """Return the revision or the time that ``at`` names.
 
     Raises:
         BadInput: it is neither.

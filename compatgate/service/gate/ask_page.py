@@ -68,7 +68,7 @@ class Choice(Struct, frozen=True):
 def choices(
     facts: Facts, target: Target, stack: Stack, component: str, now: datetime
 ) -> tuple[Choice, ...]:
-    """Versions of a component, newest first.
+    """Return versions of a component, newest first.
 
     A version fits unless a rule fails that holds without it: what is wrong with the rest of the
     stack is not held against it.
@@ -225,7 +225,7 @@ class ComponentChoice(Struct, frozen=True):
 
 @page("/ask", scope="gate", nav="ask", query=Question)
 def show_question(ask: PageRequest[Question]) -> HtmlPage:
-    """The question, and its answer as soon as there is enough of it."""
+    """Return the question, and its answer as soon as there is enough of it."""
     return _answered_page(ask, ask.query)
 
 
@@ -267,14 +267,14 @@ def _answered_page(
 
 
 def _answer(ask: PageRequest[Any], question: Question, body: dict[str, Any]) -> dict[str, Any]:
-    """The verdict now, or as it would have been."""
+    """Return the verdict now, or as it would have been."""
     if not question.at.strip():
         return ask.gate.preview(body).to_json()
     return ask.gate.what_would(body, at=moment_of(question.at.strip())).to_json()
 
 
 def _picked(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
-    """Components that are stated, and those that could be; one of them with its versions."""
+    """Return components that are stated, and those that could be; one of them with its versions."""
     stated = question.stack_body() if question.stack.strip() else {}
     names = [name for name in in_order(COMPONENTS) if name != "driver"]
     frameworks = [n for n in names if is_framework(n)]

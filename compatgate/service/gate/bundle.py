@@ -119,7 +119,7 @@ class Bundle:
 
     @property
     def facts_match(self) -> bool:
-        """Whether this program's facts are those that the exporting gate had."""
+        """Return whether this program's facts are those that the exporting gate had."""
         return self.facts.digest == self.payload.facts
 
     def snapshot(self) -> Snapshot:
@@ -133,7 +133,7 @@ class Bundle:
 
 
 def seal(payload: Payload) -> bytes:
-    """The bytes of a bundle's file; equal payloads give equal bytes."""
+    """Return the bytes of a bundle's file; equal payloads give equal bytes."""
     content = _encode(payload)
     envelope = Envelope(
         PAYLOAD_TYPE, base64.b64encode(content).decode(), hashlib.sha256(content).hexdigest()

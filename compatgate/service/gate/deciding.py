@@ -30,7 +30,7 @@ _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """The question of a body that was parsed already.
+    """Return the question of a body that was parsed already.
 
     Raises:
         BadInput: it holds what JSON does not.
@@ -42,7 +42,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def decode(question: bytes) -> Any:
-    """The body of a question.
+    """Return the body of a question.
 
     Raises:
         BadInput: it is no JSON, or an object in it has a key twice; names the key.
@@ -141,7 +141,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
-    """The verdict on a question.
+    """Return the verdict on a question.
 
     Args:
         body: as ``POST /gate``.
@@ -192,7 +192,7 @@ class Decider:
     def decide(
         self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False
     ) -> Verdict:
-        """The verdict on a question; arguments and errors are those of `decide`."""
+        """Return the verdict on a question; arguments and errors are those of `decide`."""
         key = _key(body, snapshot)
         known = self._assessed.get(key, snapshot) if key is not None else None
         if known is not None:
@@ -209,7 +209,7 @@ class Decider:
 
 
 def _key(body: Any, snapshot: Snapshot) -> bytes | None:
-    """All of a question that decides its assessment; None where the image is not one."""
+    """Return all of a question that decides its assessment; None where the image is not one."""
     if not isinstance(body, Mapping):
         return None
     image, target = body.get("image"), body.get("target") or ""

@@ -46,11 +46,11 @@ class Answer(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, verdict: Verdict) -> Answer:
-        """The answer that carries a verdict."""
+        """Return the answer that carries a verdict."""
         return cls(verdict, msgspec.json.encode(verdict.to_json()))
 
     def at(self, moment: str) -> Answer:
-        """The same answer, decided at another moment: its id does not depend on it."""
+        """Return the same answer, decided at another moment: its id does not depend on it."""
         start = self.body.rindex(_MARK) + len(_MARK)
         end = self.body.index(b'"', start)
         body = b"".join((self.body[:start], moment.encode(), self.body[end:]))
@@ -271,6 +271,6 @@ def decision_of(
 
 
 def _for_column(text: str) -> str:
-    """Text that every database keeps as it is; the verdict itself has the whole."""
+    """Return text that every database keeps as it is; the verdict itself has the whole."""
     text = text[:_LONGEST_COLUMN]
     return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -69,7 +69,7 @@ def per_day(
 
 
 def stopped_per_target(session: Session, since: datetime, *, most: int = MOST) -> dict[str, int]:
-    """How many decisions did not allow what was asked, by target, where there were any.
+    """Return how many decisions did not allow what was asked, by target, where there were any.
 
     Args:
         session: to read from.
@@ -85,7 +85,7 @@ def stopped_per_target(session: Session, since: datetime, *, most: int = MOST) -
 
 
 def _newest(session: Session, since: datetime, target: str | None, most: int) -> Subquery | None:
-    """The newest decisions since a moment; None: there are none."""
+    """Return the newest decisions since a moment; None: there are none."""
     first = first_since(session, since)
     if first is None:
         return None
@@ -135,7 +135,7 @@ class DeniedRow(Struct, frozen=True):
 
 
 def most_denied(session: Session, since: datetime, *, limit: int) -> list[DeniedRow]:
-    """Verdicts that were given most often among those that did not allow.
+    """Return verdicts that were given most often among those that did not allow.
 
     Args:
         session: to read from.

@@ -46,7 +46,7 @@ def _insert(table: str, columns: Sequence[str]) -> str:
 
 @cache
 def _insert_verdicts(count: int) -> str:
-    """One statement for many: it answers with the ids that were new."""
+    """Return one statement for many: it answers with the ids that were new."""
     marks = ", ".join(["(?, ?)"] * count)
     conflict = "ON CONFLICT (id) DO NOTHING RETURNING id"
     return f"INSERT INTO verdicts (id, body) VALUES {marks} {conflict}"  # noqa: S608
@@ -154,7 +154,7 @@ class DecisionWriter:
         self._checkpointer.wrote(2)  # pages go through SQLite's log all the same
 
     def _committed_after_all(self, cursor: Any, batch: Sequence[NewDecision]) -> int | None:
-        """The number of a batch whose COMMIT was not answered, where the database has it."""
+        """Return the number of a batch whose COMMIT was not answered, where the database has it."""
         before, self._in_doubt = self._in_doubt, None
         if before is None or before.batch is not batch:
             return None

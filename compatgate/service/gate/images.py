@@ -53,14 +53,14 @@ class RegistryPlace(Struct, frozen=True):
         return f"{self.host}/{self.path}" if self.path else self.host
 
     def holds(self, name: Reference) -> bool:
-        """Whether an image is there."""
+        """Return whether an image is there."""
         if name.registry != self.host:
             return False
         return not self.path or f"{name.repository}/".startswith(f"{self.path}/")
 
 
 def allowed(name: Reference, places: Iterable[RegistryPlace]) -> bool:
-    """Whether an image is in one of the places."""
+    """Return whether an image is in one of the places."""
     return any(place.holds(name) for place in places)
 
 
@@ -223,7 +223,7 @@ class Readings:
         return flight.reading
 
     def _wait(self, key: Key, name: Reference, facts: Facts, wait_s: float) -> _Flight:
-        """The reading when it is over; begun here, as soon as few enough are under way."""
+        """Return the reading when it is over; begun here, as soon as few enough are under way."""
         end = time.monotonic() + wait_s
         flight: _Flight | None = None
         while flight is None or not flight.over:
@@ -330,7 +330,7 @@ class Images:
     def shown(
         self, body: Any, snapshot: Snapshot, wait_s: float | None = None
     ) -> CompletedQuestion:
-        """A question with what its image shows.
+        """Return a question with what its image shows.
 
         Args:
             body: of the question, as `compatgate.service.gate.deciding.decide` takes it.
@@ -374,7 +374,7 @@ class Images:
         return CompletedQuestion(body, read=True, alone=stack == shown)
 
     def _to_be_read(self, image: str, stated: bool) -> tuple[Reference | None, str]:
-        """The image, or None and why it is not to be read.
+        """Return the image, or None and why it is not to be read.
 
         Raises:
             BadInput: it is not to be read, and no stack is stated.

@@ -75,7 +75,7 @@ class DecisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @page("/decisions", nav="decisions", query=DecisionQuery)
 def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
-    """The log, newest first, below the last two weeks as bars."""
+    """Return the log, newest first, below the last two weeks as bars."""
     query, history = ask.query, ask.gate.history
     found = found_by(
         history.list_decisions,
@@ -92,7 +92,7 @@ def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
 
 
 def decision_table(rows: Any, *, sort: str | None = None, following: str | None = None) -> Table:
-    """Decisions as a table."""
+    """Return decisions as a table."""
     lines = [_decision_row(row) for row in rows]
     return make_table(
         "decisions",
@@ -147,7 +147,7 @@ _BASES = {
 
 @page("/verdicts/<verdict_id>", nav="decisions")
 def show_verdict(ask: PageRequest[Any]) -> HtmlPage:
-    """One verdict as it was first given, and who was told so."""
+    """Return one verdict as it was first given, and who was told so."""
     verdict_id = ask.args["verdict_id"]
     verdict = ask.gate.show_verdict(verdict_id)
     given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_LATEST)
@@ -184,7 +184,7 @@ def _links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | No
 
 
 def as_curl(url: str) -> str:
-    """A command that reads an address of the API."""
+    """Return a command that reads an address of the API."""
     return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
 
 
@@ -198,7 +198,7 @@ def _answer(verdict: dict[str, Any]) -> tuple[str, str]:
 
 
 def _rules(ids: list[str]) -> list[tuple[str, str]]:
-    """Ids with names; a rule of another version of the gate has none here."""
+    """Return ids with names; a rule of another version of the gate has none here."""
     return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
 
 
@@ -212,7 +212,7 @@ def _ask_again(verdict: dict[str, Any]) -> str:
 
 
 def _waive(verdict: dict[str, Any]) -> str | None:
-    """The form for a waiver of what stands in the way."""
+    """Return the form for a waiver of what stands in the way."""
     begun = begun_from(verdict)
     return link("new-waiver", **begun) if begun["targets"] and begun["rules"] else None
 

@@ -49,18 +49,18 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pick: _Text = ""
 
     def link(self, **changes: str) -> str:
-        """The address of this question with something changed."""
+        """Return the address of this question with something changed."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
         return link("ask", **{**given, **changes})
 
     @property
     def is_complete(self) -> bool:
-        """Whether something can be answered."""
+        """Return whether something can be answered."""
         where = self.target or self.driver or self.gpu
         return bool(where and (self.stack.strip() or self.image.strip()))
 
     def body(self) -> dict[str, Any]:
-        """The body of ``POST /gate``.
+        """Return the body of ``POST /gate``.
 
         Raises:
             BadInput: names the field.
@@ -80,7 +80,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return body
 
     def stack_body(self) -> dict[str, Any]:
-        """The stack in the form of requests.
+        """Return the stack in the form of requests.
 
         Raises:
             BadInput: it is neither ``name=version`` with commas nor a JSON object.
@@ -97,11 +97,11 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return found
 
     def with_component(self, name: str, value: str) -> str:
-        """The address of this question with another version of a component."""
+        """Return the address of this question with another version of a component."""
         return self.link(stack=stack_text({**self.stack_body(), name: value}), pick=name)
 
     def with_fix(self, changes: Mapping[str, Any]) -> str:
-        """The address of this question with a fix applied."""
+        """Return the address of this question with a fix applied."""
         fields: dict[str, str] = {}
         stack = self.stack_body() if self.stack.strip() else None
         more: dict[str, Any] = parse_changes_text(self.set)
@@ -120,7 +120,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def stack_text(values: Mapping[str, Any]) -> str:
-    """Versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON where text cannot say it."""
+    """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON where text cannot say it."""
     plain = {
         n: "+".join(v) if isinstance(v, list) and n == "arch" else v for n, v in values.items()
     }
@@ -130,7 +130,7 @@ def stack_text(values: Mapping[str, Any]) -> str:
 
 
 def as_curl(body: dict[str, Any], base: str) -> str:
-    """The question as a command that asks over REST."""
+    """Return the question as a command that asks over REST."""
     shown = shlex.quote(msgspec.json.encode(body).decode())
     return (
         f"curl -s {shlex.quote(base + '/api/v1/gate')} \\\n"
@@ -141,7 +141,7 @@ def as_curl(body: dict[str, Any], base: str) -> str:
 
 
 def as_command(body: dict[str, Any], base: str) -> str | None:
-    """The question as ``compatgate check``; None where its options cannot say it."""
+    """Return the question as ``compatgate check``; None where its options cannot say it."""
     stack = stack_text(body.get("stack", {}))
     if stack.startswith("{"):
         return None
@@ -156,7 +156,7 @@ def as_command(body: dict[str, Any], base: str) -> str | None:
 
 
 def as_ci_step(command: str) -> str:
-    """The command as a step of a GitHub workflow."""
+    """Return the command as a step of a GitHub workflow."""
     lines = [
         "- name: May this stack run there?",
         "  env:",
@@ -175,7 +175,7 @@ def _at(field: str, text: str) -> dict[str, Any]:
 
 
 def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
-    """The gate's answer on the newest stack that an entry allows, and what it rests on."""
+    """Return the gate's answer on the newest stack that an entry allows, and what it rests on."""
     represented = represent(pair.entry, ask.gate.facts)
     remarks = ask.gate.runs.remarks([pair.entry.name]).get(pair.entry.name)
     return {
@@ -188,7 +188,7 @@ def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
 def preview_represented(
     ask: PageRequest[Any], target: str, represented: EntryStacks
 ) -> dict[str, Any]:
-    """The gate's answer on the newest stack that stands for an entry; none where none does.
+    """Return the gate's answer on the newest stack that stands for an entry; none where none does.
 
     Args:
         ask: the request.

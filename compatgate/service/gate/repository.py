@@ -70,7 +70,7 @@ class DecisionRow(Struct, frozen=True):
     duration_us: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return to_plain(self)
 
 
@@ -93,18 +93,18 @@ class NewDecision(Struct, frozen=True):
 
 
 def line(number: int, decision: NewDecision) -> list[Any]:
-    """A decision as the values that are stored and hashed, in the order of the columns."""
+    """Return a decision as the values that are stored and hashed, in the order of the columns."""
     verdict_id, decided_at, *others = astuple(decision)
     return [number, verdict_id, iso(decided_at), *others]
 
 
 def encode_lines(lines: Sequence[Sequence[Any]]) -> bytes:
-    """Lines as JSON; the audit chain vouches for decisions by the digest of this."""
+    """Return lines as JSON; the audit chain vouches for decisions by the digest of this."""
     return _encode(lines)
 
 
 def verdict(session: Session, verdict_id: str) -> str:
-    """The JSON of a verdict, as it was first given.
+    """Return the JSON of a verdict, as it was first given.
 
     Raises:
         NotFound: no such verdict was given here.
@@ -127,7 +127,7 @@ def confirmed_at(session: Session, verdict_id: str) -> datetime | None:
 
 
 def show(session: Session, number: int) -> DecisionRow:
-    """One decision.
+    """Return one decision.
 
     Raises:
         NotFound: there is no such decision.
@@ -139,7 +139,7 @@ def show(session: Session, number: int) -> DecisionRow:
 
 
 def stored_lines(session: Session) -> Iterator[list[Any]]:
-    """Every stored decision in the form of `line`, in order."""
+    """Yield every stored decision in the form of `line`, in order."""
     query = select(*(getattr(Decision, name) for name in ("id", *NewDecision.__struct_fields__)))
     rows = session.execute(query.order_by(Decision.id).execution_options(yield_per=2000))
     for number, *values in rows:
@@ -161,7 +161,7 @@ def list_decisions(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[DecisionRow]:
-    """Decisions, newest first.
+    """Return decisions, newest first.
 
     Args:
         session: to read from.

@@ -101,7 +101,7 @@ class Gate:
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
     ) -> Self:
-        """A gate on a database.
+        """Return a gate on a database.
 
         Args:
             database: URL, or path of an SQLite file, which is made and migrated as needed; None:
@@ -120,7 +120,7 @@ class Gate:
 
     @property
     def url(self) -> str:
-        """The database, without its password."""
+        """Return the database, without its password."""
         return self.database.shown
 
     def snapshot(self) -> Snapshot:
@@ -189,7 +189,7 @@ class Gate:
         return self.answer(deciding.encode(body), asked_by=asked_by, source=source).verdict
 
     def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
-        """The verdict that `answer` would give, without logging it."""
+        """Return the verdict that `answer` would give, without logging it."""
         snapshot = self.snapshots.current()
         shown = self._shown(body, snapshot, image_s)
         return self._decided(shown.body, snapshot, clock.now(), by_image=shown.alone)[0]
@@ -197,7 +197,7 @@ class Gate:
     def _decided(
         self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool
     ) -> tuple[Verdict, bool]:
-        """The verdict, and whether it holds while the snapshot does.
+        """Return the verdict, and whether it holds while the snapshot does.
 
         A package without a record is measured beside the question, which does not wait for it.
         """
@@ -237,7 +237,7 @@ class Gate:
         return decide(shown.body, snapshot, now, by_image=shown.alone)
 
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
-        """A verdict as it was first given.
+        """Return a verdict as it was first given.
 
         Raises:
             NotFound: no such verdict was given here.
@@ -271,7 +271,7 @@ class Gate:
         return self.check_ready()
 
     def export_bundle(self, *, revision: int | None = None) -> bytes:
-        """A bundle's file: the matrix now, or at a revision, and all that deciding needs.
+        """Return a bundle's file: the matrix now, or at a revision, and all that deciding needs.
 
         Raises:
             NotFound: there is no such revision.
@@ -288,7 +288,7 @@ class Gate:
     def _shown(
         self, body: Any, snapshot: Snapshot, image_s: float | None = None
     ) -> CompletedQuestion:
-        """A question with what its image shows."""
+        """Return a question with what its image shows."""
         if self._images is None or image_s == 0:
             return CompletedQuestion(body)
         return self._images.shown(body, snapshot, image_s)
@@ -378,7 +378,7 @@ class Readiness:
         return latest.state
 
     def _recent(self) -> _Check:
-        """The check under way or over a moment ago; else a new one."""
+        """Return the check under way or over a moment ago; else a new one."""
         with self._choosing:
             if self._process != os.getpid():  # the parent's check does not end here
                 self._latest, self._process = None, os.getpid()

@@ -29,7 +29,7 @@ def kind_of(run: Evidence) -> EvidenceKind:
 
 
 def newest(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
-    """The latest judged run of each kind.
+    """Return the latest judged run of each kind.
 
     Rules look for the latest run among those that are about a stack, and runs of one kind are all
     about the same stacks: what is left out could decide nothing. So the gate's memory grows with
@@ -78,7 +78,7 @@ class Snapshot(Struct, frozen=True):
     evidence: int = 0
 
     def target(self, name: str) -> Target:
-        """A target by name.
+        """Return a target by name.
 
         Raises:
             NotFound: there is none of that name; names near ones.
@@ -98,7 +98,7 @@ def build(
     revision: int,
     evidence: tuple[Evidence, ...] = (),
 ) -> Snapshot:
-    """A snapshot of documents.
+    """Return a snapshot of documents.
 
     Args:
         versions: of every document.
@@ -111,7 +111,7 @@ def build(
 
 
 def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> Snapshot:
-    """The snapshot of a later revision; only what changed is resolved anew.
+    """Return the snapshot of a later revision; only what changed is resolved anew.
 
     Args:
         snapshot: to start from; it stays as it is.
@@ -140,7 +140,7 @@ def advance(snapshot: Snapshot, versions: Iterable[Version], revision: int) -> S
 
 
 def with_evidence(snapshot: Snapshot, runs: Iterable[Evidence], number: int) -> Snapshot:
-    """The snapshot with more judged runs.
+    """Return the snapshot with more judged runs.
 
     Args:
         snapshot: to start from; it stays as it is.

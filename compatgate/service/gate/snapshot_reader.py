@@ -54,7 +54,7 @@ class Snapshots:
         self._current = snapshot
 
     def current(self) -> Snapshot:
-        """The latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
+        """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
 
         Raises:
             Unavailable: the database does not answer.
@@ -83,7 +83,7 @@ class Snapshots:
         return self._current.revision if self._current else None
 
     def refresh(self) -> Snapshot:
-        """The latest snapshot, checked now: after a change that this process made."""
+        """Return the latest snapshot, checked now: after a change that this process made."""
         with self._refreshing:
             return self._refresh()
 
@@ -129,7 +129,7 @@ class Snapshots:
         return with_evidence(new, evidence.load(session, after=known, until=number), number)
 
     def at(self, revision: int, number: int | None = None) -> Snapshot:
-        """The snapshot of an older revision, with today's facts.
+        """Return the snapshot of an older revision, with today's facts.
 
         Args:
             revision: of the matrix.

@@ -42,7 +42,7 @@ class NodePlace(Struct, frozen=True):
 
 
 def place_of_node(node: Node, snapshot: Snapshot, target: str | None = None) -> NodePlace:
-    """The place of a node.
+    """Return the place of a node.
 
     Args:
         node: its labels, those of GPU Feature Discovery among them.

@@ -42,7 +42,7 @@ _LONGEST_PAUSE_S = 3600.0
 _MOST_FAILED = 1024
 _MEASURING = "its wheel is being measured: ask again"
 _FULL = "others are being measured: ask again later"
-_log = logging.getLogger("compatgate.service")
+_log = logging.getLogger("compatgate.gate")
 
 
 class WheelSettings(Struct, frozen=True):

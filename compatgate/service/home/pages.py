@@ -181,7 +181,7 @@ def of_runs(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
 
 
 def counted(notices: Iterable[Notice]) -> dict[Level, int]:
-    """How many of each level."""
+    """Return how many of each level."""
     levels = [notice.level for notice in notices]
     return {level: levels.count(level) for level in _LEVELS}
 
@@ -211,7 +211,7 @@ class HomeQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 @page("/", nav="home", query=HomeQuery)
 def show_home(ask: PageRequest[HomeQuery]) -> HtmlPage:
-    """The first page."""
+    """Return the first page."""
     snapshot, now = ask.gate.snapshot(), clock.now()
     notices = attention(snapshot, fits_of(ask.gate.facts), now, _SECONDS)
     notices = [*_of_runs(ask), *notices, *_of_nodes(ask)]
@@ -275,7 +275,7 @@ class Denied(Struct, frozen=True):
 
 
 def _denied(ask: PageRequest[Any]) -> list[Denied]:
-    """The most denied stacks of the week; images of one stack are counted together."""
+    """Return the most denied stacks of the week; images of one stack are counted together."""
     found: dict[bytes, Denied] = {}
     for row in ask.gate.history.most_denied(_WEEK, limit=_LOOKED_AT):
         try:
@@ -358,7 +358,7 @@ def _first(found: Iterable[SearchHit], most: int) -> list[SearchHit]:
 
 @page("/keys", scope=None)
 def show_keys(ask: PageRequest[Any]) -> HtmlPage:
-    """Which keys do what."""
+    """Return which keys do what."""
     return HtmlPage("keys.html", "Keys")
 
 

@@ -87,7 +87,7 @@ def document_routes(
     example: dict[str, Any],
     remarks: Remarks = lambda call, name: {},
 ) -> tuple[Route, ...]:
-    """The routes of one kind of document.
+    """Return the routes of one kind of document.
 
     Args:
         kind: of the documents.

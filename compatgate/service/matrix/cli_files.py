@@ -49,7 +49,7 @@ class Together(Struct, frozen=True):
     file: str = FILE
 
     def placed(self, error: ManyProblems) -> ManyProblems:
-        """The same mistakes, by the files and lines that they stand in."""
+        """Return the same mistakes, by the files and lines that they stand in."""
         return ManyProblems(error.problem, [self._placed(problem) for problem in error.problems])
 
     def _placed(self, problem: CompatgateError) -> CompatgateError:
@@ -68,7 +68,7 @@ class Together(Struct, frozen=True):
         return moved
 
     def place(self, line: int) -> tuple[str, int]:
-        """File and line of a line of the text."""
+        """Return file and line of a line of the text."""
         index = bisect_right(self.starts, line) - 1
         return self.files[index], line - self.starts[index] + 1
 
@@ -77,7 +77,7 @@ class Together(Struct, frozen=True):
 
 
 def join(sources: Sequence[Source]) -> Together:
-    """Several files as one text; each begins with a document of its own.
+    """Return several files as one text; each begins with a document of its own.
 
     Raises:
         ManyProblems: mistakes of syntax, which would hide the files that follow.
@@ -245,7 +245,7 @@ def _problem(problem: CompatgateError) -> dict[str, Any]:
 
 
 def _revision(gate: Client, text: str, option: str) -> int:
-    """A revision by its number, or by a time: the one that held then."""
+    """Return a revision by its number, or by a time: the one that held then."""
     which = revision_or_time(text, option)
     return which if isinstance(which, int) else _latest(gate, until=which)
 

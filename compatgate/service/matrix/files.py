@@ -46,7 +46,7 @@ class ImportResult(Struct, frozen=True):
     revision: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "changes": [c.to_json() for c in self.changes],
             "unchanged": self.unchanged,
@@ -55,7 +55,7 @@ class ImportResult(Struct, frozen=True):
 
 
 def read(database: Database, sources: Sequence[Source], gpus: Gpus) -> list[Document]:
-    """The documents of some files, checked against the targets and waivers that are stored.
+    """Return the documents of some files, checked against the targets and waivers that are stored.
 
     Raises:
         ManyProblems: every mistake, with file, line and path.
@@ -114,7 +114,7 @@ def _check_targets(session: Session, imported: Iterable[Document]) -> None:
 
 
 def export(session: Session, revision: int | None) -> list[dict[str, Any]]:
-    """Every document now, or as it was: targets, entries, waivers, each by name."""
+    """Return every document now, or as it was: targets, entries, waivers, each by name."""
     with many_objects():
         return [to_body(document) for document in _sorted(_all(session, revision))]
 

@@ -40,11 +40,11 @@ class Fits:
         self._day = ""
 
     def known(self, entry: Entry, pool: Pool) -> Fit | None:
-        """The answer, if it was worked out before."""
+        """Return the answer, if it was worked out before."""
         return self._known.get(_key(entry, pool))
 
     def of(self, entry: Entry, pool: Pool, now: datetime) -> Fit:
-        """The answer."""
+        """Return the answer."""
         if (day := now.date().isoformat()) != self._day or len(self._known) > _MOST:
             self._known, self._stacks, self._day = {}, {}, day
         key = _key(entry, pool)
@@ -71,7 +71,7 @@ class Fits:
 
 @cache
 def fits_of(facts: Facts) -> Fits:
-    """The answers of a catalog, shared by all who ask."""
+    """Return the answers of a catalog, shared by all who ask."""
     return Fits(facts)
 
 

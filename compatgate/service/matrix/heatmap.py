@@ -60,7 +60,7 @@ class Column:
         """One place of each GPU, driver and system: what is said of it holds for all of them."""
 
     def of(self, target: str) -> Sequence[MapPlace]:
-        """The places of one target."""
+        """Return the places of one target."""
         return self._by_target.get(target, ())
 
 
@@ -128,7 +128,7 @@ ANY = "any"
 def rows(
     snapshot: Snapshot, by: RowsBy, search: str = "", status: Status | None = None
 ) -> list[Row]:
-    """Rows in the order of their names, versions as numbers.
+    """Return rows in the order of their names, versions as numbers.
 
     Args:
         snapshot: whose entries.
@@ -150,7 +150,7 @@ def rows(
 
 
 def columns(snapshot: Snapshot, by: ColumnsBy, search: str = "") -> list[Column]:
-    """Columns in the order of their names.
+    """Return columns in the order of their names.
 
     Args:
         snapshot: whose targets.
@@ -212,7 +212,7 @@ def _group(key: str, entries: list[Entry]) -> Row:
 
 
 def target_column(snapshot: Snapshot, name: str) -> Column:
-    """A target as a column."""
+    """Return a target as a column."""
     target = snapshot.targets.get(name)
     if target is None:
         return Column(name, name, "", (), snapshot.unusable.get(name, "it cannot be used"))
@@ -259,7 +259,7 @@ class MapSection(Struct, frozen=True):
 def build(
     snapshot: Snapshot, asked: MapSection, fits: Fits, now: datetime, seconds: float
 ) -> HeatMap:
-    """A part of the map.
+    """Return a part of the map.
 
     Args:
         snapshot: the matrix.
@@ -281,7 +281,7 @@ def build(
 
 
 def pairs_of(row: Row, column: Column, fits: Fits, now: datetime) -> list[Pair]:
-    """Each entry of a row in a column, best first."""
+    """Return each entry of a row in a column, best first."""
     found = [
         pair
         for entry in row.entries
@@ -308,7 +308,7 @@ _PENDING = "not evaluated yet"
 
 
 def _pair(entry: Entry, column: Column, fits: Fits, now: datetime, deadline: float) -> Pair | None:
-    """The worst over the places of the column that the entry speaks of; None: of none."""
+    """Return the worst over the places of the column that the entry speaks of; None: of none."""
     if column.unusable:
         if not _concerns(entry, column.key):
             return None
@@ -360,7 +360,7 @@ _FIRST = ("blessed", "candidate", "deprecated", "revoked")
 def on_target(
     snapshot: Snapshot, target: str, fits: Fits, now: datetime, most: int
 ) -> tuple[list[Pair], int]:
-    """The entries that concern a target, blessed ones first, and how many there are.
+    """Return the entries that concern a target, blessed ones first, and how many there are.
 
     Args:
         snapshot: the matrix.
@@ -379,7 +379,7 @@ def on_target(
 def of_entry(
     snapshot: Snapshot, entry: Entry, fits: Fits, now: datetime, most: int
 ) -> tuple[list[Pair], int]:
-    """An entry on each of its targets by name, and how many these are.
+    """Return an entry on each of its targets by name, and how many these are.
 
     A target none of whose pools it is for is left out.
     """

@@ -137,11 +137,11 @@ class StoredDocument(Struct, frozen=True):
 
     @property
     def etag(self) -> str:
-        """The version for ``ETag`` and ``If-Match``."""
+        """Return the version for ``ETag`` and ``If-Match``."""
         return f'"r{self.revision}"'
 
     def to_json(self) -> dict[str, Any]:
-        """The document, with its revision and times beside it."""
+        """Return the document, with its revision and times beside it."""
         return {
             **self.document,
             "revision": self.revision,
@@ -162,7 +162,7 @@ class PoolRow(Struct, frozen=True):
     count: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return to_plain(self)
 
 
@@ -183,7 +183,7 @@ class RevisionRow(Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; without ``changes`` where they were not asked for."""
+        """Return plain data; without ``changes`` where they were not asked for."""
         body = to_plain(self)
         del body["changes"]
         return {**body, "changes": [c.to_json() for c in self.changes]} if self.changes else body

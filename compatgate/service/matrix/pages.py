@@ -77,7 +77,7 @@ class MatrixQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @page("/matrix", nav="matrix", query=MatrixQuery)
 def show_matrix(ask: PageRequest[MatrixQuery]) -> HtmlPage:
-    """The map, with one of its cells explained."""
+    """Return the map, with one of its cells explained."""
     query, snapshot, now = ask.query, ask.gate.snapshot(), clock.now()
     fits = fits_of(ask.gate.facts)
     asked = MapSection(
@@ -127,7 +127,7 @@ def _pages(query: MatrixQuery, found: HeatMap) -> dict[str, str | None]:
 
 
 def _map_table(ask: PageRequest[MatrixQuery], asked: MapSection, fits: Fits) -> Table | None:
-    """The whole map, as filtered, for export: one line for each pair."""
+    """Return the whole map, as filtered, for export: one line for each pair."""
     if ask.query.format is None:
         return None
     snapshot, now = ask.gate.snapshot(), clock.now()
@@ -192,7 +192,7 @@ class EntryQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 @page("/entries", nav="entries", query=EntryQuery)
 def show_entries(ask: PageRequest[EntryQuery]) -> HtmlPage:
-    """Entries by name, with what canary runs have to say of them."""
+    """Return entries by name, with what canary runs have to say of them."""
     query, names = ask.query, ask.gate.snapshot().documents
     found = found_by(ask.gate.matrix.list_entries, query)
     said = ask.gate.runs.remarks(row.name for row in found.items)
@@ -233,7 +233,7 @@ def _remark(remarks: Remarks) -> Cell:
 
 @page("/entries/<name>", nav="entries", query=Listing)
 def show_entry(ask: PageRequest[Listing]) -> HtmlPage:
-    """One entry."""
+    """Return one entry."""
     return _entry_page(ask, ask.gate.matrix.get("Entry", ask.args["name"]))
 
 

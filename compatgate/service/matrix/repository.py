@@ -48,25 +48,25 @@ _CHUNK = 500
 
 
 def get(session: Session, kind: Kind, name: str) -> StoredDocument | None:
-    """One document, None when there is none of that name."""
+    """Return one document, None when there is none of that name."""
     model = MODELS[kind]
     row = session.execute(columns(model).where(model.name == name)).first()
     return stored(kind, row) if row else None
 
 
 def columns(model: Model) -> Any:
-    """A select of what `stored` reads."""
+    """Return a select of what `stored` reads."""
     return select(model.name, model.document, model.revision, model.created_at, model.updated_at)
 
 
 def stored(kind: Kind, row: Any) -> StoredDocument:
-    """A row of `columns` as it is answered."""
+    """Return a row of `columns` as it is answered."""
     document = msgspec.json.decode(row.document)
     return StoredDocument(kind, row.name, document, row.revision, row.created_at, row.updated_at)
 
 
 def load(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
-    """Every document of a kind by name, with the revision that made it."""
+    """Yield every document of a kind by name, with the revision that made it."""
     model = MODELS[kind]
     query = select(model.document, model.revision).order_by(model.name)
     for text, revision in session.execute(query.execution_options(yield_per=5000)):
@@ -74,14 +74,14 @@ def load(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
 
 
 def versions(session: Session) -> Iterator[tuple[Kind, str, Document | None, int]]:
-    """Every document as kind, name, document, and the revision that made it."""
+    """Yield every document as kind, name, document, and the revision that made it."""
     for kind in KINDS:
         for document, revision in load(session, kind):
             yield kind, document.metadata.name, document, revision
 
 
 def find(session: Session, keys: Collection[tuple[Kind, str]]) -> dict[tuple[Kind, str], Document]:
-    """The documents of these kinds and names that exist."""
+    """Return the documents of these kinds and names that exist."""
     found: dict[tuple[Kind, str], Document] = {}
     for kind in KINDS:
         model = MODELS[kind]
@@ -94,7 +94,7 @@ def find(session: Session, keys: Collection[tuple[Kind, str]]) -> dict[tuple[Kin
 
 
 def target_names(session: Session) -> set[str]:
-    """Names of all targets."""
+    """Return the names of all targets."""
     return set(session.execute(select(Target.name)).scalars())
 
 
@@ -221,7 +221,7 @@ def list_targets(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[StoredDocument]:
-    """Targets.
+    """Return targets.
 
     Args:
         session: to read from.
@@ -249,7 +249,7 @@ def list_entries(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[StoredDocument]:
-    """Entries.
+    """Return entries.
 
     Args:
         session: to read from.
@@ -278,7 +278,7 @@ def list_waivers(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[StoredDocument]:
-    """Waivers.
+    """Return waivers.
 
     Args:
         session: to read from.
@@ -306,7 +306,7 @@ def list_pools(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[PoolRow]:
-    """Pools of all targets, ordered by target and name; filters as `list_targets`."""
+    """Return pools of all targets, ordered by target and name; filters as `list_targets`."""
     query = select(Pool.target, Pool.name, Pool.gpu, Pool.driver, Pool.os, Pool.cpu, Pool.count)
     for column, value in ((Pool.target, target), (Pool.gpu, gpu), (Pool.driver, driver)):
         if value:
@@ -332,7 +332,7 @@ def _concerns(kind: Kind, target: str | None) -> _Filter:
 
 
 def _word(column: Any, word: str | None) -> _Filter:
-    """A whole word of a column that holds several, with a space on either side of each."""
+    """Return a whole word of a column that holds several, with a space on either side of each."""
     found: _Filter = column.contains(f" {word} ", autoescape=True) if word else None
     return found
 

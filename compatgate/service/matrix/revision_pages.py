@@ -54,7 +54,7 @@ class RevisionQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @page("/revisions", nav="revisions", query=RevisionQuery)
 def show_revisions(ask: PageRequest[RevisionQuery]) -> HtmlPage:
-    """Revisions, newest first, and a form that compares two."""
+    """Return revisions, newest first, and a form that compares two."""
     query = ask.query
     found = found_by(ask.gate.matrix.list_revisions, query)
     lines = [_revision_row(row) for row in found.items]
@@ -84,7 +84,7 @@ class Part(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @page("/revisions/<int:number>", nav="revisions", query=Part)
 def show_revision(ask: PageRequest[Part]) -> HtmlPage:
-    """One revision with what it changed."""
+    """Return one revision with what it changed."""
     row = ask.gate.matrix.show_revision(ask.args["number"])
     context = {
         "row": row,

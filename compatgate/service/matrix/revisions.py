@@ -32,7 +32,7 @@ class Edit(Struct, frozen=True):
 
     @property
     def document(self) -> Document:
-        """The newer side that exists."""
+        """Return the newer side that exists."""
         document = self.after or self.before
         if document is None:
             raise ValueError("an edit of nothing")
@@ -47,12 +47,12 @@ class Edit(Struct, frozen=True):
 
 
 def latest(session: Session) -> int:
-    """Number of the last revision; 0 before the first."""
+    """Return the number of the last revision; 0 before the first."""
     return session.execute(select(func.max(Revision.number))).scalar() or 0
 
 
 def revision_at(session: Session, when: datetime) -> int:
-    """The revision that held at a moment; 0 before the first."""
+    """Return the revision that held at a moment; 0 before the first."""
     query = select(func.max(Revision.number)).where(Revision.made_at <= when)
     return session.execute(query).scalar() or 0
 
@@ -102,7 +102,7 @@ def make(
 
 
 def fingerprint(revision: dict[str, Any], changes: Iterable[dict[str, Any]]) -> str:
-    """The digest by which the audit chain vouches for a revision."""
+    """Return the digest by which the audit chain vouches for a revision."""
     head = [revision[key] for key in ("number", "author", "reason", "action", "count")]
     head.append(iso(revision["made_at"]))
     keys = ("kind", "name", "action", "before", "after")
@@ -122,7 +122,7 @@ def _change(edit: Edit, revision: int) -> dict[str, Any]:
 
 
 def versions_at(session: Session, number: int) -> Iterator[Version]:
-    """Every document as it was at a revision."""
+    """Return every document as it was at a revision."""
     newest = (
         select(
             DocumentChange.kind,
@@ -167,7 +167,7 @@ def documents_at(session: Session, number: int) -> Iterator[tuple[Document, int]
 
 
 def require(session: Session, number: int) -> Any:
-    """The row of a revision.
+    """Return the row of a revision.
 
     Raises:
         NotFound: there is no such revision; names the last one.
@@ -183,7 +183,7 @@ def require(session: Session, number: int) -> Any:
 
 
 def show(session: Session, number: int) -> RevisionRow:
-    """A revision with all its changes.
+    """Return a revision with all its changes.
 
     Raises:
         NotFound: there is no such revision.
@@ -226,7 +226,7 @@ def list_revisions(
 def list_changes(
     session: Session, kind: Kind, name: str, *, cursor: str | None = None, limit: int = DEFAULT
 ) -> Page[RevisionRow]:
-    """Revisions that changed one document, newest first, each with that change alone."""
+    """Return revisions that changed one document, newest first, each with that change alone."""
     of_change = (
         DocumentChange.kind,
         DocumentChange.name,

@@ -39,7 +39,7 @@ class MatrixReader:
         self._facts = facts
 
     def get(self, kind: Kind, name: str) -> StoredDocument:
-        """One document.
+        """Return one document.
 
         Raises:
             NotFound: there is none of that name; names near ones.
@@ -47,7 +47,7 @@ class MatrixReader:
         return self._read(lambda session: found(session, kind, name))
 
     def export(self, *, revision: int | None = None) -> list[dict[str, Any]]:
-        """Every document now, or as it was: targets, entries, waivers, each by name.
+        """Return every document now, or as it was: targets, entries, waivers, each by name.
 
         Raises:
             NotFound: there is no such revision.
@@ -84,19 +84,19 @@ class MatrixReader:
         return self._read(lambda session: lists.list_waivers(session, **filters))
 
     def list_pools(self, **filters: Any) -> Page[PoolRow]:
-        """Pools by target and name; filters of `list_pools`."""
+        """Return pools by target and name; filters of `list_pools`."""
         return self._read(lambda session: lists.list_pools(session, **filters))
 
     def list_revisions(self, **filters: Any) -> Page[RevisionRow]:
-        """Revisions, newest first; filters of `list_revisions`."""
+        """Return revisions, newest first; filters of `list_revisions`."""
         return self._read(lambda session: revisions.list_revisions(session, **filters))
 
     def list_changes(self, kind: Kind, name: str, **paging: Any) -> Page[RevisionRow]:
-        """Revisions that changed one document, newest first, each with that change alone."""
+        """Return revisions that changed one document, newest first, each with that change alone."""
         return self._read(lambda session: revisions.list_changes(session, kind, name, **paging))
 
     def show_revision(self, number: int) -> RevisionRow:
-        """A revision with all its changes.
+        """Return a revision with all its changes.
 
         Raises:
             NotFound: there is no such revision.
@@ -104,7 +104,7 @@ class MatrixReader:
         return self._read(lambda session: revisions.show(session, number))
 
     def revision_at(self, when: datetime) -> int:
-        """The revision that held at a moment; 0 before the first."""
+        """Return the revision that held at a moment; 0 before the first."""
         return self._read(lambda session: revisions.revision_at(session, when))
 
     def _read(self, query: Callable[[Session], T]) -> T:
@@ -113,7 +113,7 @@ class MatrixReader:
 
 
 def found(session: Session, kind: Kind, name: str) -> StoredDocument:
-    """One document.
+    """Return one document.
 
     Raises:
         NotFound: there is none of that name; names near ones.
@@ -132,7 +132,7 @@ VERBS: dict[Status, str] = {"blessed": "Bless", "deprecated": "Deprecate", "revo
 def with_status(
     document: Mapping[str, Any], status: str, reason: str, replacement: str = ""
 ) -> dict[str, Any]:
-    """The document of an entry with another status.
+    """Return the document of an entry with another status.
 
     Args:
         document: as it is stored.
@@ -377,7 +377,7 @@ def _revise(session: Session, edit: Edit, by: Authorship) -> int:
 
 
 def _expected(session: Session, kind: Kind, name: str, expected: int | None) -> Document:
-    """The stored document, if it is the version that the change was made from."""
+    """Return the stored document, if it is the version that the change was made from."""
     stored = found(session, kind, name)
     if expected is not None and stored.revision != expected:
         raise Conflict(

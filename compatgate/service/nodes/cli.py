@@ -176,7 +176,7 @@ def _as_json(args: argparse.Namespace, found: Any) -> bool:
 
 
 def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
-    """A node by its driver's own report.
+    """Return a node by its driver's own report.
 
     Args:
         probe: a file of ``compatgate probe``, ``-`` for standard input; None: this machine.
@@ -205,7 +205,7 @@ def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
 
 
 def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The driver and GPUs of a probe document.
+    """Return the driver and GPUs of a probe document.
 
     Raises:
         BadInput: it is not about one host.

@@ -171,7 +171,7 @@ class PoolComparison(Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether the node could be one of this pool."""
+        """Return whether the node could be one of this pool."""
         return bool(self.gpus) and bool(self.same_driver)
 
 
@@ -191,7 +191,7 @@ class GpuKind(Struct, frozen=True):
 
 
 def target_matches(view: NodeView, snapshot: Snapshot) -> tuple[TargetMatch, ...]:
-    """The targets that a node belongs to, and why."""
+    """Return the targets that a node belongs to, and why."""
     named = (view.row.target or view.row.labels.get(TARGET, "")).strip()
     if named:
         what = "annotation" if view.row.target else "label"
@@ -209,7 +209,7 @@ def _labels(name: str, snapshot: Snapshot) -> str:
 
 
 def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:
-    """Each pool of its targets beside the node; those that have its GPUs first."""
+    """Return each pool of its targets beside the node; those that have its GPUs first."""
     found = list(_compare_pool(view, snapshot))
     return tuple(sorted(found, key=lambda one: (not one.gpus, one.target)))
 
@@ -236,7 +236,7 @@ def only_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
 
 
 def kinds_of(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
-    """The GPUs of a node, MIG slices apart from whole ones."""
+    """Return the GPUs of a node, MIG slices apart from whole ones."""
     return tuple(_kind(one["gpu"], one["count"], snapshot) for one in view.row.gpus)
 
 

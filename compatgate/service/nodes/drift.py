@@ -55,7 +55,7 @@ class DriftGroup(Struct, frozen=True):
 
     @property
     def brief(self) -> str:
-        """The same where the target stands beside it."""
+        """Return the same where the target stands beside it."""
         return self._said("")
 
     def _said(self, where: str) -> str:

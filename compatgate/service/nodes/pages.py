@@ -89,7 +89,7 @@ def yes_or_no(answer: YesOrNo | None) -> bool | None:
 
 @page("/nodes", nav="nodes", query=NodeQuery)
 def show_nodes(ask: PageRequest[NodeQuery]) -> HtmlPage:
-    """Nodes by cluster and name."""
+    """Return nodes by cluster and name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
     found = found_by(ask.gate.nodes.list, query, **answers)
@@ -127,12 +127,12 @@ def _node_row(view: NodeView) -> tuple[Any, ...]:
 
 
 def node_cell(view: NodeView) -> Cell:
-    """A node's name, which leads to its page."""
+    """Return a node's name, which leads to its page."""
     return Cell(view.row.name, node_link(view.row.cluster, view.row.name))
 
 
 def node_link(cluster: str, name: str) -> str:
-    """The page of a node; other clusters may have one of this name."""
+    """Return the page of a node; other clusters may have one of this name."""
     return link("nodes", name, cluster=cluster)
 
 
@@ -150,7 +150,7 @@ def _short(one: Any) -> str:
 
 @page("/nodes/<name>", nav="nodes", query=ClusterQuery)
 def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
-    """One node: its witnesses, its targets, what to do about it."""
+    """Return one node: its witnesses, its targets, what to do about it."""
     name, cluster = ask.args["name"], ask.query.cluster
     clusters = ask.gate.nodes.clusters_of(name)
     if cluster is None and len(clusters) > 1:
@@ -356,7 +356,7 @@ def _lost(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
 
 
 def _among(one: DriftGroup) -> str:
-    """The nodes of a group in the list of nodes, or below."""
+    """Return the nodes of a group in the list of nodes, or below."""
     if one.have is None:
         return here(target=one.target, what=one.what, cursor=None, sort=None)
     return link("nodes", target=one.target, **{one.what: one.have})

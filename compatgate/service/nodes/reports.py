@@ -54,14 +54,14 @@ class SourceReport(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; what it does not say is left out."""
+        """Return plain data; what it does not say is left out."""
         body: dict[str, Any] = msgspec.to_builtins(self)
         body["seen_at"] = iso(self.seen_at)
         return {key: value for key, value in body.items() if value not in (None, (), {})}
 
 
 def source_reports(node: NodeReport, at: datetime, facts: Facts) -> dict[SourceKind, SourceReport]:
-    """The witnesses that a report brings.
+    """Return the witnesses that a report brings.
 
     Args:
         node: as it was sent.
@@ -115,7 +115,7 @@ def counted(seen: Iterable[SeenGpus], facts: Facts) -> tuple[Gpus, ...]:
 
 
 def sku_of(text: str, facts: Facts) -> str:
-    """The SKU of a spelling, or the spelling itself where the facts do not know it."""
+    """Return the SKU of a spelling, or the spelling itself where the facts do not know it."""
     try:
         return resolve_gpu(text, facts.gpus).sku
     except BadInput:
@@ -260,7 +260,7 @@ class ReportedNode(Struct, frozen=True):
 
 
 def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, ReportedNode]:
-    """The nodes of a report by name.
+    """Return the nodes of a report by name.
 
     Raises:
         BadInput: one is named twice, or was seen in the future or long ago; names the field.
@@ -285,7 +285,7 @@ def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, Rep
 def merged(
     report: Report, seen: Mapping[str, ReportedNode], known: Mapping[str, NodeRow], by: str
 ) -> list[NodeRow]:
-    """The nodes of a report as they are to be kept."""
+    """Return the nodes of a report as they are to be kept."""
     return [_merge(report.cluster, one, known.get(name), by) for name, one in seen.items()]
 
 

@@ -65,13 +65,13 @@ _COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
 
 
 def load(session: Session, cluster: str, names: Collection[str]) -> dict[str, NodeRow]:
-    """Nodes of a cluster by name; those that are not known are left out."""
+    """Return nodes of a cluster by name; those that are not known are left out."""
     query = select(*_COLUMNS).where(Node.cluster == cluster, Node.name.in_(names))
     return {row.name: row for row in map(_row, session.execute(query))}
 
 
 def named(session: Session, name: str) -> list[NodeRow]:
-    """The nodes of a name in all clusters, by cluster."""
+    """Return the nodes of a name in all clusters, by cluster."""
     query = select(*_COLUMNS).where(Node.name == name).order_by(Node.cluster)
     return [_row(found) for found in session.execute(query)]
 
@@ -113,7 +113,7 @@ def list_nodes(
     cursor: str | None = None,
     limit: int,
 ) -> Page[NodeRow]:
-    """Nodes by cluster and name.
+    """Return nodes by cluster and name.
 
     Args:
         session: to read from.
@@ -143,7 +143,7 @@ def list_nodes(
 
 
 def _row(found: Any) -> NodeRow:
-    """A row of `_COLUMNS`, in their order; a fleet's pages read thousands."""
+    """Return a row of `_COLUMNS`, in their order; a fleet's pages read thousands."""
     values = list(found)
     for place in _JSON_PLACES:
         values[place] = _decode(values[place])

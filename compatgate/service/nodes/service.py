@@ -47,7 +47,7 @@ class NodeViews:
         self._kept: Matrix | None = None
 
     def show(self, name: str, cluster: str | None = None) -> NodeView:
-        """A node.
+        """Return a node.
 
         Raises:
             NotFound: there is none of that name.
@@ -57,7 +57,7 @@ class NodeViews:
             return self._view(one_of(session, name, cluster), clock.now())
 
     def clusters_of(self, name: str) -> tuple[str, ...]:
-        """The clusters that have a node of this name."""
+        """Return the clusters that have a node of this name."""
         with self._database.reading() as session:
             return tuple(row.cluster for row in nodes.named(session, name))
 
@@ -90,7 +90,7 @@ class NodeViews:
         cursor: str | None = None,
         limit: int = DEFAULT,
     ) -> Page[NodeView]:
-        """Nodes by cluster and name.
+        """Return nodes by cluster and name.
 
         Args:
             search: part of their names, in any case.
@@ -126,7 +126,7 @@ class NodeViews:
         cursor: str | None = None,
         limit: int = DEFAULT,
     ) -> Page[NodeView]:
-        """Nodes that are not what their targets declare; filters as `list`.
+        """Return nodes that are not what their targets declare; filters as `list`.
 
         Args:
             cluster: as `list`.
@@ -150,7 +150,7 @@ class NodeViews:
         stale: bool | None = None,
         limit: int = DEFAULT,
     ) -> tuple[Sequence[DriftGroup], Page[NodeView]]:
-        """The first page of `drift`, and all that drifted in groups: the fleet is read once.
+        """Yield the first page of `drift`, and all that drifted in groups: the fleet is read once.
 
         Arguments are those of `drift`.
         """
@@ -234,7 +234,7 @@ def _heard(stale: bool | None, now: datetime) -> dict[str, Any]:
 
 
 def one_of(session: Session, name: str, cluster: str | None) -> NodeRow:
-    """The node of a name.
+    """Return the node of a name.
 
     Raises:
         NotFound: there is none.

@@ -183,13 +183,13 @@ class Matrix:
 
 
 def pools_with(target: Target, kind: Gpu | None, snapshot: Snapshot) -> list[Pool]:
-    """The pools of a target that declare a GPU, its family or its capability."""
+    """Return the pools of a target that declare a GPU, its family or its capability."""
     table = snapshot.facts.gpus
     return [p for p in target.pools if p.gpu and kind and includes(p.gpu, kind, table)]
 
 
 def version_of(driver: str | None) -> Version | None:
-    """A driver's version; None: it is not known, or is none."""
+    """Return a driver's version; None: it is not known, or is none."""
     try:
         return parse_version("driver", driver) if driver else None
     except BadInput:
@@ -197,7 +197,7 @@ def version_of(driver: str | None) -> Version | None:
 
 
 def known_gpu(gpu: str, snapshot: Snapshot) -> Gpu | None:
-    """A GPU by any spelling; None: the facts do not know it."""
+    """Return a GPU by any spelling; None: the facts do not know it."""
     try:
         return resolve_gpu(gpu, snapshot.facts.gpus)
     except BadInput:
@@ -205,7 +205,7 @@ def known_gpu(gpu: str, snapshot: Snapshot) -> Gpu | None:
 
 
 def _admits(entry: Entry, driver: Version) -> bool:
-    """An entry that says nothing about the driver admits every one."""
+    """Return an entry that says nothing about the driver admits every one."""
     constraint = entry.components.get("driver")
     return constraint is None or constraint.allows(driver)
 
@@ -243,7 +243,7 @@ class NodeView(Struct, frozen=True):
     stale: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         row, standing = self.row, self.standing
         times = ("first_seen_at", "seen_at", "since")
         return {

@@ -320,7 +320,7 @@ def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
 
 
 def stack_text(stack: dict[str, Any]) -> str:
-    """A stack in one line, as ``--stack`` takes it."""
+    """Return a stack in one line, as ``--stack`` takes it."""
     return ",".join(
         f"{name}={'+'.join(value) if isinstance(value, list) else value}"
         for name, value in stack.items()
@@ -357,7 +357,7 @@ def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def run_line(run: dict[str, Any]) -> str:
-    """A run's state in one line."""
+    """Return a run's state in one line."""
     from compatgate.kit.cli.terminal import printable
 
     where = f" on {run['on_host']}" if run["on_host"] else ""

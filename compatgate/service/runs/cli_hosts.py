@@ -104,7 +104,7 @@ def run_drift(args: argparse.Namespace) -> int:
 
 
 def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
-    """The newest run of each host that measured something."""
+    """Return the newest run of each host that measured something."""
     from compatgate.canary.drift import host_stack
 
     found: dict[str, HostStack] = {}

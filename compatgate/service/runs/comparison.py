@@ -42,13 +42,13 @@ class MeasuredPart(Struct, frozen=True):
 
 
 def envs_of(steps: Iterable[dict[str, Any]]) -> list[Env]:
-    """The env lines of a run's steps, from their results as plain data."""
+    """Return the env lines of a run's steps, from their results as plain data."""
     reports = [step["report"] for step in steps if step.get("report")]
     return [env for report in reports if (env := msgspec.convert(report, Report).env)]
 
 
 def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[MeasuredPart]:
-    """Every part that was asked for or measured; the GPU and driver first."""
+    """Return every part that was asked for or measured; the GPU and driver first."""
     asked = {name: value for name, value in _requested(run).items() if value}
     found: dict[str, dict[str, None]] = {}
     for env in envs:
@@ -123,7 +123,7 @@ class ComparedValue(Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Whether they have not the same."""
+        """Return whether they have not the same."""
         return self.a != self.b
 
 

@@ -80,7 +80,7 @@ class EvidenceRow(Struct, frozen=True):
     known_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return to_plain(self)
 
 
@@ -99,7 +99,7 @@ class WarningRow(Struct, frozen=True):
     closed_by: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return to_plain(self)
 
 
@@ -108,12 +108,12 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def latest(session: Session) -> int:
-    """Number of the last row; 0 before the first."""
+    """Return the number of the last row; 0 before the first."""
     return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
 
 
 def with_revision(session: Session) -> tuple[int, int]:
-    """Number of the last revision and of the last row here, in one question."""
+    """Return the number of the last revision and of the last row here, in one question."""
     revision = select(func.max(Revision.number)).scalar_subquery()
     number = select(func.max(EvidenceRecord.seq)).scalar_subquery()
     found = session.execute(select(revision, number)).one()
@@ -121,7 +121,7 @@ def with_revision(session: Session) -> tuple[int, int]:
 
 
 def latest_at(session: Session, when: datetime) -> int:
-    """Number of the last row that was known at a moment."""
+    """Return the number of the last row that was known at a moment."""
     query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= when)
     return session.execute(query).scalar() or 0
 
@@ -148,7 +148,7 @@ def add(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
 
 
 def fingerprint(row: EvidenceRow) -> str:
-    """The digest by which the audit chain vouches for a row."""
+    """Return the digest by which the audit chain vouches for a row."""
     return audit.digest_rows([row.to_json()])
 
 
@@ -179,7 +179,7 @@ def load(
 
 
 def to_evidence(row: EvidenceRow) -> Evidence:
-    """A stored row as the rules read it."""
+    """Return a stored row as the rules read it."""
     return Evidence(
         row.run,
         row.suite,
@@ -221,7 +221,7 @@ def list_evidence(
 
 
 def rows(session: Session) -> Iterator[EvidenceRow]:
-    """Every row, in order."""
+    """Yield every row, in order."""
     query = select(*_EVIDENCE_COLUMNS).order_by(EvidenceRecord.seq)
     for found in session.execute(query.execution_options(yield_per=1000)):
         yield _row(found)

@@ -64,7 +64,7 @@ def freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[
 
 
 def _alike(pools: Iterable[Pool]) -> Iterator[list[Pool]]:
-    """Pools that the same runs speak of: of one SKU and driver."""
+    """Yield pools that the same runs speak of: of one SKU and driver."""
     groups: dict[tuple[str, str], list[Pool]] = {}
     for pool in pools:
         if pool.gpu and pool.driver:
@@ -125,7 +125,7 @@ class LastVerification(Struct, frozen=True):
 
 
 def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
-    """The latest verification of each like, from verification runs in any order."""
+    """Return the latest verification of each like, from verification runs in any order."""
     found: dict[bytes, LastVerification] = {}
     for run in runs:
         like = like_of(run)
@@ -142,7 +142,7 @@ def like_of(run: RunRow) -> bytes:
 
 
 def blessed(snapshot: Snapshot) -> Iterator[tuple[Entry, Evidence]]:
-    """Each blessed entry with the latest passed run of each suite and SKU that it rests on.
+    """Yield each blessed entry with the latest passed run of each suite and SKU that it rests on.
 
     Only targets whose policy asks for evidence count; an entry without any passed run has none to
     repeat, and CG811 speaks of it.

@@ -147,7 +147,7 @@ class Point(Struct, frozen=True):
 
 
 def family_of_report(report: Report) -> str | None:
-    """The stack family that a step measured; None where it cannot be told."""
+    """Return the stack family that a step measured; None where it cannot be told."""
     try:
         return family_of(report.env.versions if report.env else {})
     except BadInput:
@@ -157,7 +157,7 @@ def family_of_report(report: Report) -> str | None:
 def bands(
     rows: Iterable[BaselineRow], workload: str, digest: str | None, metrics: Sequence[Metric]
 ) -> dict[str, Band]:
-    """The band of each metric for which a baseline is approved.
+    """Return the band of each metric for which a baseline is approved.
 
     Args:
         rows: approved ones of one SKU and family, newest first.
@@ -272,13 +272,13 @@ class StepView(Struct, frozen=True):
 
 
 def is_long(detail: RunDetail) -> bool:
-    """Whether a run has more metrics than its page draws."""
+    """Return whether a run has more metrics than its page draws."""
     reports = [step.body.get("report") or {} for step in detail.steps]
     return sum(len(report.get("metrics", ())) for report in reports) > AT_ONCE
 
 
 def inspect(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[StepView]:
-    """The steps of a run, each metric with its band and its past."""
+    """Return the steps of a run, each metric with its band and its past."""
     sku = _sku(runs, detail.run)
     approved: dict[str, Sequence[BaselineRow]] = {}
     shown = []
@@ -298,7 +298,7 @@ def inspect(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[S
 
 
 def outline(detail: RunDetail) -> list[StepView]:
-    """The steps of a run, each metric with its judgement alone."""
+    """Return the steps of a run, each metric with its judgement alone."""
     shown = []
     for step in detail.steps:
         report = msgspec.convert(step.body.get("report"), Report | None)

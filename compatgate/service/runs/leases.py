@@ -41,7 +41,7 @@ def register(session: Session, declared: Sequence[dict[str, Any]], at: datetime)
 def is_current(
     session: Session, declared: Sequence[dict[str, Any]], at: datetime, within: timedelta
 ) -> bool:
-    """Whether all hosts are stored as they are declared, and were seen a moment ago."""
+    """Return whether all hosts are stored as they are declared, and were seen a moment ago."""
     known = {host.name: host for host in load(session, [host["name"] for host in declared])}
     return all(
         (stored := known.get(host["name"])) is not None
@@ -52,7 +52,7 @@ def is_current(
 
 
 def load(session: Session, names: Collection[str] | None = None) -> list[HostRow]:
-    """Hosts by name; None: all."""
+    """Return hosts by name; None: all."""
     query = _query()
     query = query.where(Host.name.in_(names)) if names is not None else query
     return [_row(found) for found in session.execute(query.order_by(Host.name))]
@@ -65,7 +65,7 @@ def list_hosts(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[HostRow]:
-    """Hosts by name; ``gpu`` is the SKU of those wanted."""
+    """Return hosts by name; ``gpu`` is the SKU of those wanted."""
     query = _query()
     query = query.where(Host.gpu == gpu) if gpu else query
     return page(session, query, Host.name, _row, cursor=cursor, limit=limit)
@@ -83,7 +83,7 @@ def _row(found: Any) -> HostRow:
 
 
 def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]:
-    """The slots that runs have, by host."""
+    """Return the slots that runs have, by host."""
     found: dict[str, set[int]] = {name: set() for name in names}
     for host, slot in session.execute(select(Slot.host, Slot.slot).where(Slot.host.in_(names))):
         found[host].add(slot)
@@ -91,7 +91,7 @@ def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]
 
 
 def slots_of(session: Session, run_id: str) -> tuple[int, ...]:
-    """The slots that a run has."""
+    """Return the slots that a run has."""
     query = select(Slot.slot).where(Slot.run == run_id).order_by(Slot.slot)
     return tuple(session.execute(query).scalars())
 
@@ -132,7 +132,7 @@ class LeaseClaim(Struct, frozen=True):
 
 
 def abandoned(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
-    """The run of these hosts whose worker has been silent longest, locked."""
+    """Return the run of these hosts whose worker has been silent longest, locked."""
     query = (
         runs.columns()
         .where(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
@@ -144,7 +144,7 @@ def abandoned(session: Session, names: Sequence[str], at: datetime) -> RunRow | 
 def waiting(
     session: Session, offers: Sequence[Offer], at: datetime, *, but: Sequence[str] = ()
 ) -> RunRow | None:
-    """The run that is next for any of some hosts, whether or not it fits now, locked.
+    """Return the run that is next for any of some hosts, whether or not it fits now, locked.
 
     Args:
         session: a writing one.
@@ -174,7 +174,7 @@ def _fits(offer: Offer) -> Any:
 
 
 def fits(run: RunRow, offer: Offer) -> bool:
-    """Whether a host could take a run when all its slots are free; as `waiting` decides."""
+    """Return whether a host could take a run when all its slots are free; as `waiting` decides."""
     if run.host not in (None, offer.host) or run.gpus > offer.slots:
         return False
     if run.gpu not in (None, offer.gpu) or (run.nodes > 1 and not offer.spans):
@@ -183,13 +183,13 @@ def fits(run: RunRow, offer: Offer) -> bool:
 
 
 def has_driver(run: RunRow, offer: Offer) -> bool:
-    """Whether a host has the driver that a run should have, as far as either is known."""
+    """Return whether a host has the driver that a run should have, as far as either is known."""
     mine = driver_key(run.driver)
     return None in (mine, offer.driver_key) or mine == offer.driver_key
 
 
 def driver_key(driver: str | None) -> str | None:
-    """A driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
+    """Return a driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
     if driver is None:
         return None
     try:
@@ -234,7 +234,7 @@ def give(
 
 
 def hold(session: Session, held: LeaseClaim) -> RunRow | None:
-    """The run, locked, if the worker still has it; None: it has not."""
+    """Return the run, locked, if the worker still has it; None: it has not."""
     found = session.execute(runs.columns().where(*_mine(held)).with_for_update()).first()
     return runs.row(found) if found else None
 

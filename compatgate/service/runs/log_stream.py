@@ -83,7 +83,7 @@ class Stream:
 
 
 def encode(event: Event) -> bytes:
-    """An event as it is sent; ``alive`` is a comment, which clients skip."""
+    """Return an event as it is sent; ``alive`` is a comment, which clients skip."""
     if event.name == "alive":
         return b": alive\n\n"
     mark = "" if event.id is None else f"id: {event.id}\n"

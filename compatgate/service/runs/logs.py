@@ -87,7 +87,7 @@ def follow(
 
 
 def plain(runs: Runs, run_id: str, *, after: int = 0, step: str | None = None) -> Iterator[str]:
-    """The log as it is now; a line names the step wherever it changes."""
+    """Yield the log as it is now; a line names the step wherever it changes."""
     text, shown = Decoding(), None
     while True:
         _, pieces = runs.output(run_id, after=after, step=step, limit=_PIECES)
@@ -102,7 +102,7 @@ def plain(runs: Runs, run_id: str, *, after: int = 0, step: str | None = None) -
 
 
 def heading(step: str, attempt: int) -> str:
-    """The line before a step's output."""
+    """Return the line before a step's output."""
     return f"==> {step}, attempt {attempt} <==\n"
 
 
@@ -113,14 +113,14 @@ class Decoding:
         self._decoders: dict[tuple[str, int], codecs.IncrementalDecoder] = {}
 
     def of(self, piece: OutputRow) -> str:
-        """A piece as text; what is no UTF-8 is replaced."""
+        """Return a piece as text; what is no UTF-8 is replaced."""
         key = (piece.step, piece.attempt)
         if key not in self._decoders:
             self._decoders[key] = codecs.getincrementaldecoder("utf-8")("replace")
         return self._decoders[key].decode(piece.data)
 
     def event(self, piece: OutputRow) -> Event:
-        """A piece as an event."""
+        """Return a piece as an event."""
         said = {"step": piece.step, "attempt": piece.attempt, "text": self.of(piece)}
         return Event("output", said, piece.id)
 
@@ -189,7 +189,7 @@ def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
 
 
 def readable(text: str) -> str:
-    """Text that neither a terminal nor a reader's eye would obey.
+    """Return text that neither a terminal nor a reader's eye would obey.
 
     Escape sequences go, a carriage return ends a line, and every other character that is not
     printed (bells, NUL, marks that turn the direction of writing) is shown as replaced.
@@ -201,7 +201,7 @@ def readable(text: str) -> str:
 
 
 def latest(runs: Runs, run_id: str) -> LogPart:
-    """The log's end, as much as is shown at once.
+    """Return the log's end, as much as is shown at once.
 
     Raises:
         NotFound: there is no such run.

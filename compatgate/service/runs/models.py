@@ -156,11 +156,11 @@ class RunRow(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Return whether nothing more will happen to it."""
         return self.state != "queued" and self.state not in ACTIVE
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for people and programs; the queue's own columns left out."""
+        """Return plain data for people and programs; the queue's own columns left out."""
         body = to_plain(self)
         for name in ("seq", "lease_until", "cancel_by"):
             del body[name]
@@ -189,7 +189,7 @@ class HostRow(Struct, frozen=True):
     busy: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return to_plain(self)
 
 
@@ -202,7 +202,7 @@ class StepRow(Struct, frozen=True):
     body: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {**self.body, "attempt": self.attempt, "host": self.host}
 
 

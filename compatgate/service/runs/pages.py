@@ -78,7 +78,7 @@ class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @page("/runs", nav="runs", query=RunsQuery)
 def show_runs(ask: PageRequest[RunsQuery]) -> HtmlPage:
-    """Every run, newest first; what is under way is refreshed."""
+    """Return every run, newest first; what is under way is refreshed."""
     query = ask.query
     found = found_by(ask.gate.runs.list, query)
     rows = [_run_row(run) for run in found.items]
@@ -128,7 +128,7 @@ def about(run: RunRow) -> str:
 
 
 def seconds(run: RunRow) -> float | None:
-    """How long a run took; None while it goes on."""
+    """Return how long a run took; None while it goes on."""
     if run.started_at is None or run.finished_at is None:
         return None
     return round((run.finished_at - run.started_at).total_seconds(), 1)
@@ -149,7 +149,7 @@ class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
 def show_run_form(ask: PageRequest[RunForm]) -> HtmlPage:
-    """The form that asks for runs."""
+    """Return the form that asks for runs."""
     return _form(ask, ask.query)
 
 
@@ -245,7 +245,7 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
 
 
 def _others(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
-    """Runs that this one is worth being compared with: of the same suite on the same GPU."""
+    """Return runs that this one is worth being compared with: of the same suite on the same GPU."""
     found = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
     return [one for one in found if one.id != run.id and one.gpu == run.gpu][:_OTHERS]
 
@@ -259,7 +259,7 @@ def _stated(stack: dict[str, Any]) -> str:
 
 
 def _repeat_link(run: RunRow) -> str:
-    """The form, filled with what this run was asked for."""
+    """Return the form, filled with what this run was asked for."""
     names = ("suite", "target", "pool", "image", "entry", "host")
     asked = {name: getattr(run, name) for name in names}
     return link("runs", "new", **asked, stack=_stated(run.stack), priority=run.priority or None)
@@ -267,7 +267,7 @@ def _repeat_link(run: RunRow) -> str:
 
 @page("/runs/<id>/state", nav="runs")
 def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
-    """How a run stands, and nothing more: what its page asks for while it goes on."""
+    """Return how a run stands, and nothing more: what its page asks for while it goes on."""
     detail = ask.gate.runs.show(ask.args["id"])
     context = {"run": detail.run, "about": about(detail.run), "steps": outline(detail)}
     return HtmlPage("run-now.html", detail.run.id, context)
@@ -275,7 +275,7 @@ def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
 
 @page("/runs/<id>/steps/<name>", nav="runs")
 def show_run_step(ask: PageRequest[Any]) -> HtmlPage:
-    """A step with all of its metrics drawn."""
+    """Return a step with all of its metrics drawn."""
     detail = ask.gate.runs.show(ask.args["id"])
     wanted = [step for step in detail.steps if step.name == ask.args["name"]]
     if not wanted:
@@ -296,7 +296,7 @@ class After(Struct, frozen=True, forbid_unknown_fields=True):
 
 @page("/runs/<id>/log", nav="runs", query=After)
 def follow_log(ask: PageRequest[After]) -> Any:
-    """The part of the log that came since, for the page that shows it."""
+    """Return the part of the log that came since, for the page that shows it."""
     part = logs.following(ask.gate.runs, ask.args["id"], ask.query.after)
     response = jsonify({"text": part.text, "after": part.after, "ended": part.ended})
     response.headers["Cache-Control"] = "no-store"

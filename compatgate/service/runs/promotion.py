@@ -159,7 +159,7 @@ class _Matrix:
         self._evidence: Index | None = None
 
     def entries_about(self, run: Evidence) -> Iterator[tuple[EntryDoc, Entry]]:
-        """Entries on targets that have the run's SKU, which evidence may change."""
+        """Yield entries on targets that have the run's SKU, which evidence may change."""
         having = select(Pool.target).where(Pool.gpu.in_(self._spellings(run.sku)))
         concerned = select(TargetUse.name).where(
             TargetUse.kind == "Entry",
@@ -174,7 +174,7 @@ class _Matrix:
                 yield document, to_entry(document, self._facts.gpus, revision)
 
     def targets_of(self, entry: Entry) -> list[Target]:
-        """The targets that an entry names, resolved."""
+        """Return the targets that an entry names, resolved."""
         if ANY_TARGET in entry.targets:
             if self._all is None:
                 every = documents.load(self.session, "Target")
@@ -194,13 +194,13 @@ class _Matrix:
         return targets
 
     def evidence(self) -> Index:
-        """Every run that still speaks."""
+        """Return every run that still speaks."""
         if self._evidence is None:
             self._evidence = index(newest(store.load(self.session)))
         return self._evidence
 
     def drivers(self, sku: str) -> set[Version]:
-        """Drivers of all pools of a SKU."""
+        """Return drivers of all pools of a SKU."""
         query = select(Pool.driver).where(Pool.gpu.in_(self._spellings(sku)))
         written = self.session.execute(query.distinct()).scalars()
         return {parse_version("driver", text) for text in written}
@@ -238,7 +238,7 @@ class Remarks(Struct, frozen=True):
         return body
 
     def lines(self) -> list[str]:
-        """The same, for people."""
+        """Return the same, for people."""
         found = [f"warning since {w.opened_at:%Y-%m-%d}: {w.message}" for w in self.warnings]
         if (about := self.promotion) is None:
             return found

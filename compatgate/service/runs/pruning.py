@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def logs_before(session: Session, before: datetime) -> dict[str, int]:
-    """Bytes of log by run, of runs that ended earlier; oldest first."""
+    """Return the bytes of log by run, of runs that ended earlier; oldest first."""
     size = func.sum(func.length(RunOutput.data))
     query = select(Run.id, size).join(RunOutput, RunOutput.run == Run.id)
     query = query.where(*_ended(before), RunOutput.step != NO_STEP)
@@ -47,7 +47,7 @@ def drop_logs(session: Session, runs: Sequence[str], pruned: PrunedLog) -> None:
 
 
 def reports_before(session: Session, before: datetime) -> dict[str, int]:
-    """Bytes of steps' results by run, of runs that ended earlier and nothing rests on."""
+    """Return bytes of steps' results by run, of runs that ended earlier and nothing rests on."""
     ended = Run.state.not_in(("queued", *ACTIVE))
     newest = select(func.max(Run.seq)).where(ended, Run.on_host.is_not(None)).group_by(Run.on_host)
     closed = select(EntryWarning.closed_by).where(EntryWarning.closed_by.is_not(None))
@@ -67,7 +67,7 @@ def reports_before(session: Session, before: datetime) -> dict[str, int]:
 
 
 def _learnt_from(session: Session) -> set[str]:
-    """Runs that any version of a baseline was offered."""
+    """Return runs that any version of a baseline was offered."""
     found: set[str] = set()
     for body in session.execute(select(Baseline.body)).scalars():
         known = msgspec.json.decode(body)
@@ -100,7 +100,7 @@ def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
 
 
 def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
-    """Hosts that no worker served since, and when one last did.
+    """Return hosts that no worker served since, and when one last did.
 
     Those that a run has, or that a run which waits names, are left out.
     """
@@ -171,12 +171,12 @@ class Pruned(Struct, frozen=True):
 
     @property
     def nothing(self) -> bool:
-        """Whether there was nothing to remove."""
+        """Return whether there was nothing to remove."""
         runs = any(part and part.runs for part in (self.logs, self.reports))
         return not (runs or (self.hosts and self.hosts.hosts))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         body: dict[str, Any] = msgspec.to_builtins(self)
         return body
 

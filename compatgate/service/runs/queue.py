@@ -43,7 +43,7 @@ def note_run(
 
 
 def to_run(row: RunRow) -> Run:
-    """A stored run, as the engine knows it."""
+    """Return a stored run, as the engine knows it."""
     values = msgspec.structs.asdict(row)
     return msgspec.convert({name: values[name] for name in Run.__struct_fields__}, Run)
 
@@ -107,7 +107,7 @@ def choose(
     taken: Mapping[str, set[int]],
     next_for: Callable[[Sequence[Offer], Sequence[str]], RunRow | None],
 ) -> Assignment | None:
-    """The first run, in the queue's order, that some host can run now.
+    """Return the first run, in the queue's order, that some host can run now.
 
     A run that fits no host now keeps the one that comes nearest for itself: what comes after it
     must not take the slots that it waits for.
@@ -315,7 +315,7 @@ class DatabaseQueue:
 
     @contextmanager
     def _mine(self, lease: Lease, *, writing: bool = False) -> Iterator[tuple[Session, RunRow]]:
-        """A transaction in which the lease is known to be the run's last.
+        """Give a transaction in which the lease is known to be the run's last.
 
         Raises:
             LeaseLost: it is not; nothing was changed.

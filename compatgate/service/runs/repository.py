@@ -32,12 +32,12 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def columns() -> Any:
-    """A select of what `row` reads."""
+    """Return a select of what `row` reads."""
     return select(*_COLUMNS)
 
 
 def row(found: Any) -> RunRow:
-    """A row of `columns`."""
+    """Return a row of `columns`."""
     values = dict(found._mapping)
     return RunRow(**{**values, "stack": msgspec.json.decode(values["stack"])})
 
@@ -50,7 +50,7 @@ def add(session: Session, values: Sequence[dict[str, Any]]) -> None:
 
 
 def find(session: Session, run_id: str) -> RunRow:
-    """A run by its id.
+    """Return a run by its id.
 
     Raises:
         NotFound: there is none.
@@ -63,7 +63,7 @@ def find(session: Session, run_id: str) -> RunRow:
 
 
 def find_many(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
-    """The runs of these ids that there are."""
+    """Return the runs of these ids that there are."""
     found: dict[str, RunRow] = {}
     for start in range(0, len(run_ids), _CHUNK):
         some = run_ids[start : start + _CHUNK]
@@ -73,7 +73,7 @@ def find_many(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
 
 
 def of_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
-    """The runs of a purpose that were asked for since a moment, or have not ended."""
+    """Return the runs of a purpose that were asked for since a moment, or have not ended."""
     recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
     query = columns().where(Run.purpose == purpose, recent).order_by(Run.seq)
     return [row(found) for found in session.execute(query)]
@@ -94,7 +94,7 @@ def list_runs(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[RunRow]:
-    """Runs, newest first.
+    """Return runs, newest first.
 
     Args:
         session: to read from.
@@ -157,7 +157,7 @@ def record_step(session: Session, run_id: str, step: StepRow) -> None:
 
 
 def steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
-    """The last result of each step, in the order in which they were first recorded.
+    """Return the last result of each step, in the order in which they were first recorded.
 
     Args:
         session: to read from.
@@ -212,13 +212,13 @@ def output(
 
 
 def steps_with_output(session: Session, run_id: str) -> set[str]:
-    """Names of the steps that a run's log has something of."""
+    """Return the names of the steps that a run's log has something of."""
     query = select(RunOutput.step).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
     return set(session.execute(query.distinct()).scalars())
 
 
 def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
-    """The last pieces of a run's log, in order."""
+    """Return the last pieces of a run's log, in order."""
     query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
     query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
     query = query.order_by(RunOutput.id.desc()).limit(limit)

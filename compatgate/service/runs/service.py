@@ -87,7 +87,7 @@ class RunDetail(Struct, frozen=True):
     peaks: dict[str, tuple[Share, ...]] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         steps = [
             {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
             for step in self.steps
@@ -120,7 +120,7 @@ class Runs:
         self.queue = self.open_queue()
 
     def open_queue(self, settings: Settings = STANDARD) -> DatabaseQueue:
-        """The queue for a worker that is as patient as it says."""
+        """Return the queue for a worker that is as patient as it says."""
         return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings)
 
     def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
@@ -149,12 +149,12 @@ class Runs:
             return tuple(runs.find(session, run.id) for run in made)
 
     def list(self, **filters: Any) -> Page[RunRow]:
-        """Runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
+        """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
         with self._database.reading() as session:
             return runs.list_runs(session, **filters)
 
     def get(self, run_id: str) -> RunRow:
-        """A run.
+        """Return a run.
 
         Raises:
             NotFound: there is none.
@@ -163,7 +163,7 @@ class Runs:
             return runs.find(session, run_id)
 
     def show(self, run_id: str) -> RunDetail:
-        """A run with its steps.
+        """Return a run with its steps.
 
         Raises:
             NotFound: there is none.
@@ -175,7 +175,7 @@ class Runs:
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
     ) -> tuple[RunRow, Sequence[OutputRow]]:
-        """A run, and pieces of its log after one; both as of one moment.
+        """Return a run, and pieces of its log after one; both as of one moment.
 
         Raises:
             NotFound: there is no such run.
@@ -185,7 +185,7 @@ class Runs:
             return found, runs.output(session, run_id, after=after, step=step, limit=limit)
 
     def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
-        """A run, and the last pieces of its log; both as of one moment.
+        """Return a run, and the last pieces of its log; both as of one moment.
 
         Raises:
             NotFound: there is no such run.
@@ -194,7 +194,7 @@ class Runs:
             return runs.find(session, run_id), runs.last_output(session, run_id, limit=limit)
 
     def logged_steps(self, run_id: str) -> set[str]:
-        """Names of the steps that have ended in a run, or printed something."""
+        """Return the names of the steps that have ended in a run, or printed something."""
         with self._database.reading() as session:
             ended = {step.name for step in runs.steps(session, run_id)}
             return ended | runs.steps_with_output(session, run_id)
@@ -259,7 +259,7 @@ class Runs:
         return self.submit(asked, by=by, purpose=purpose)
 
     def ended(self, run_ids: Collection[str]) -> set[str]:
-        """Those of some runs that are known here and have ended."""
+        """Return those of some runs that are known here and have ended."""
         with self._database.reading() as session:
             found = runs.find_many(session, sorted(run_ids))
         return {name for name, run in found.items() if run.has_ended}

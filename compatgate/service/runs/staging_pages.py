@@ -46,7 +46,7 @@ def hours_of(host: HostRow) -> list[MaintenanceWindow]:
 
 
 def state_of(host: HostRow, now: datetime) -> HostState:
-    """How a host stands.
+    """Return how a host stands.
 
     Args:
         host: with the slots that runs have.
@@ -103,7 +103,7 @@ class HostsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 @page("/hosts", nav="hosts", query=HostsQuery)
 def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
-    """The hosts, with what they do now."""
+    """Return the hosts, with what they do now."""
     query, now = ask.query, clock.now()
     found = found_by(ask.gate.runs.hosts, query)
     skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
@@ -160,7 +160,7 @@ _WRITE = Empty(
 
 @page("/suites", nav="suites", query=Listing)
 def show_suites(ask: PageRequest[Listing]) -> HtmlPage:
-    """Every suite with its workloads."""
+    """Return every suite with its workloads."""
     found = ask.gate.runs.catalogue()
     rows = [
         (
@@ -186,7 +186,7 @@ def show_suites(ask: PageRequest[Listing]) -> HtmlPage:
 
 @page("/workloads", nav="workloads", query=Listing)
 def show_workloads(ask: PageRequest[Listing]) -> HtmlPage:
-    """Every workload."""
+    """Return every workload."""
     found = ask.gate.runs.catalogue()
     rows = [_workload_row(found, found.workloads[name]) for name in sorted(found.workloads)]
     table = make_table(
@@ -215,7 +215,7 @@ def _suites(found: Library, name: str) -> list[str]:
 
 @page("/workloads/<name>", nav="workloads", query=Listing)
 def show_workload(ask: PageRequest[Listing]) -> HtmlPage:
-    """A workload: what it measures and checks, and how it is run."""
+    """Return a workload: what it measures and checks, and how it is run."""
     found = ask.gate.runs.catalogue()
     workload = found.workload(ask.args["name"])
     rows = [

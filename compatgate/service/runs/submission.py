@@ -44,7 +44,7 @@ def destinations(
     *,
     needs_gpu: bool,
 ) -> list[Destination]:
-    """The places that a submission names.
+    """Return the places that a submission names.
 
     Args:
         target: whose pools, or one of them, runs are for.
@@ -219,7 +219,7 @@ def plan(
     at: datetime,
     purpose: str = "request",
 ) -> list[RunRow]:
-    """The runs that a submission means, each of which some host could run.
+    """Return the runs that a submission means, each of which some host could run.
 
     Raises:
         BadInput: names the field; or no host that is registered could ever run it.
@@ -275,7 +275,7 @@ def _queued(
     at: datetime,
     purpose: str,
 ) -> RunRow:
-    """A run as it waits for its first attempt; the database numbers it."""
+    """Return a run as it waits for its first attempt; the database numbers it."""
     return RunRow(
         seq=0,
         id=f"run_{secrets.token_hex(8)}",

@@ -331,7 +331,7 @@ _MARKS = {
 
 
 def render_what_if(found: dict[str, Any], width: int, *, colour: bool) -> str:
-    """Text of at most so many columns."""
+    """Return text of at most so many columns."""
     answer, hue = headline(found)
     first, *rest = wrap(f"{answer}: {found['summary']}", width)
     lines = [paint(answer, "bold", hue, colour=colour) + first.removeprefix(answer), *rest]

@@ -54,7 +54,7 @@ _UNKNOWN = {
 
 
 def policy_in_words(policy: PolicySpec) -> list[str]:
-    """One sentence for each thing that a policy says."""
+    """Return one sentence for each thing that a policy says."""
     words = [_MODES[policy.mode]]
     words.append(
         "A stack must be on the matrix: an entry has to match it."
@@ -141,7 +141,7 @@ class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @page("/targets", nav="targets", query=TargetQuery)
 def show_targets(ask: PageRequest[TargetQuery]) -> HtmlPage:
-    """Targets by name."""
+    """Return targets by name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     found = found_by(ask.gate.matrix.list_targets, query)
     stopped = ask.gate.history.stopped_per_target(LATELY)
@@ -181,7 +181,7 @@ def _target_row(row: StoredDocument, snapshot: Snapshot, stopped: int) -> tuple[
 
 
 def document_of(row: StoredDocument) -> TargetDoc:
-    """A stored target as its document."""
+    """Return a stored target as its document."""
     found = decode("Target", msgspec.json.encode(row.document))
     assert isinstance(found, TargetDoc)  # noqa: S101 - what was asked for
     return found
@@ -197,7 +197,7 @@ DRIFTED = 20
 
 @page("/targets/<name>", nav="targets", query=Listing)
 def show_target(ask: PageRequest[Listing]) -> HtmlPage:
-    """One target: pools, policy, entries, evidence, waivers, decisions, history."""
+    """Return one target: pools, policy, entries, evidence, waivers, decisions, history."""
     name, gate = ask.args["name"], ask.gate
     row, snapshot, now = gate.matrix.get("Target", name), gate.snapshot(), clock.now()
     document = document_of(row)
@@ -309,7 +309,7 @@ def _evidence(found: list[Freshness]) -> Table:
 
 
 def _drift(found: Page[NodeView], target: str) -> Table:
-    """Nodes that are not what the target declares, one line for each difference."""
+    """Return nodes that are not what the target declares, one line for each difference."""
     columns = (
         Column("node", "Node"),
         Column("cluster", "Cluster"),
@@ -342,7 +342,7 @@ _TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "u
 
 @page("/targets/<name>/packages", nav="targets", query=Listing)
 def show_packages(ask: PageRequest[Listing]) -> HtmlPage:
-    """One target: packages that nothing judges, and what enforcing would stop."""
+    """Return one target: packages that nothing judges, and what enforcing would stop."""
     name = ask.args["name"]
     row = ask.gate.matrix.get("Target", name)
     report = ask.gate.matrix.packages_report(target=name)

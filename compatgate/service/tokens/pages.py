@@ -35,7 +35,7 @@ _EMPTY = Empty("No tokens yet.", "Changes need a token.")
 
 @page("/tokens", scope="admin", nav="tokens", query=LongListing)
 def show_tokens(ask: PageRequest[LongListing]) -> HtmlPage:
-    """Every token, without its secret, and the form for a new one."""
+    """Return every token, without its secret, and the form for a new one."""
     return _tokens_page(ask)
 
 
@@ -118,7 +118,7 @@ class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
 
 @page("/sign-in", scope=None, query=NextPage)
 def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
-    """The form that takes a token."""
+    """Return the form that takes a token."""
     return _form(ask.query.next)
 
 

@@ -59,11 +59,11 @@ class TokenRow(Struct, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """Whether it opens anything now."""
+        """Return whether it opens anything now."""
         return self.revoked_at is None and not is_past(self.expires_at)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {**to_plain(self), "scopes": list(self.scopes), "active": self.is_active}
 
 
@@ -114,13 +114,13 @@ def create(
 
 
 def by_digest(session: Session, digest: str) -> TokenRow | None:
-    """The token with this digest, whether or not it is still good."""
+    """Return the token with this digest, whether or not it is still good."""
     row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
     return _row(row) if row else None
 
 
 def find(session: Session, id_or_name: str) -> TokenRow:
-    """A token by its id or name.
+    """Return a token by its id or name.
 
     Raises:
         NotFound: there is none.
@@ -133,7 +133,7 @@ def find(session: Session, id_or_name: str) -> TokenRow:
 
 
 def count(session: Session) -> int:
-    """How many tokens were ever made."""
+    """Return how many tokens were ever made."""
     return session.execute(select(func.count()).select_from(Token)).scalar_one()
 
 
@@ -170,7 +170,7 @@ def list_tokens(
     cursor: str | None = None,
     limit: int = DEFAULT,
 ) -> Page[TokenRow]:
-    """Tokens by name; ``active`` picks those that do (or do not) open anything now."""
+    """Return tokens by name; ``active`` picks those that do (or do not) open anything now."""
     query = select(*_COLUMNS)
     if active is not None:
         query = query.where(_is_active() if active else ~_is_active())
@@ -178,7 +178,7 @@ def list_tokens(
 
 
 def active(session: Session) -> list[TokenRow]:
-    """Every token that opens something now."""
+    """Return every token that opens something now."""
     return [_row(row) for row in session.execute(select(*_COLUMNS).where(_is_active()))]
 
 

@@ -40,7 +40,7 @@ class Principal(Struct, frozen=True):
     token_id: str | None = None
 
     def may(self, scope: str) -> bool:
-        """Whether they have a scope; ``admin`` has every one."""
+        """Return whether they have a scope; ``admin`` has every one."""
         return scope in self.scopes or "admin" in self.scopes
 
     def require(self, scope: str) -> None:
@@ -165,7 +165,7 @@ class Tokens:
         return principal_of(cached[1])
 
     def find(self, id_or_name: str) -> TokenRow:
-        """A token.
+        """Return a token.
 
         Raises:
             NotFound: there is none of that id or name.
@@ -199,7 +199,7 @@ class Tokens:
     def list(
         self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[TokenRow]:
-        """Tokens by name, a page at a time."""
+        """Return tokens by name, a page at a time."""
         with self._database.reading() as session:
             return tokens.list_tokens(session, active=active, cursor=cursor, limit=limit)
 
@@ -335,7 +335,7 @@ def form_token(cookie: str) -> str:
 
 
 def is_form_token(cookie: str, given: str) -> bool:
-    """Whether a form is one of this session."""
+    """Return whether a form is one of this session."""
     try:
         raw = bytes.fromhex(given)
     except ValueError:

@@ -73,7 +73,7 @@ class WaiverQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @page("/waivers", nav="waivers", query=WaiverQuery)
 def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
-    """Waivers that hold, those that end first before others; those that ended apart."""
+    """Return waivers that hold, those that end first before others; those that ended apart."""
     query, snapshot = ask.query, ask.gate.snapshot()
     found = countdowns(
         snapshot.waivers.values(),
@@ -120,7 +120,7 @@ def _waiver_row(one: Countdown) -> tuple[Any, ...]:
 
 @page("/waivers/<name>", nav="waivers", query=Listing)
 def show_waiver(ask: PageRequest[Any]) -> HtmlPage:
-    """One waiver."""
+    """Return one waiver."""
     return _waiver_page(ask, ask.gate.matrix.get("Waiver", ask.args["name"]))
 
 
@@ -155,7 +155,7 @@ class WaiverDraft(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 @page("/new-waiver", scope="bless", nav="waivers", query=WaiverDraft)
 def begin_waiver(ask: PageRequest[WaiverDraft]) -> HtmlPage:
-    """The form that makes a waiver."""
+    """Return the form that makes a waiver."""
     query = ask.query
     begun = {
         "rules": query.rules,

@@ -59,7 +59,7 @@ def check(session: Session, imported: Sequence[Document]) -> None:
 def _targets(
     session: Session, waivers: Sequence[WaiverDoc], read: Sequence[Document]
 ) -> dict[str, TargetDoc]:
-    """The targets that waivers name, as they will be."""
+    """Return the targets that waivers name, as they will be."""
     names = {name for waiver in waivers for name in waiver.spec.targets}
     if ANY_TARGET in names:
         stored = [document for document, _ in documents.load(session, "Target")]
@@ -89,7 +89,7 @@ class Countdown(Struct, frozen=True):
 
 
 def countdown(waiver: Waiver, today: date) -> Countdown:
-    """How long a waiver still holds; its last day is the one that it names, in UTC."""
+    """Return how long a waiver still holds; its last day is the one that it names, in UTC."""
     days = (date.fromisoformat(waiver.expires) - today).days
     state: State = "expired" if days < 0 else "soon" if days <= SOON_DAYS else "active"
     return Countdown(waiver, state, days)
@@ -98,7 +98,7 @@ def countdown(waiver: Waiver, today: date) -> Countdown:
 def countdowns(
     waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
 ) -> list[Countdown]:
-    """Waivers, those that end first before others.
+    """Return waivers, those that end first before others.
 
     Args:
         waivers: of the matrix.
@@ -153,7 +153,7 @@ def from_form(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def begun_from(verdict: Mapping[str, Any]) -> dict[str, str]:
-    """Fields of the form for a waiver of what denied a verdict, and of nothing besides.
+    """Return fields of the form for a waiver of what denied a verdict, and of nothing besides.
 
     Args:
         verdict: as JSON; its image as it was asked for narrows the waiver, or else every version of
@@ -196,6 +196,6 @@ def _components(text: str) -> dict[str, str]:
 
 
 def ended(document: Mapping[str, Any], today: date) -> dict[str, Any]:
-    """A waiver's document that no longer holds: yesterday was its last day."""
+    """Return a waiver's document that no longer holds: yesterday was its last day."""
     last = min(document["spec"]["expires"], (today - timedelta(days=1)).isoformat())
     return {**document, "spec": {**document["spec"], "expires": last}}

@@ -69,7 +69,7 @@ def install_pages(app: Flask, service: Service) -> None:
 
 
 def wants_page() -> bool:
-    """Whether a browser asks, which shows people pages."""
+    """Return whether a browser asks, which shows people pages."""
     best = request.accept_mimetypes.best_match(["application/json", "text/html"])
     return best == "text/html" and "text/html" in request.accept_mimetypes.values()
 
@@ -94,7 +94,7 @@ def _begin() -> AnyResponse:
 
 
 def _static(digest: str, name: str) -> Response:
-    """A file; an address with an older digest is answered with what there is now."""
+    """Return a file; an address with an older digest is answered with what there is now."""
     try:
         return assets.send_asset(name)
     except CompatgateError as error:
@@ -110,7 +110,7 @@ _DONE = "compatgate_done"
 
 
 def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
-    """The view function of a page."""
+    """Return the view function of a page."""
 
     def view(**args: Any) -> AnyResponse:
         principal = service.nobody
@@ -130,7 +130,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
 
 
 def _given(args: MultiDict[str, str]) -> MultiDict[str, str]:
-    """A form sends its empty fields too; they ask for nothing."""
+    """Return a form sends its empty fields too; they ask for nothing."""
     return MultiDict([(key, value) for key, value in args.items(multi=True) if value])
 
 
@@ -169,7 +169,7 @@ def _go(answer: Redirect) -> AnyResponse:
 def refuse(
     error: CompatgateError, page: Page, principal: Principal, service: Service
 ) -> AnyResponse:
-    """An error as a page; whoever may not see a page is asked to sign in."""
+    """Return an error as a page; whoever may not see a page is asked to sign in."""
     if isinstance(error, Unauthorized) and request.method == "GET" and not auth.is_bearer():
         place = link("sign-in", next=request.full_path.rstrip("?"))
         if request.headers.get("HX-Request"):
@@ -202,7 +202,7 @@ def install_short_links(app: Flask, service: Service) -> None:
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:
-        """The public keys, where clients look for them."""
+        """Return the public keys, where clients look for them."""
         from compatgate.service.attestations.keys import MEDIA
 
         return to_response(Reply(service.attestations.key_set(), media=MEDIA))
@@ -226,7 +226,7 @@ EXTENSION = "compatgate"
 
 
 def create_app(gate: Gate, settings: Settings) -> Flask:
-    """The application of one gate.
+    """Return the application of one gate.
 
     Args:
         gate: answers; safe to share between threads.
@@ -265,7 +265,7 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
 def create_front(
     gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
 ) -> Front:
-    """The application of one gate for a server of ASGI; it closes the gate in the end.
+    """Return the application of one gate for a server of ASGI; it closes the gate in the end.
 
     Args:
         gate: as of `create_app`.

@@ -86,7 +86,7 @@ class Front:
             await lane.answer(scope, body, receive, send)
 
     def _lane(self, path: str) -> tuple[Lane, int]:
-        """The lane for a path, and how large a body it reads."""
+        """Return the lane for a path, and how large a body it reads."""
         most = self._service.settings.max_request_size
         if path in _HEALTH:
             return self._health, most
@@ -308,7 +308,7 @@ _FIXED = [
 
 
 def _start(body: bytes, number: str) -> dict[str, Any]:
-    """The headers of an answer; those of `headers.complete`, made once."""
+    """Return the headers of an answer; those of `headers.complete`, made once."""
     own = [
         (b"content-length", str(len(body)).encode()),
         (replies.REQUEST_ID.lower().encode(), number.encode()),

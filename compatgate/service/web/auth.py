@@ -19,7 +19,7 @@ _HINT = "create a token with: compatgate token create --name NAME --scope {scope
 
 
 def authenticate(header: str | None, service: Service) -> Principal:
-    """The sender of a request.
+    """Return the sender of a request.
 
     Args:
         header: ``Authorization``, None when there is none.
@@ -83,7 +83,7 @@ def _cookie_name(name: str = _NAME) -> str:
 
 
 def cookie() -> str:
-    """The session cookie; empty where there is none."""
+    """Return the session cookie; empty where there is none."""
     return request.cookies.get(_cookie_name(), "")[:_LONGEST]
 
 
@@ -123,7 +123,7 @@ def reader(service: Service) -> Principal:
 
 
 def is_bearer() -> bool:
-    """Whether a program asks, which sends its token with each request."""
+    """Return whether a program asks, which sends its token with each request."""
     return "HTTP_AUTHORIZATION" in request.environ
 
 
@@ -148,7 +148,7 @@ def keep_visit(response: Response) -> None:
 
 
 def check_form() -> dict[str, str]:
-    """A posted form, if it is one of ours.
+    """Return a posted form, if it is one of ours.
 
     Raises:
         Forbidden: another site made it, or it belongs to another session.

@@ -102,20 +102,20 @@ class Call(Struct, Generic[Q]):
 
     @property
     def gate(self) -> Gate:
-        """The gate that answers."""
+        """Return the gate that answers."""
         return self.service.gate
 
     def raw(self) -> bytes:
-        """The body as it was sent, its content type checked."""
+        """Return the body as it was sent, its content type checked."""
         assert self.route.body is not None  # noqa: S101 - a mistake in the route's declaration
         return bodies.read_body(self.route.body.media, self.service.settings.max_request_size)
 
     def text(self) -> str:
-        """The body as text."""
+        """Return the body as text."""
         return bodies.to_text(self.raw())
 
     def document(self) -> dict[str, Any]:
-        """The body as a JSON object, without the change's ``reason``."""
+        """Return the body as a JSON object, without the change's ``reason``."""
         if self.parsed is None:
             self.parsed = bodies.to_object(self.raw(), self.service.settings.max_depth)
         if self.route.reason == "body":
@@ -175,7 +175,7 @@ def guarded(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
 
 
 def _names(tag: str) -> bool:
-    """Whether ``If-Match`` names a version, with or without what was shown besides."""
+    """Return whether ``If-Match`` names a version, with or without what was shown besides."""
     given = request.if_match
     return given.contains(tag) or tag in {known.partition(".")[0] for known in given.as_set()}
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
 
-_log = logging.getLogger("compatgate.service.web")
+_log = logging.getLogger("compatgate.web")
 
 
 class _NeverInTheWay:
@@ -105,7 +105,7 @@ class Metrics:
         counter.inc()
 
     def render(self, gate: Gate) -> bytes:
-        """The text that Prometheus reads."""
+        """Return the text that Prometheus reads."""
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             shared = CollectorRegistry()
             MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
@@ -124,7 +124,7 @@ class _State:
         self._gate = gate
 
     def collect(self) -> Iterator[Metric]:
-        """The figures."""
+        """Yield the figures."""
         snapshot = self._gate.snapshot()
         yield GaugeMetricFamily(
             "compatgate_matrix_revision", "Revision of the matrix.", snapshot.revision
@@ -147,7 +147,7 @@ def install_health(app: Flask, service: Service) -> None:
     """Add ``/healthz``, ``/readyz`` and ``/metrics``."""
 
     def healthz() -> Response:
-        """The process is alive."""
+        """Return the process is alive."""
         return _json(ALIVE)
 
     def readyz() -> Response:

@@ -25,7 +25,7 @@ as `If-None-Match` to be answered 304, or with a change as `If-Match`. Every cha
 
 
 def describe(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]:
-    """The OpenAPI document of routes.
+    """Return the OpenAPI document of routes.
 
     Args:
         routes: every route of the API.
@@ -91,7 +91,7 @@ _OPEN_SCOPES = ("read", "gate")
 
 
 def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
-    """The operation."""
+    """Return the operation."""
     operation: dict[str, Any] = {
         "operationId": route.name,
         "tags": [route.tag],
@@ -256,20 +256,20 @@ class Schemas:
         self.components = {_plain(name): _renamed(body) for name, body in components.items()}
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """The schema of a type: for most a reference."""
+        """Return the schema of a type: for most a reference."""
         schema: dict[str, Any] = _renamed(self._schemas[self._types.index(kind)])
         return schema
 
 
 def answer_type(route: Route) -> Any:
-    """The type of a route's answer; a page of it where the route answers pages."""
+    """Return the type of a route's answer; a page of it where the route answers pages."""
     model: Any = route.returns.model
     page: Any = Page
     return page[model] if route.returns.paged else model
 
 
 def parameter_schema(kind: Any) -> dict[str, Any]:
-    """The schema of one parameter."""
+    """Return the schema of one parameter."""
     schema: dict[str, Any] = _as_json(msgspec.json.schema(kind))
     return schema
 

@@ -39,7 +39,7 @@ class PageRequest(Struct, Generic[Q], frozen=True):
 
     @property
     def gate(self) -> Gate:
-        """The gate that answers."""
+        """Return the gate that answers."""
         return self.service.gate
 
     def by(self) -> Authorship:
@@ -127,7 +127,7 @@ _DIGITS = 9
 
 
 def expected_revision(form: Mapping[str, str]) -> int:
-    """The revision of the document that was looked at when the form was made.
+    """Return the revision of the document that was looked at when the form was made.
 
     Raises:
         BadInput: it is not there, or no number.

@@ -122,7 +122,7 @@ _UNSEEN = re.compile(
 
 
 def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, done: str) -> str:
-    """A page as HTML.
+    """Return a page as HTML.
 
     Args:
         shown: what the handler answered.
@@ -169,7 +169,7 @@ def _template_folders() -> list[Path]:
 
 @cache
 def environment() -> Environment:
-    """The templates."""
+    """Return the templates."""
     made = Environment(
         loader=FileSystemLoader(_template_folders()),
         autoescape=True,

@@ -103,19 +103,19 @@ class Route(Struct, frozen=True):
 
     @property
     def flask_rule(self) -> str:
-        """The path as Flask routes it."""
+        """Return the path as Flask routes it."""
         return _PARAMETER.sub(
             lambda m: f"<int(max={LARGEST[m[2]]}):{m[1]}>" if m[2] else f"<{m[1]}>", self.path
         )
 
     @property
     def template(self) -> str:
-        """The path as OpenAPI writes it."""
+        """Return the path as OpenAPI writes it."""
         return _PARAMETER.sub(lambda m: f"{{{m[1]}}}", self.path)
 
     @property
     def parameters(self) -> list[tuple[str, int | None]]:
-        """Names in the path, each with its largest value where it is a number."""
+        """Return names in the path, each with its largest value where it is a number."""
         return [(m[1], LARGEST.get(m[2] or "")) for m in _PARAMETER.finditer(self.path)]
 
 
@@ -175,7 +175,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
-    """The view function of a route."""
+    """Return the view function of a route."""
 
     def view(**args: Any) -> Response:
         principal = auth.reader(service)
@@ -188,7 +188,7 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
 
 
 def to_response(reply: Reply) -> Response:
-    """An answer as HTTP; a GET whose answer the client has is answered 304."""
+    """Return an answer as HTTP; a GET whose answer the client has is answered 304."""
     if isinstance(reply.body, Iterator):
         streamed = Response(reply.body, content_type=reply.media, headers=reply.headers)
         streamed.headers["Cache-Control"] = "no-store"

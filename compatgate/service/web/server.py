@@ -120,7 +120,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
 
 
 def _worker(tls: CertificatePair | None) -> type[UvicornWorker]:
-    """The class of worker processes; uvicorn's settings are an attribute of it."""
+    """Return the class of worker processes; uvicorn's settings are an attribute of it."""
     settings: dict[str, Any] = {
         "interface": "asgi3",
         "lifespan": "on",

@@ -89,7 +89,7 @@ class Prepared(Struct, frozen=True):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
     Raises:
         BadInput: no such host, or the port is in use or not allowed.
@@ -133,7 +133,7 @@ def url_of(listener: socket.socket, host: str, *, secure: bool = False) -> str:
 
 
 def is_loopback(listener: socket.socket) -> bool:
-    """Whether only this machine reaches a listener."""
+    """Return whether only this machine reaches a listener."""
     return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 

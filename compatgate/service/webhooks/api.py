@@ -162,7 +162,7 @@ def hook(
 def decide(
     call: Call[Any], question: dict[str, Any], tool: str, timeout: str | None
 ) -> tuple[dict[str, Any], str]:
-    """The verdict in JSON form, logged, and its address.
+    """Return the verdict in JSON form, logged, and its address.
 
     Args:
         call: of the tool.
@@ -186,7 +186,7 @@ def decide(
 
 
 def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
-    """The view of a hook."""
+    """Return the view of a hook."""
     route, settings = hook.route, service.settings
 
     def view() -> Response:
@@ -217,12 +217,12 @@ def _refusal(hook: Hook, error: CompatgateError) -> Response:
 
 
 def status_of(error: CompatgateError) -> int:
-    """The status for an error; never a 5xx."""
+    """Return the status for an error; never a 5xx."""
     return OPEN if error.status >= 500 else error.status
 
 
 def reason_for(error: CompatgateError) -> str:
-    """An error as the reason for it, in one line."""
+    """Return an error as the reason for it, in one line."""
     said = "no decision" if decision_for(error) == "unknown" else "error"
     return f"{said}: {one_line(error.detail, _LONGEST)}"
 
@@ -233,7 +233,7 @@ def decision_for(error: CompatgateError) -> Decision:
 
 
 def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
-    """A verdict as a flat object."""
+    """Return a verdict as a flat object."""
     return {
         "decision": questions.decision_of(decided),
         "allowed": decided["allowed"],
@@ -247,17 +247,17 @@ def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
 
 
 def refusal_of(error: CompatgateError) -> dict[str, Any]:
-    """An error as the same object."""
+    """Return an error as the same object."""
     return {"decision": decision_for(error), "allowed": False, "reason": reason_for(error)}
 
 
 def status_for(decision: str, wanted: str) -> int:
-    """The status of a decision, unless it is wanted to be ``200`` always."""
+    """Return the status of a decision, unless it is wanted to be ``200`` always."""
     return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
 
 
 def refused(error: CompatgateError) -> Reply:
-    """An error, answered as the query wants it; a query that is wrong wants nothing."""
+    """Return an error, answered as the query wants it; a query that is wrong wants nothing."""
     always = request.args.getlist("status") == ["200"]
     return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
 

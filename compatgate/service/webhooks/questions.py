@@ -27,7 +27,7 @@ _TEXTUAL = ("pool", "stack", "set")
 
 
 def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """The question, as ``POST /gate`` takes it; the gate itself validates what is in it.
+    """Return the question, as ``POST /gate`` takes it; the gate itself validates what is in it.
 
     Args:
         fields: ``target`` or ``pool``, ``stack``, ``image``, ``set``; empty text is left out, so
@@ -76,7 +76,7 @@ def decision_of(verdict: Mapping[str, Any]) -> Decision:
 
 
 def headline(verdict: Mapping[str, Any]) -> str:
-    """The decision and the finding that leads to it, in one line."""
+    """Return the decision and the finding that leads to it, in one line."""
     findings = _weighing(verdict)
     said = f"{findings[0]['rule']} {findings[0]['message']}" if findings else "every rule holds"
     return one_line(f"{_answer(verdict)}: {said}", _LONGEST)
@@ -103,7 +103,7 @@ def unread_parts(verdict: Mapping[str, Any]) -> str:
 
 
 def reason_of(verdict: Mapping[str, Any], link: str) -> str:
-    """All of it in one field: why, what to do, where the verdict is."""
+    """Return all of it in one field: why, what to do, where the verdict is."""
     parts = [headline(verdict)]
     if mend := leading_fix(verdict):
         parts.append(f"fix: {mend}")
@@ -115,7 +115,7 @@ def reason_of(verdict: Mapping[str, Any], link: str) -> str:
 
 
 def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
-    """The same on lines, the reason first."""
+    """Return the same on lines, the reason first."""
     mend, more = leading_fix(verdict), further_rules(verdict)
     found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
     return "\n".join(filter(None, [*found, unread_parts(verdict), link])) + "\n"
@@ -132,7 +132,7 @@ def _answer(verdict: Mapping[str, Any]) -> str:
 
 
 def _weighing(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Findings that weigh; the verdict has them worst first."""
+    """Return findings that weigh; the verdict has them worst first."""
     return [f for f in verdict["findings"] if f["outcome"] in _WEIGHING]
 
 
@@ -152,7 +152,7 @@ _HINT = "say which hook it is in the webhook's metadata, type: confirm-rollout; 
 
 
 def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
-    """Which hook asks, by the ``type`` of the metadata or of the URL's query.
+    """Return which hook asks, by the ``type`` of the metadata or of the URL's query.
 
     Raises:
         BadInput: neither says: a rollback hook taken for another would roll back what is good; or
@@ -173,7 +173,7 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
 
 
 def flagger_question(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The question in a payload that was checked: the keys of its metadata that are ours.
+    """Return the question in a payload that was checked: the keys of its metadata that are ours.
 
     Raises:
         BadInput: it names no target, or a malformed stack.
@@ -203,7 +203,7 @@ def check_flagger(payload: Mapping[str, Any]) -> None:
 
 
 def flagger_status(kind: HookType, decision: str) -> int:
-    """The status that moves Flagger as the decision wants.
+    """Return the status that moves Flagger as the decision wants.
 
     A rollback hook is the other way round: yes rolls back, so only what is denied says yes. What is
     not known halts a rollout and rolls none back.
@@ -214,7 +214,7 @@ def flagger_status(kind: HookType, decision: str) -> int:
 
 
 def flagger_body(kind: HookType, decision: str, lines: str) -> str:
-    """The body: its first line is the reason, for the events of a Canary show it."""
+    """Return the body: its first line is the reason, for the events of a Canary show it."""
     if kind != "rollback":
         return lines
     does = "rollback" if decision == "deny" else "no rollback"
@@ -226,7 +226,7 @@ _EXPLAINED = 3
 
 
 def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of ``POST /what-if``.
+    """Return the body of ``POST /what-if``.
 
     Args:
         body: ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.

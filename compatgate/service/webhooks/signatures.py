@@ -83,7 +83,7 @@ def _shown(source: str) -> str:
 
 
 def sign(key: bytes, at: int, method: str, path: str, body: bytes) -> str:
-    """The header's value.
+    """Return the header's value.
 
     Args:
         key: shared with the gate.
@@ -98,7 +98,7 @@ def sign(key: bytes, at: int, method: str, path: str, body: bytes) -> str:
 def verify(
     secrets: Sequence[Secret], header: str, now: float, method: str, path: str, body: bytes
 ) -> str:
-    """The name of the secret that a request was signed with.
+    """Return the name of the secret that a request was signed with.
 
     Every secret is tried, and compared in constant time.
 

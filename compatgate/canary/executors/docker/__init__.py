@@ -78,7 +78,7 @@ class DockerExecutor:
         return Handle(container, job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """How the container stands."""
+        """Return how the container stands."""
         with self._talking() as api:
             return logs.read_status(api, handle.id, killed_here=handle.id in self._killed)
 
@@ -99,7 +99,7 @@ class DockerExecutor:
             return remove_run(api, run)
 
     def left(self) -> set[str]:
-        """Runs of which containers, volumes or built images are on the engine."""
+        """Return runs of which containers, volumes or built images are on the engine."""
         with self._talking() as api:
             return list_runs(api)
 
@@ -138,7 +138,7 @@ def remove_run(api: Any, run: str) -> int:
 
 
 def list_runs(api: Any) -> set[str]:
-    """Ids of the runs whose label something on the engine carries."""
+    """Return the ids of the runs whose label something on the engine carries."""
     labelled = {"label": RUN}
     found = [
         *api.containers(all=True, filters=labelled),

@@ -30,7 +30,7 @@ def container_body(
     devices: Literal["request", "cdi"],
     tool: str | None = None,
 ) -> dict[str, Any]:
-    """The request that creates a job's container.
+    """Return the request that creates a job's container.
 
     Args:
         job: what is run.
@@ -107,7 +107,7 @@ def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
 
 
 def _user(wanted: str, images: str) -> str:
-    """The image's user; instead of root nobody, unless the workload says otherwise."""
+    """Return the image's user; instead of root nobody, unless the workload says otherwise."""
     is_root = images.partition(":")[0] in ("", "0", "root")
     return NOBODY if is_root and wanted == "nobody" else images
 
@@ -247,7 +247,7 @@ def _create_lender(api: Any, job: Job, image: str, name: str, mounts: list[dict[
 
 
 def volume_mount(volume: str, place: str, *, read_only: bool) -> dict[str, Any]:
-    """The volume at its place; what the image may have there is not copied into it."""
+    """Return the volume at its place; what the image may have there is not copied into it."""
     return {
         "Type": "volume",
         "Source": volume,

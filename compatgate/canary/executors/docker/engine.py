@@ -30,11 +30,11 @@ class Engine:
 
     @property
     def where(self) -> str:
-        """The host and its endpoint, for messages."""
+        """Return the host and its endpoint, for messages."""
         return f"{self.host.name} ({self.host.endpoint or 'the local engine'})"
 
     def api(self) -> Any:
-        """The low-level client of the SDK, its version agreed with the engine.
+        """Return the low-level client of the SDK, its version agreed with the engine.
 
         Raises:
             BadInput: the TLS files cannot be read; ssh is not installed.
@@ -96,7 +96,7 @@ def container_name(job: Job) -> str:
 
 
 def job_labels(job: Job) -> dict[str, str]:
-    """Labels of everything that is made for the job."""
+    """Return the labels of everything that is made for the job."""
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: job.step}
 
 
@@ -186,7 +186,7 @@ def _cannot_start(what: str, program: str, host: str) -> CompatgateError | None:
 
 
 def missing_image_error(reference: str, what: str) -> CompatgateError | None:
-    """The error for a registry's answer, None where another attempt may get another one."""
+    """Return the error for a registry's answer, None where another attempt may get another one."""
     if not _NO_ACCESS.search(what):
         return None
     return NotFound(

@@ -105,7 +105,7 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
 
 
 def _context(workload: Workload) -> tuple[bytes, str]:
-    """The archive that is built from, and the text of its Dockerfile."""
+    """Return the archive that is built from, and the text of its Dockerfile."""
     if workload.folder is None:
         raise BadInput(f"the workload {workload.name} has no folder to build from")
     files = files_of(workload.folder / (workload.image.context or "."))
@@ -239,7 +239,7 @@ class _StreamError(Exception):
 
 
 def _pull_progress(events: Iterable[dict[str, Any]]) -> Iterator[float]:
-    """How much of all layers known so far is here, unpacking counting a third."""
+    """Yield how much of all layers known so far is here, unpacking counting a third."""
     total: dict[str, int] = {}
     done: dict[str, float] = {}
     for event in events:

@@ -31,7 +31,7 @@ _RUNNING = ("running", "paused", "restarting", "created")
 
 
 def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[bytes]:
-    """Both streams from the beginning until the container has ended, or ``stop`` says so.
+    """Yield both streams from the beginning until the container has ended, or ``stop`` says so.
 
     The engine hands long lines over in parts; a part of one stream never comes to stand within a
     line of the other here. It keeps two files of a size: once more than one was written, lines may
@@ -65,7 +65,7 @@ def _await_end(api: Any, container: str, stop: Callable[[], bool]) -> None:
 
 
 def _whole_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
-    """Lines of either stream, each with its end.
+    """Yield lines of either stream, each with its end.
 
     Docker before 23 leaves the line feed of a line in parts out with the local driver; a part that
     is not full is the last.
@@ -130,7 +130,7 @@ _STOPPED = "the container was stopped on its host: by hand, or with the engine"
 
 
 def read_status(api: Any, container: str, *, killed_here: bool = False) -> Status:
-    """How a container stands now.
+    """Return how a container stands now.
 
     A container that was stopped because its engine was looks like one that was killed, and says
     nothing about the program. The engine's memory tells: it knows of stopping it, and an engine

@@ -84,7 +84,7 @@ class KubernetesExecutor:
         return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """How the Job stands."""
+        """Return how the Job stands."""
         if handle.id in self._killed:
             return Status("exited", _KILLED, reason="killed")
         return self._view(handle).status()
@@ -114,7 +114,7 @@ class KubernetesExecutor:
         return remove_run(self._cluster, run)
 
     def left(self) -> set[str]:
-        """Runs of which Jobs, pods, services or config maps are in the namespace."""
+        """Return runs of which Jobs, pods, services or config maps are in the namespace."""
         return list_runs(self._cluster)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class KubernetesExecutor:
         self._cluster.close()
 
     def _create(self, api: str, kind: str, body: dict[str, Any]) -> bool:
-        """Whether it was created; False where its name is taken."""
+        """Return whether it was created; False where its name is taken."""
         try:
             self._cluster.ask(api, f"create_namespaced_{kind}", body=body)
         except ObjectExists:
@@ -146,7 +146,7 @@ class KubernetesExecutor:
 
 
 def prepare_image(job: Job, host: Host, progress: Progress) -> str:
-    """The image by digest, so that every node of the cluster pulls the same one.
+    """Return the image by digest, so that every node of the cluster pulls the same one.
 
     The image under test itself where the workload can run inside it; else the one that the host
     names for the workload; else the workload's reference. Nothing is built in a cluster.
@@ -213,7 +213,7 @@ def remove_run(cluster: Cluster, run: str) -> int:
 
 
 def list_runs(cluster: Cluster) -> set[str]:
-    """Ids of the runs whose label something in the namespace carries."""
+    """Return the ids of the runs whose label something in the namespace carries."""
     return {thing["metadata"]["labels"][RUN] for _, thing in _labelled(cluster, RUN)}
 
 
@@ -237,7 +237,7 @@ def _delete(cluster: Cluster, kind: str, thing: dict[str, Any], *, forced: bool)
 
 
 def _is_away(pod: dict[str, Any]) -> bool:
-    """Whether the cluster has given up the pod's node."""
+    """Return whether the cluster has given up the pod's node."""
     disruption = condition(pod, "DisruptionTarget") or {}
     reasons = (pod.get("status", {}).get("reason"), disruption.get("reason"))
     return "NodeLost" in reasons or "DeletionByTaintManager" in reasons

@@ -52,7 +52,7 @@ def _policy(name: str, namespace: str, label: str, allowed: dict[str, Any]) -> d
 
 
 def _peer_traffic() -> dict[str, Any]:
-    """The nodes of a job meet by name, so they may ask for names."""
+    """Return the nodes of a job meet by name, so they may ask for names."""
     peers = [{"podSelector": _with(GROUP)}]
     names = [{"protocol": protocol, "port": _DNS} for protocol in ("UDP", "TCP")]
     return {

@@ -61,7 +61,7 @@ class Cluster:
 
     @property
     def where(self) -> str:
-        """The host and its namespace, for messages."""
+        """Return the host and its namespace, for messages."""
         return f"{self.host.name} (namespace {self.namespace})"
 
     def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
@@ -148,7 +148,7 @@ _LONGEST = 2 << 20
 
 
 def response_lines(response: Any) -> Pump[bytes]:
-    """The body of a response line by line, each with its end.
+    """Return the body of a response line by line, each with its end.
 
     A last line without an end is given only if the body ended as it should.
 

@@ -28,7 +28,7 @@ _SKEW_S = 300
 
 
 def follow_log(cluster: Cluster, view: View, stop: Callable[[], bool]) -> Iterator[bytes]:
-    """Both streams from the beginning until the job has ended, or ``stop`` says so.
+    """Yield both streams from the beginning until the job has ended, or ``stop`` says so.
 
     A node keeps some files of a log, and hands over the newest alone to one who comes back: where
     the last line that came is not in it any more, a line of the protocol says that some may be
@@ -76,7 +76,7 @@ def _open(cluster: Cluster, pod: dict[str, Any], mark: LogPosition) -> Any:
 def _read_stream(
     response: Any, view: View, mark: LogPosition, stop: Callable[[], bool]
 ) -> Generator[bytes, None, bool]:
-    """One stream, without what came before; whether it was left as its job had ended."""
+    """Yield one stream, without what came before; whether it was left as its job had ended."""
     mark.rewind()
     lines = response_lines(response)
     slow: float | None = None
@@ -104,7 +104,7 @@ def _ended(view: View) -> bool:
 
 
 def _since(stamp: str) -> int | None:
-    """Seconds back to the last line that came, and some more."""
+    """Return seconds back to the last line that came, and some more."""
     if not stamp:
         return None
     try:

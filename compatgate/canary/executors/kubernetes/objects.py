@@ -46,7 +46,7 @@ def job_name(job: Job) -> str:
 
 
 def job_labels(job: Job) -> dict[str, str]:
-    """Labels of everything that is made for the job."""
+    """Return the labels of everything that is made for the job."""
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _label(job.step)}
 
 
@@ -61,7 +61,7 @@ def job_selector(run: str, attempt: int, step: str) -> str:
 
 
 def _label(value: str) -> str:
-    """A value that is short enough for a label."""
+    """Return a value that is short enough for a label."""
     if len(value) <= _LABEL:
         return value
     return f"{value[: _LABEL - 11]}-{hashlib.sha256(value.encode()).hexdigest()[:10]}"
@@ -137,7 +137,7 @@ _WITHOUT_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def pod_template(job: Job, image: str, settings: Kubernetes, files: list[Packed]) -> dict[str, Any]:
-    """The pod template of a job.
+    """Return the pod template of a job.
 
     Args:
         job: what is run.
@@ -192,7 +192,7 @@ def _placing(job: Job, settings: Kubernetes) -> dict[str, Any]:
 
 
 def _apart(job: Job) -> dict[str, Any]:
-    """One pod a node: else a cluster may put several of a job's nodes on one machine."""
+    """Return one pod a node: else a cluster may put several of a job's nodes on one machine."""
     term = {
         "labelSelector": {"matchLabels": job_labels(job)},
         "topologyKey": "kubernetes.io/hostname",
@@ -298,7 +298,7 @@ MAX_BYTES = 1 << 20
 
 
 def job_files(job: Job) -> list[Packed]:
-    """The files that travel; none for a workload whose image has them.
+    """Return the files that travel; none for a workload whose image has them.
 
     Raises:
         BadInput: they are more than fits, or no plain files.
@@ -332,7 +332,7 @@ def config_map(job: Job, files: list[Packed]) -> dict[str, Any]:
 
 
 def files_volume(job: Job, files: list[Packed]) -> dict[str, Any]:
-    """The files at their paths, readable for everybody."""
+    """Return the files at their paths, readable for everybody."""
     items = [
         {"key": _key(number), "path": file.path, "mode": 0o555 if file.executable else 0o444}
         for number, file in enumerate(files)

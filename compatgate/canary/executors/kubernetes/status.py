@@ -53,7 +53,7 @@ class JobStatus(Struct, frozen=True):
 def read_job_status(
     job: dict[str, Any] | None, pods: Sequence[dict[str, Any]], timeout_s: int
 ) -> JobStatus:
-    """How a job stands by what is known of it.
+    """Return how a job stands by what is known of it.
 
     What befell a node says nothing of the program, so it comes before what the program did on
     others. A job of several nodes runs once all of them do, and has ended once one has failed.
@@ -72,7 +72,7 @@ def read_job_status(
 
 
 def first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The pod whose output is the job's: the only one, or the node with the index 0."""
+    """Return the pod whose output is the job's: the only one, or the node with the index 0."""
     for pod in pods:
         if (pod["metadata"].get("annotations") or {}).get(INDEX, "0") == "0":
             return pod
@@ -80,7 +80,7 @@ def first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
-    """A condition that holds."""
+    """Return a condition that holds."""
     for each in thing.get("status", {}).get("conditions") or []:
         if each["type"] == kind and each["status"] == "True":
             found: dict[str, Any] = each
@@ -165,7 +165,7 @@ def _by_itself(ended: dict[str, Any], message: str, program: str) -> JobStatus:
 
 
 def _after_deadline(pod: dict[str, Any], timeout_s: int) -> Status:
-    """Whether the program had its time before the pod's was up."""
+    """Return whether the program had its time before the pod's was up."""
     state = _container(pod).get("state") or {}
     began = (state.get("terminated") or state.get("running") or {}).get("startedAt")
     if not began or not pod["status"].get("startTime"):
@@ -246,7 +246,7 @@ def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
 
 
 def start_obstacle(message: str, program: str) -> Obstacle:
-    """The container's runtime would not start it."""
+    """Return the container's runtime would not start it."""
     error = start_error(message, program, "the cluster") or CompatgateError(
         f"the cluster cannot start the container: {message}", field="host"
     )

@@ -61,7 +61,7 @@ class View:
             return list(self._pods.values())
 
     def status(self) -> Status:
-        """How the job stands.
+        """Return how the job stands.
 
         Raises:
             CompatgateError: it will never start.
@@ -81,7 +81,7 @@ class View:
         return seen.status
 
     def known(self) -> str:
-        """The state as it was last seen, whatever keeps it from going on."""
+        """Return the state as it was last seen, whatever keeps it from going on."""
         return self._standing().status.state
 
     def close(self) -> None:

@@ -114,7 +114,7 @@ class ProcessExecutor:
         return Handle(str(folder), job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """How the job stands."""
+        """Return how the job stands."""
         self._reap()
         folder = Path(handle.id)
         if ended := _load(folder / "ended.json"):
@@ -159,7 +159,7 @@ class ProcessExecutor:
         return max(killed, remove_folders(run))
 
     def left(self) -> set[str]:
-        """Runs that have folders."""
+        """Return runs that have folders."""
         return list_runs()
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ def _load(path: Path) -> dict[str, Any] | None:
 
 
 def make_folder(job: Job) -> Path:
-    """The folder of a job, with the workload's files in it.
+    """Return the folder of a job, with the workload's files in it.
 
     Raises:
         Conflict: there is one.
@@ -236,7 +236,7 @@ def remove_folders(run: str) -> int:
 
 
 def list_runs() -> set[str]:
-    """Ids of the runs that have folders."""
+    """Return the ids of the runs that have folders."""
     return {folder.name for folder in _root().iterdir()}
 
 
@@ -277,7 +277,7 @@ def start_time(pid: int) -> int | None:
 
 
 def is_alive(pid: int, since: int) -> bool:
-    """Whether the process with this number is still the one that started then."""
+    """Return whether the process with this number is still the one that started then."""
     return start_time(pid) == since
 
 

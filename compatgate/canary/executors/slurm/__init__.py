@@ -96,7 +96,7 @@ class SlurmExecutor:
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """How the job stands; Slurm is asked now and then, the job's folder every time.
+        """Return how the job stands; Slurm is asked now and then, the job's folder every time.
 
         Raises:
             BadInput: Slurm will never run it.
@@ -140,7 +140,7 @@ class SlurmExecutor:
         return max(jobs, self._work.remove(run))
 
     def left(self) -> set[str]:
-        """Runs that have jobs or folders."""
+        """Return runs that have jobs or folders."""
         return self._commands.runs() | self._work.runs()
 
     def close(self) -> None:
@@ -212,7 +212,7 @@ class StatusReader:
         self._jobs: dict[str, _LastStatus] = {}
 
     def status(self, handle: Handle) -> Status:
-        """How a job stands.
+        """Return how a job stands.
 
         Raises:
             CompatgateError: it will never run.
@@ -247,7 +247,7 @@ class StatusReader:
         return seen.status
 
     def ended(self, handle: Handle) -> bool:
-        """Whether the job is known to have ended."""
+        """Return whether the job is known to have ended."""
         seen = self._jobs.get(handle.id)
         return seen is not None and _has_ended(seen.status)
 

@@ -48,7 +48,7 @@ class Commands:
         return number
 
     def look(self, number: str, run: str) -> Record | None:
-        """A job as the controller knows it, else as accounting does; None: neither does.
+        """Return a job as the controller knows it, else as accounting does; None: neither does.
 
         Numbers begin anew where a controller lost its state, so the name is looked at as well.
 
@@ -65,7 +65,7 @@ class Commands:
         return found if found and found.name == job_name(run) else None
 
     def live(self, run: str) -> dict[str, str]:
-        """Number to state of the jobs of a run that Slurm has not done with.
+        """Return number to state of the jobs of a run that Slurm has not done with.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -75,7 +75,7 @@ class Commands:
         return dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line)
 
     def runs(self) -> set[str]:
-        """Runs that have jobs.
+        """Return runs that have jobs.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -140,7 +140,7 @@ class Commands:
 
 
 def _unreachable_error(error: CompatgateError) -> CompatgateError:
-    """A question that fails is never the job's fault."""
+    """Return a question that fails is never the job's fault."""
     return error if isinstance(error, Infrastructure) else Infrastructure(error.problem)
 
 
@@ -251,7 +251,7 @@ NO_JOB = re.compile(r"invalid job id specified", re.IGNORECASE)
 
 
 def command_error(command: str, said: str) -> CompatgateError:
-    """The error for a command that failed.
+    """Return the error for a command that failed.
 
     What is not known to be wrong may be mended by another attempt: the controller is away, a
     limit on jobs is reached, munge does not answer.

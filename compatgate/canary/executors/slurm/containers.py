@@ -41,12 +41,12 @@ class ContainerPlace(Struct, frozen=True):
 
     @property
     def files(self) -> str:
-        """The workload's folder, on the node."""
+        """Return the workload's folder, on the node."""
         return f"{self.folder}/files"
 
     @property
     def scratch(self) -> str:
-        """The one place to write to, on the node."""
+        """Return the one place to write to, on the node."""
         return f"{self.folder}/tmp"  # noqa: S108
 
 
@@ -68,7 +68,7 @@ def fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
 def run_command(
     slurm: Slurm, place: ContainerPlace, program: Sequence[str], nodes: int
 ) -> list[str]:
-    """The whole argument vector.
+    """Return the whole argument vector.
 
     Args:
         slurm: of the host.
@@ -182,7 +182,7 @@ def write_bundle(template: str, place: ContainerPlace) -> None:
 
 
 def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) -> dict[str, Any]:
-    """The configuration of the job's container. Pure.
+    """Return the configuration of the job's container. Pure.
 
     Devices, hooks and what else the site put in stay: they bring the GPUs. Slurm puts in the
     program and its environment itself.

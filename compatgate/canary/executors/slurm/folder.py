@@ -59,15 +59,15 @@ class WorkFolder:
         return folder
 
     def stage(self, job: Job | Handle) -> Stage:
-        """How far the script came; nowhere, where there is no folder."""
+        """Return how far the script came; nowhere, where there is no folder."""
         return read_stage(_read(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
 
     def log(self, job: Job | Handle) -> str:
-        """The beginning of what Slurm and container tools wrote."""
+        """Return the beginning of what Slurm and container tools wrote."""
         return _read(self.of(job) / LOG, _PIECE).decode(errors="replace")
 
     def runs(self) -> set[str]:
-        """Runs that have folders."""
+        """Return runs that have folders."""
         try:
             return {entry.name for entry in os.scandir(self._root) if entry.is_dir()}
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class OutputFollower:
             yield from stream.pieces()
 
     def rest(self) -> Iterator[bytes]:
-        """All that is left, once nobody writes any more; each stream's last line ends."""
+        """Yield all that is left, once nobody writes any more; each stream's last line ends."""
         yield from self.pieces()
         rests = [bytes(stream.rest) for stream in self._streams if stream.rest]
         if rests:
@@ -132,7 +132,7 @@ class _Stream:
 
 
 def last_line(log: str) -> str:
-    """The last line of a log; srun's own only tells that a task ended."""
+    """Return the last line of a log; srun's own only tells that a task ended."""
     lines = [" ".join(line.split()) for line in log.split("\n") if line.strip()]
     telling = [line for line in lines if not line.startswith("srun: ")]
     return (telling or lines or [""])[-1]

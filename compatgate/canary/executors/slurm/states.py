@@ -61,7 +61,7 @@ class Stage(Struct, frozen=True):
 
 
 def read_stage(text: str) -> Stage:
-    """The lines that the script writes; the last may be cut off."""
+    """Return the lines that the script writes; the last may be cut off."""
     lines = text.split("\n")[:-1]
     ended = [line.removeprefix("ended ") for line in lines if line.startswith("ended ")]
     code = int(ended[-1]) if ended and ended[-1].isdecimal() else None
@@ -71,7 +71,7 @@ def read_stage(text: str) -> Stage:
 def read_status(
     record: Record | None, stage: Stage, log: str = "", *, killed_here: bool = False
 ) -> Status:
-    """How a job stands.
+    """Return how a job stands.
 
     Args:
         record: None: neither controller nor accounting knows the job any more.
@@ -111,7 +111,7 @@ def read_status(
 
 
 def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateError | None:
-    """Why another attempt would not end otherwise; None where it may, or nothing is wrong.
+    """Return why another attempt would not end otherwise; None where it may, or nothing is wrong.
 
     Args:
         record: of the job.

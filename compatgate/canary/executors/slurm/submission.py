@@ -21,7 +21,7 @@ PREFIX = "compatgate-"
 
 
 def job_name(run: str) -> str:
-    """The name of every job of a run: Slurm finds and cancels jobs by it."""
+    """Return the name of every job of a run: Slurm finds and cancels jobs by it."""
     return PREFIX + check_name(run)
 
 
@@ -31,7 +31,7 @@ def job_comment(job: Job) -> str:
 
 
 def folder_name(job: Job | Handle) -> str:
-    """The folder of a job below that of its run."""
+    """Return the folder of a job below that of its run."""
     return f"{job.attempt}-{check_name(job.step)}"
 
 
@@ -41,7 +41,7 @@ _FETCH_S = 1800
 
 
 def sbatch_arguments(job: Job, slurm: Slurm, folder: str) -> list[str]:
-    """The arguments of ``sbatch`` but the script.
+    """Return the arguments of ``sbatch`` but the script.
 
     The environment is handed on whole: it is the small one that the commands are called with.
 
@@ -126,7 +126,7 @@ class ScriptPlan(Struct, frozen=True):
 
 
 def batch_script(plan: ScriptPlan) -> str:
-    """The text of the script.
+    """Return the text of the script.
 
     It stops at once where its folder is gone (the run was cleaned up while the job was on its way)
     or was used before (somebody requeued it). The program's streams are kept apart, so that they
@@ -155,7 +155,7 @@ def batch_script(plan: ScriptPlan) -> str:
 
 
 def on_every_node(program: Sequence[str]) -> list[str]:
-    """A program that knows which of the nodes it is on; only the first one's output is read.
+    """Return a program that knows which of the nodes it is on; only the first one's output is read.
 
     The others' lines go to the log: they would be the same protocol over again.
     """

@@ -131,7 +131,7 @@ def _result(body: dict[str, Any]) -> _Result:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Text, a list of it, or DCGM 4's objects with a ``warning``."""
+    """Yield text, a list of it, or DCGM 4's objects with a ``warning``."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

@@ -83,7 +83,7 @@ _MOST_STEPS = 100_000
 
 
 def read_table(text: str, found: ToolResults) -> list[Run]:
-    """The runs of an output; what is damaged is a problem."""
+    """Return the runs of an output; what is damaged is a problem."""
     reader = _Table(found)
     for number, line in enumerate(_strip_nccl_lines(text).splitlines(), start=1):
         reader.take(number, line.rstrip())
@@ -91,7 +91,7 @@ def read_table(text: str, found: ToolResults) -> list[Run]:
 
 
 def _strip_nccl_lines(text: str) -> str:
-    """The text without NCCL's own lines, which may stand in the middle of a row.
+    """Return the text without NCCL's own lines, which may stand in the middle of a row.
 
     NCCL logs while a row is half printed, directly behind it; without the hosts' names, where
     the row ends and the log begins could not be told.
@@ -210,7 +210,7 @@ def _steps(least: int, most: int, step: int, *, factor: bool) -> int | None:
 
 
 def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
-    """Both sides of a row.
+    """Return both sides of a row.
 
     The first columns may be blank (broadcast has no operation), so it is read from its end.
     """
@@ -233,7 +233,7 @@ def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
 
 
 def _result_columns(columns: Sequence[str]) -> list[str]:
-    """Names of the columns from the first time on, the same twice."""
+    """Return the names of the columns from the first time on, the same twice."""
     times = [i for i, name in enumerate(columns) if name in ("time", "cputime")]
     names = [name for name in columns[times[0] :] if name != "timestamp"] if times else []
     half = len(names) // 2
@@ -278,7 +278,7 @@ def _number(text: str, what: str, found: ToolResults) -> float | None:
 
 
 def read_json(text: str, found: ToolResults) -> list[Run]:
-    """The runs whose JSON is in the text; [] where there is none.
+    """Return the runs whose JSON is in the text; [] where there is none.
 
     Raises:
         Broken: a document is cut off, or has not this shape.

@@ -184,7 +184,7 @@ def read_nccl_log(text: str) -> NcclLog:
 
 
 def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> TransportJudgement | None:
-    """Whether a collective went the way that it should; None where the log does not tell.
+    """Return whether a collective went the way that it should; None where the log does not tell.
 
     Between hosts NCCL falls back to TCP sockets, many times slower, when it finds no better
     network, and says so only in its log. Between GPUs of one host it falls back from peer-to-peer

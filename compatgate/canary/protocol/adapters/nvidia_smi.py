@@ -56,7 +56,7 @@ def _say(report: Report, found: ToolResults) -> None:
 
 
 def _usable(device: Reported) -> list[Device]:
-    """The GPU, or its slices where it is partitioned."""
+    """Return the GPU, or its slices where it is partitioned."""
     whole = Device(
         name=device.name,
         uuid=device.uuid,

@@ -34,12 +34,12 @@ _GPU_BURN = re.compile(rf"Couldn't init a GPU test: Error in load module \([^()]
 
 
 def note_nvbandwidth(message: str, found: ToolResults) -> bool:
-    """Whether an error of nvbandwidth is its own; then it is noted."""
+    """Return whether an error of nvbandwidth is its own; then it is noted."""
     return _linked(found) and _noted(_NVBANDWIDTH, message, found)
 
 
 def note_nccl_tests(line: str, found: ToolResults) -> bool:
-    """Whether a line of nccl-tests is a failure of its own; then it is noted.
+    """Return whether a line of nccl-tests is a failure of its own; then it is noted.
 
     PTX is left out: the tool launches kernels of NCCL, which is under test, beside its own.
     """
@@ -47,7 +47,7 @@ def note_nccl_tests(line: str, found: ToolResults) -> bool:
 
 
 def note_gpu_burn(line: str, found: ToolResults) -> bool:
-    """Whether a line of gpu-burn is a failure of its own; then it is noted.
+    """Return whether a line of gpu-burn is a failure of its own; then it is noted.
 
     It has no CUDA runtime, and what cuBLAS says comes from the image under test.
     """

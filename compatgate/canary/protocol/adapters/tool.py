@@ -48,7 +48,7 @@ class ToolResults:
 
     @property
     def problems(self) -> int:
-        """How many there are so far."""
+        """Return how many there are so far."""
         return len(self._problems) + self._unsaid
 
     def problem(self, text: str) -> None:
@@ -100,7 +100,7 @@ class ToolResults:
         self._own_fault = self._own_fault or message[:_MESSAGE]
 
     def declares(self, check: str) -> bool:
-        """Whether ``workload.toml`` asks for a check that not everyone wants to hold."""
+        """Return whether ``workload.toml`` asks for a check that not everyone wants to hold."""
         return self.workload is None or check in self.workload.checks
 
     def driver(self, version: str) -> None:
@@ -156,7 +156,7 @@ class ToolResults:
         )
 
     def _whole_env(self) -> Env | None:
-        """The env line, with what the tool itself said; where they differ, a problem."""
+        """Return the env line, with what the tool itself said; where they differ, a problem."""
         said = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
         if self.env is None:
             return said if said.driver or said.gpus or said.versions else None
@@ -218,7 +218,7 @@ class ToolOutput:
 
 
 def _tool_text(data: bytes, found: ToolResults) -> str:
-    """The tool's output as text, what stands beside it in the line protocol taken out."""
+    """Return the tool's output as text, what stands beside it in the line protocol taken out."""
     kept: list[bytes] = []
     # Where lines were lost, the one before may have no end.
     lines = data.replace(LOST, b"\n" + LOST).split(b"\n")
@@ -261,7 +261,7 @@ _MOST = 10_000
 
 
 def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that begin a line and whose first member is named so.
+    """Yield the JSON objects that begin a line and whose first member is named so.
 
     Args:
         text: output of a tool.
@@ -287,7 +287,7 @@ def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
 
 
 def member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """A member of a type, or the default where it is missing or null.
+    """Return a member of a type, or the default where it is missing or null.
 
     Raises:
         Broken: it is of another type.
@@ -301,7 +301,7 @@ def member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> 
 
 
 def objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """A list of objects; ``null`` between them, as some versions print, is left out.
+    """Return a list of objects; ``null`` between them, as some versions print, is left out.
 
     Raises:
         Broken: it is missing, or holds something else.

@@ -169,7 +169,7 @@ def _title(spec: dict[str, Any]) -> str:
 
 
 def _named(block: Sequence[str]) -> list[str]:
-    """The lines that name a measurement: those before its set-up."""
+    """Return the lines that name a measurement: those before its set-up."""
     setup = next((i for i, line in enumerate(block) if line.startswith("setup:")), len(block))
     return [line for line in block[:setup] if line]
 

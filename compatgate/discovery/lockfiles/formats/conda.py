@@ -42,7 +42,7 @@ class CondaEnvironment:
     name = "environment.yml"
 
     def recognises(self, file: LockFile) -> bool:
-        """A YAML file with dependencies."""
+        """Return a YAML file with dependencies."""
         if not file.may_end(".yml", ".yaml"):
             return False
         return bool(_ENVIRONMENT_SHAPE.search(file.text) or _ENVIRONMENT_NAME.fullmatch(file.name))
@@ -105,7 +105,7 @@ def _entry_place(package: Package, file: LockFile) -> Package:
 
 
 def _entry_lines(text: str) -> dict[str, int]:
-    """The line of each item of a list, found again in the text."""
+    """Return the line of each item of a list, found again in the text."""
     found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         item = line.split(" #")[0].strip()
@@ -124,11 +124,11 @@ class CondaExplicit:
     name = "conda explicit list"
 
     def recognises(self, file: LockFile) -> bool:
-        """The line ``@EXPLICIT``."""
+        """Return the line ``@EXPLICIT``."""
         return bool(_EXPLICIT_MARK.search(file.text))
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Every package, if they are for the platform."""
+        """Return every package, if they are for the platform."""
         packages: list[Package] = []
         subdirs: set[str] = set()
         pip: list[str] = []
@@ -170,7 +170,7 @@ class CondaLock:
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Packages of the main category and of the selected ones, for the platform."""
+        """Return packages of the main category and of the selected ones, for the platform."""
         document = read_yaml(file.text, file.name)
         if not isinstance(document, dict) or "package" not in document:
             raise BadInput("is not a conda-lock file", field=file.name)
@@ -228,7 +228,7 @@ class PixiLock:
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Packages of the default environment; those of others need to be selected."""
+        """Return packages of the default environment; those of others need to be selected."""
         document = read_yaml(file.text, file.name)
         version = str(document.get("version")) if isinstance(document, dict) else ""
         environments = document.get("environments") if isinstance(document, dict) else None
@@ -260,7 +260,7 @@ class PixiLock:
 
 
 def _known_pixi_version(packages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The described packages by their URL; Python's have their name and version there."""
+    """Return the described packages by their URL; Python's have their name and version there."""
     return {str(p.get("pypi") or p.get("conda") or p.get("url")): p for p in packages}
 
 

@@ -30,7 +30,7 @@ class PdmLock:
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Packages of the default group and of the selected ones."""
+        """Return packages of the default group and of the selected ones."""
         document = read_toml(file.text, file.name)
         metadata = document.get("metadata")
         targets = metadata.get("targets") if isinstance(metadata, dict) else None
@@ -93,7 +93,7 @@ def _name_of(requirement: str) -> str:
 def _targets(
     targets: list[dict[str, Any]], file: LockFile, platform: Platform
 ) -> tuple[Conflict, ...]:
-    """A conflict when the lock names platforms, and the target's is not among them."""
+    """Return a conflict when the lock names platforms, and the target's is not among them."""
     named = [str(target["platform"]) for target in targets if "platform" in target]
     if not named or len(named) < len(targets):
         return ()

@@ -30,7 +30,7 @@ class PoetryLock:
         )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Packages of the main group and of the selected ones."""
+        """Return packages of the main group and of the selected ones."""
         document = read_toml(file.text, file.name)
         metadata = document.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
@@ -130,7 +130,7 @@ def _selection(
 
 
 def _one_file(files: list[Any]) -> list[str]:
-    """Names of the wheels; on PyTorch's index they carry the build's label."""
+    """Return the names of the wheels; on PyTorch's index they carry the build's label."""
     return [str(f["file"]) for f in files if isinstance(f, dict) and "file" in f and "+" in str(f)]
 
 

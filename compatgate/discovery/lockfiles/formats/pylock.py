@@ -32,11 +32,11 @@ class PylockToml:
     name = "pylock.toml"
 
     def recognises(self, file: LockFile) -> bool:
-        """The standard's names, or its version and packages."""
+        """Return the standard's names, or its version and packages."""
         return bool(_NAME.fullmatch(file.name)) or all(s.search(file.text) for s in _SHAPE)
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Packages whose markers hold."""
+        """Return packages whose markers hold."""
         document = read_toml(file.text, file.name)
         _validate(document, file.name)
         requires = text_of(document, "requires-python", file.name)
@@ -71,7 +71,7 @@ def _validate(document: dict[str, Any], file: str) -> None:
 
 
 def _without_labels(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with variant wheels under the names that the library knows."""
+    """Return the document with variant wheels under the names that the library knows."""
     packages = document.get("packages")
     if not isinstance(packages, list):
         return document
@@ -146,7 +146,7 @@ def _names(document: dict[str, Any], key: str) -> list[str]:
 def _environments(
     value: Any, file: str, markers: Markers, platform: Platform
 ) -> tuple[Conflict, ...]:
-    """A conflict when the lock says for which environments it is, and the target is none."""
+    """Return a conflict when the lock says for which environments it is, and the target is none."""
     stated = [str(marker) for marker in value] if isinstance(value, list) else []
     if not stated or any(markers.decide(marker) is not False for marker in stated):
         return ()

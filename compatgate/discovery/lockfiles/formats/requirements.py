@@ -76,7 +76,7 @@ class Lines:
         self.unread: list[str] = []
 
     def __iter__(self) -> Iterator[Line]:
-        """Every line, those of includes in their place.
+        """Return every line, those of includes in their place.
 
         Raises:
             BadInput: an unknown option, an include outside the folder or too many of them.
@@ -128,7 +128,7 @@ class Lines:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Number and text of each logical line; comments and empty lines left out."""
+    """Yield number and text of each logical line; comments and empty lines left out."""
     pending: list[str] = []
     first = 1
     for number, raw in enumerate(text.splitlines(), 1):
@@ -179,7 +179,7 @@ class RequirementsTxt:
     name = "requirements.txt"
 
     def recognises(self, file: LockFile) -> bool:
-        """A telling name, or lines that all look like requirements."""
+        """Return a telling name, or lines that all look like requirements."""
         if _NAME.fullmatch(file.name):
             return True
         lines = [line for line in file.text.splitlines() if line.strip()][:200]
@@ -223,7 +223,7 @@ class RequirementsTxt:
 
 
 def _package(line: Line, markers: Markers) -> Package | None:
-    """The package of a line; None when its marker does not hold, or it is a folder."""
+    """Return the package of a line; None when its marker does not hold, or it is a folder."""
     text = refuse_variable(_PER_REQUIREMENT.sub("", line.text).strip(), line.origin)
     if len(text) > _LONGEST:
         raise BadInput(f"is longer than {_LONGEST} characters", field=line.origin)
@@ -271,7 +271,7 @@ def _requirement(text: str, line: Line) -> _Requirement | None:
 
 
 def _file(text: str, line: Line) -> _Requirement | None:
-    """A wheel or archive by its URL or path; a folder or repository says no component."""
+    """Return a wheel or archive by its URL or path; a folder or repository says no component."""
     url, _, marker = text.partition(" ;")
     named = wheel_builds.file_version(url.strip())
     if named:
@@ -285,7 +285,7 @@ def _file(text: str, line: Line) -> _Requirement | None:
 
 
 def _pin(specifier: SpecifierSet) -> str | None:
-    """The one version that ``==`` without a wildcard, or ``===``, leaves."""
+    """Return the one version that ``==`` without a wildcard, or ``===``, leaves."""
     for clause in specifier:
         if clause.operator in ("==", "===") and not clause.version.endswith(".*"):
             return clause.version
@@ -293,7 +293,7 @@ def _pin(specifier: SpecifierSet) -> str | None:
 
 
 def _constrained(package: Package, constraints: dict[str, list[Package]]) -> Package:
-    """The package with the version that a constraints file pins."""
+    """Return the package with the version that a constraints file pins."""
     if package.version is not None:
         return package
     for bound in constraints.get(canonicalize_name(package.name), ()):

@@ -44,7 +44,7 @@ class UvLock:
         return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:100_000]))
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """The packages that the target's platform is given."""
+        """Return the packages that the target's platform is given."""
         document = read_toml(file.text, file.name)
         version = document.get("version", 1)
         if version != _NEWEST_VERSION:
@@ -94,7 +94,7 @@ class _Graph:
         return found
 
     def package(self, node: int, how: Reached, platform: Platform) -> Package:
-        """A package as `Contents` has it."""
+        """Return a package as `Contents` has it."""
         table = self.packages[node]
         name, file = text_of(table, "name", self._file), self._file
         source = table.get("source")
@@ -203,7 +203,7 @@ class _Graph:
         return [*own, *(node for node in asked if node not in own)] if own else asked or members
 
     def _members(self) -> list[int]:
-        """The projects of a workspace."""
+        """Return the projects of a workspace."""
         members = self._manifest.get("members")
         names = set(map(str, members)) if isinstance(members, list) else set()
         return [node for node in range(len(self.packages)) if self._name(node) in names]
