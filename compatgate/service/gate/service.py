@@ -130,7 +130,26 @@ class Gate:
     def answer(
         self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
     ) -> Answer:
-        """Decide and log; what ``POST /gate`` does.
+        """Decide, log, and return the answer once the log has it.
+
+        Args:
+            question: as of `evaluate`.
+            asked_by: as of `evaluate`.
+            source: as of `evaluate`.
+            image_s: as of `evaluate`.
+
+        Raises:
+            CompatgateError: as of `evaluate`.
+            Unavailable: the decision cannot be logged.
+        """
+        decided = self.evaluate(question, asked_by=asked_by, source=source, image_s=image_s)
+        self._log.record(*decided.row)
+        return decided.answer
+
+    def evaluate(
+        self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
+    ) -> Decided:
+        """Decide without logging; `submit` logs what this returns.
 
         Args:
             question: JSON of the request body.
@@ -149,25 +168,19 @@ class Gate:
         now = clock.now()
         snapshot = self.snapshots.current()
         found = self._answers.get(question, snapshot)
-        if found is None:
-            body, read, alone = self._shown(deciding.decode(question), snapshot, image_s)
-            if read:  # that may have taken seconds
-                now, snapshot = clock.now(), self.snapshots.current()
-            verdict, lasts = self._decided(body, snapshot, now, by_image=alone)
-            answer = Answer.of(verdict)
-            if lasts and not read:  # a tag may be another image by the next time
-                until = answer.verdict.valid_until
-                self._answers.put(question, snapshot, answer, until, now)
-        else:
-            answer = found.at(format_moment(now))
-        self._log.record(*_timed(answer, now, began, asked_by, source).row)
-        return answer
+        if found is not None:
+            return _timed(found.at(format_moment(now)), now, began, asked_by, source)
+        body, read, alone = self._shown(deciding.decode(question), snapshot, image_s)
+        if read:  # that may have taken seconds
+            now, snapshot = clock.now(), self.snapshots.current()
+        verdict, lasts = self._decided(body, snapshot, now, by_image=alone)
+        answer = Answer.of(verdict)
+        if lasts and not read:  # a tag may be another image by the next time
+            self._answers.put(question, snapshot, answer, answer.verdict.valid_until, now)
+        return _timed(answer, now, began, asked_by, source)
 
     def known(self, question: bytes, *, asked_by: str, source: str) -> Decided | None:
-        """Return what `answer` would, where memory alone has it; never wait, and leave the log out.
-
-        What it gives is logged by `submit`.
-        """
+        """Return what `evaluate` would, where memory alone has it; never wait."""
         began = time.perf_counter_ns()
         snapshot = self.snapshots.at_hand()
         found = self._answers.get(question, snapshot) if snapshot is not None else None

@@ -5,8 +5,7 @@ Flask application answers everything else in threads; each kind of request has i
 that none waits for another.
 
 A repeated question wakes no thread except the one that commits a batch of decisions. What may
-wait (the database, a registry, an evaluation) happens in a thread, by `answer_here`, as for an
-application that is called in a thread anyway.
+wait (a registry, an evaluation) happens in a thread; waiting for the log of decisions needs none.
 """
 
 from __future__ import annotations
@@ -235,13 +234,11 @@ class Questions:
 
     async def _decide(self, header: str | None, question: bytes) -> bytes:
         began = perf_counter()
-        decided = self._known(header, question)
+        decided: Decided | None = self._known(header, question)
         if decided is None:
-            body: bytes = await self._lane.run(self._in_thread, header, question)
-            return body
+            decided = await self._lane.run(self._evaluate, header, question)
         await self._logging.wait_for(self._service.gate.submit((decided,)))
-        verdict = decided.answer.verdict
-        self._service.metrics.decided(verdict, SOURCE, perf_counter() - began)
+        self._service.metrics.decided(decided.answer.verdict, SOURCE, perf_counter() - began)
         return decided.answer.body
 
     def _known(self, header: str | None, question: bytes) -> Decided | None:
@@ -251,10 +248,12 @@ class Questions:
         authorize(sender, "gate")
         return self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
 
-    def _in_thread(self, header: str | None, question: bytes) -> bytes:
+    def _evaluate(self, header: str | None, question: bytes) -> Decided:
+        """Evaluate in a thread of the lane; logging needs none."""
         sender = authenticate(header, self._service)
         authorize(sender, "gate")
-        return answer_here(question, sender, self._service)
+        check_depth(question, self._service.settings.max_depth)
+        return self._service.gate.evaluate(question, asked_by=sender.name, source=SOURCE)
 
 
 class _Logging:

@@ -183,7 +183,7 @@ def test_a_defect_is_a_500_that_tells_only_its_id(
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("internal detail")
 
-    monkeypatch.setattr(gate, "answer", broken)
+    monkeypatch.setattr(gate, "evaluate", broken)
     for way in (short, framed):
         caplog.clear()
         answer = way(client._client, json.dumps(QUESTION).encode())  # type: ignore[attr-defined]
