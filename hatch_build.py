@@ -25,7 +25,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         sys.path.insert(0, self.root)
         try:
-            from compatgate.catalog.wheel import compile_all
+            from compatgate.catalog.library import compile_all
 
             self._scratch = tempfile.TemporaryDirectory(prefix="compatgate-catalog-")
             compile_all(self._scratch.name)

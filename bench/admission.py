@@ -78,10 +78,10 @@ def new_images(start: int = 0) -> Iterator[bytes]:
 
 def serve() -> None:
     """Run the server under test; prints its port."""
-    from compatgate.gate.images import ImageSettings
-    from compatgate.web import server, start
-    from compatgate.web.app import create_front
-    from compatgate.web.settings import Settings
+    from compatgate.service.gate.images import ImageSettings
+    from compatgate.service.web import server, start
+    from compatgate.service.web.app import create_front
+    from compatgate.service.web.call import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

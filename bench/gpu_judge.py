@@ -10,11 +10,11 @@ from gpu_run import Ran
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.judge.baseline import learn
-from compatgate.canary.judge.judged import JudgedRun, judge_reports
 from compatgate.canary.judge.result import MetricJudgement, Samples
-from compatgate.canary.report import Report
+from compatgate.canary.judge.workload import WorkloadJudgement, judge_reports
+from compatgate.canary.run import Report
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 
@@ -92,7 +92,7 @@ def judge_runs(
 
 def _ended(workload: Workload, one: Ran, report: Report, note: str) -> Said:
     """How a run ended that nothing is held against."""
-    verdict = conclude_step(workload, Ended("exited", one.exit), report)
+    verdict = conclude_step(workload, ExecutionEnd("exited", one.exit), report)
     words = verdict.reason or "ran to the end, checks hold"
     word: Word = "as expected" if verdict.outcome == "passed" else "failed"
     word = "inconclusive" if verdict.outcome == "inconclusive" else word
@@ -123,7 +123,7 @@ def _judge(
     seeded: Seeded | None,
     note: str,
 ) -> Said:
-    verdict = conclude_step(workload, Ended("exited", one.exit), report)
+    verdict = conclude_step(workload, ExecutionEnd("exited", one.exit), report)
     judged = judge_reports(workload.metrics, list(workload.checks), [report], baselines)
     worse = [m.name for m in judged.metrics if m.outcome == "regression"]
     worse += dict.fromkeys(check.name for check in judged.checks if not check.ok)
@@ -137,7 +137,7 @@ def _judge(
     return Said(one.workload, one.label, one.kind, word, words, tuple(worse), judged.to_json())
 
 
-def _equal(judged: JudgedRun, worse: Sequence[str]) -> tuple[Word, str]:
+def _equal(judged: WorkloadJudgement, worse: Sequence[str]) -> tuple[Word, str]:
     if worse:
         return "flagged", judged.reason
     if judged.outcome == "inconclusive":
@@ -145,7 +145,7 @@ def _equal(judged: JudgedRun, worse: Sequence[str]) -> tuple[Word, str]:
     return "as expected", judged.reason
 
 
-def _hunted(judged: JudgedRun, worse: Sequence[str], seeded: Seeded) -> tuple[Word, str]:
+def _hunted(judged: WorkloadJudgement, worse: Sequence[str], seeded: Seeded) -> tuple[Word, str]:
     found = [name for name in seeded.slower if name in worse]
     changes = {m.name: m for m in judged.metrics if m.name in seeded.slower}
     shown = ", ".join(_change(changes[name]) if name in changes else name for name in found)

@@ -9,7 +9,7 @@ from gpu_judge import Said
 from msgspec import Struct
 
 from compatgate.canary.peaks import DOUBT, Share, percent
-from compatgate.canary.report import Device
+from compatgate.canary.run import Device
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 HEADING = "## GPUs"

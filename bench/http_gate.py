@@ -32,7 +32,7 @@ from load import Figures, drive, post
 from served import HERE, Served, served, tree_of
 
 if TYPE_CHECKING:
-    from compatgate.store.decision_writer import Commit
+    from compatgate.service.gate.decision_writer import Commit
 
 CONNECTIONS = 16
 STACKS = 20
@@ -131,14 +131,14 @@ def serve(workers: int, threads: int, database: str | None, commit: Commit) -> N
     """Run the server under test; prints its port."""
     from flask import Flask, Response, jsonify
 
-    from compatgate.gate.images import ImageSettings
-    from compatgate.gate.service import Gate
-    from compatgate.store import schema
-    from compatgate.store.database import Database
-    from compatgate.web import server, start
-    from compatgate.web.app import create_front
-    from compatgate.web.settings import Settings
-    from compatgate.web.wsgi import Lane, receive_body
+    from compatgate.kit.database import schema
+    from compatgate.kit.database.database import Database
+    from compatgate.kit.http.wsgi import Lane, receive_body
+    from compatgate.service.gate.images import ImageSettings
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.web import server, start
+    from compatgate.service.web.app import create_front
+    from compatgate.service.web.call import Settings
 
     bare = Flask("bare")
 

@@ -32,12 +32,12 @@ LIBRARY_BYTES = 16 * 1024 * 1024
 SCAN = """\
 import sys, time, types
 from compatgate.catalog import read_source
-from compatgate.discovery.image.deadline import Deadline
+from compatgate.discovery.registry.limits import Deadline
 from compatgate.discovery.image.layer import Layer
 from compatgate.discovery.image.layers import Scan
-from compatgate.discovery.image.manifest import Descriptor
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.blob import Blob
+from compatgate.discovery.registry.manifest import Descriptor
+from compatgate.discovery.registry.limits import ImageOptions
+from compatgate.discovery.registry.client import Blob
 from compatgate.discovery.signals import read_signals
 from contextlib import contextmanager
 

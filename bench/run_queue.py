@@ -15,9 +15,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from compatgate.canary.hosts import Host
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
-from compatgate.store.run_rows import RunRow
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.submission import Submission
 
 HOST = Host("bench", executor="process", slots=64)
 HEAD = """\

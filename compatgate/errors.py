@@ -68,7 +68,7 @@ class ManyProblems(BadInput):
 
     @property
     def detail(self) -> str:
-        """Every problem on a line of its own."""
+        """Return every problem on a line of its own."""
         return "\n".join([self.problem, *(f"  {p.detail}" for p in self.problems)])
 
 

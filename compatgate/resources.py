@@ -14,13 +14,13 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def packaged(*parts: str) -> str | None:
-    """Path of something that exists inside the wheel only (``_data/...``), else None."""
+    """Return the path of something that exists inside the wheel only (``_data/...``), else None."""
     path = os.path.join(_PACKAGE, "_data", *parts)
     return path if os.path.exists(path) else None
 
 
 def locate(name: str) -> str:
-    """Path of ``matrix``, ``canary`` or ``migrations`` as text; cheap to call.
+    """Return the path of ``matrix``, ``canary`` or ``migrations`` as text; cheap to call.
 
     Raises:
         CatalogError: the installation is incomplete.
@@ -46,22 +46,22 @@ def _path(name: str) -> Path:
 
 
 def matrix_dir() -> Path:
-    """Directory of the vendors' facts, their schemas and the example matrix."""
+    """Return the directory of the vendors' facts, their schemas and the example matrix."""
     return _path("matrix")
 
 
 def package_dir() -> Path:
-    """Directory of the package itself."""
+    """Return the directory of the package itself."""
     from pathlib import Path
 
     return Path(_PACKAGE)
 
 
 def canary_dir() -> Path:
-    """Directory of the canary workloads."""
+    """Return the directory of the canary workloads."""
     return _path("canary")
 
 
 def migrations_dir() -> Path:
-    """Directory of the database migrations."""
+    """Return the directory of the database migrations."""
     return _path("migrations")

@@ -1,15 +1,15 @@
-"""How alembic reaches the database: on the connection that `compatgate.store.schema` hands it.
+"""How alembic reaches the database: on the connection that `schema` hands it.
 
-To write a new migration: ``python -m compatgate.store.schema "what changes"``.
+To write a new migration: ``python -m compatgate.kit.database.schema "what changes"``.
 """
 
 from alembic import context
 
-from compatgate.store.models import Base
+from compatgate.service.models import METADATA
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=METADATA,
     compare_type=True,
     render_as_batch=True,
 )

@@ -25,23 +25,15 @@ from typing import IO, Any, NamedTuple, cast
 from compatgate.catalog import load_facts
 from compatgate.cli.facts_measure import Lines
 from compatgate.core.facts.records import Library, Record
+from compatgate.discovery.cache import default_wheel_folder
 from compatgate.discovery.gpucode import read_gpu_code
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheel import is_library
-from compatgate.discovery.wheels import (
-    Options,
-    PackageIndex,
-    choose,
-    configured,
-    default_folder,
-    toolkits_of_ptx,
-)
-from compatgate.discovery.wheels.families import is_kernel_file
-from compatgate.discovery.wheels.measure import measure_file
-from compatgate.discovery.wheels.ranges import RangeFile
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Transport
+from compatgate.discovery.wheels.byte_files import RangeFile
+from compatgate.discovery.wheels.index import PackageIndex, choose_wheel, configured_indexes
+from compatgate.discovery.wheels.measure import MeasureOptions, measure_file, toolkits_of_ptx
+from compatgate.discovery.wheels.names import is_kernel_file, is_library
 from compatgate.errors import CompatgateError
 
 WHEELS = (
@@ -113,11 +105,11 @@ def compare(what: str, cuobjdump: str, python: str) -> tuple[Record, list[Row]]:
     """Measure a wheel, and list each of its files with cuobjdump."""
     name, _, version = what.partition("==")
     toolkits = toolkits_of_ptx(load_facts().arch)
-    options = Options(toolkits=toolkits, cache=default_folder())
+    options = MeasureOptions(toolkits=toolkits, cache=default_wheel_folder())
     rows: list[Row] = []
     with Deadline(7200) as deadline, Transport(ImageOptions(), deadline) as transport:
-        index = PackageIndex(configured()[:1], transport)
-        (wheel,) = choose(index.wheels(name, version), Platform("linux", "x86_64", python))
+        index = PackageIndex(configured_indexes()[:1], transport)
+        (wheel,) = choose_wheel(index.wheels(name, version), Platform("linux", "x86_64", python))
         record = measure_file(wheel, index, transport, options, Lines())
         libraries = {library.path: library for library in record.libraries}
         remote = RangeFile(transport, wheel.url, wheel.name, size=wheel.size)

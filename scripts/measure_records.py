@@ -17,19 +17,12 @@ from packaging.version import Version
 from compatgate.catalog import load_facts, records
 from compatgate.cli.facts_measure import Lines
 from compatgate.core.facts.records import Record
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import (
-    Options,
-    PackageIndex,
-    choose,
-    configured,
-    default_folder,
-    measure_file,
-    toolkits_of_ptx,
-)
+from compatgate.discovery.cache import default_wheel_folder
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Transport
+from compatgate.discovery.wheels.index import PackageIndex, choose_wheel, configured_indexes
+from compatgate.discovery.wheels.measure import MeasureOptions, measure_file, toolkits_of_ptx
 from compatgate.errors import CompatgateError
 
 SECONDS = 3600.0
@@ -71,7 +64,7 @@ def main() -> int:
 def newest(name: str, count: int, tag: str) -> list[str]:
     """The newest final releases that have wheels for any platform, or one whose name has a tag."""
     with Deadline(120) as deadline, Transport(ImageOptions(), deadline) as transport:
-        url = configured()[0]
+        url = configured_indexes()[0]
         files = PackageIndex([url], transport).files(url, name)
     versions = set()
     for file in files:
@@ -87,14 +80,14 @@ def newest(name: str, count: int, tag: str) -> list[str]:
 
 def measure(name: str, version: str, platform: Platform, *, cached: bool) -> list[Record]:
     """Measure the wheel of a release for a platform; nothing where there is none."""
-    options = Options(
+    options = MeasureOptions(
         toolkits=toolkits_of_ptx(load_facts().arch),
-        cache=default_folder() if cached else None,
+        cache=default_wheel_folder() if cached else None,
         whole=True,
     )
     with Deadline(SECONDS) as deadline, Transport(ImageOptions(), deadline) as transport:
-        index = PackageIndex(configured()[:1], transport)
-        chosen = choose(index.wheels(name, str(Version(version))), platform)
+        index = PackageIndex(configured_indexes()[:1], transport)
+        chosen = choose_wheel(index.wheels(name, str(Version(version))), platform)
         return [measure_file(w, index, transport, options, Lines()) for w in chosen]
 
 

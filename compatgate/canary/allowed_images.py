@@ -13,7 +13,12 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from compatgate.discovery.image.reference import DOCKER_HUB, Reference, is_digest, parse_reference
+from compatgate.discovery.registry.reference import (
+    DOCKER_HUB,
+    Reference,
+    is_digest,
+    parse_reference,
+)
 from compatgate.errors import BadInput
 
 ENVIRONMENT = "COMPATGATE_CANARY_IMAGES"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from compatgate.canary.report import Env
+from compatgate.canary.run import Env
 from compatgate.core.components import COMPONENTS
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
@@ -30,7 +30,7 @@ class HostStack(Struct, frozen=True):
     run: str | None = None
 
 
-class Drift(Struct, frozen=True):
+class ComponentDrift(Struct, frozen=True):
     """One component over all hosts.
 
     Attributes:
@@ -47,8 +47,8 @@ class Drift(Struct, frozen=True):
     silent: tuple[str, ...]
 
 
-def stack_of(host: str, envs: Iterable[Env], run: str | None = None) -> HostStack:
-    """A host's stack by the env lines that were printed on it."""
+def host_stack(host: str, envs: Iterable[Env], run: str | None = None) -> HostStack:
+    """Return a host's stack by the env lines that were printed on it."""
     found: dict[str, dict[str, None]] = {}
     for env in envs:
         for component, version in env.versions.items():
@@ -65,7 +65,7 @@ def stack_of(host: str, envs: Iterable[Env], run: str | None = None) -> HostStac
     return HostStack(host, {name: tuple(values) for name, values in found.items()}, run)
 
 
-def drift(stacks: Sequence[HostStack]) -> list[Drift]:
+def compare_hosts(stacks: Sequence[HostStack]) -> list[ComponentDrift]:
     """Compare hosts, component by component.
 
     Args:
@@ -74,17 +74,17 @@ def drift(stacks: Sequence[HostStack]) -> list[Drift]:
     hosts = {stack.host: stack for stack in reversed(stacks)}
     names = {name for stack in hosts.values() for name in stack.values}
     order = [GPU, *COMPONENTS, TRANSPORT]
-    return [_of_component(name, hosts) for name in order if name in names]
+    return [_compare_component(name, hosts) for name in order if name in names]
 
 
-def _of_component(name: str, hosts: dict[str, HostStack]) -> Drift:
+def _compare_component(name: str, hosts: dict[str, HostStack]) -> ComponentDrift:
     stated = {host: stack.values[name] for host, stack in hosts.items() if name in stack.values}
     keys = _keys(name, stated)
     counted = Counter(keys.values()).most_common()
     tied = len(counted) > 1 and counted[0][1] == counted[1][1]
     most = None if tied else counted[0][0]
     agree = tuple(sorted(host for host, key in keys.items() if key == most))
-    return Drift(
+    return ComponentDrift(
         component=name,
         majority=_shown(stated[agree[0]]) if agree else None,
         agree=agree,

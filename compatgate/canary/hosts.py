@@ -1,10 +1,20 @@
-"""Staging hosts: where canaries may run, as the worker's ``hosts.toml`` declares them."""
+"""Describe staging hosts: where canaries may run, and when.
+
+`compatgate.canary.hosts_file` reads them from the worker's ``hosts.toml``. A host takes no new run
+during its maintenance windows.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from datetime import datetime, time
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from msgspec import Struct
+
+from compatgate.errors import BadInput
 
 CLUSTERS = ("slurm", "kubernetes")
 """Executors whose GPUs are other machines', and which run a workload on several of them at once."""
@@ -21,7 +31,7 @@ class Tls(Struct, frozen=True):
     key: str
 
 
-class Quiet(Struct, frozen=True):
+class MaintenanceWindow(Struct, frozen=True):
     """When a host takes no new run.
 
     Attributes:
@@ -135,6 +145,61 @@ class Host(Struct, frozen=True):
     devices: Literal["request", "cdi"] = "request"
     build_network: bool = False
     health: Literal["local", "none"] = "local"
-    quiet: tuple[Quiet, ...] = ()
+    quiet: tuple[MaintenanceWindow, ...] = ()
     slurm: Slurm | None = None
     kubernetes: Kubernetes | None = None
+
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+
+
+def in_maintenance(hours: Iterable[MaintenanceWindow], at: datetime) -> bool:
+    """Return whether a moment lies in any of some quiet hours.
+
+    Hours that last over midnight belong to the day on which they begin.
+
+    Args:
+        hours: of a host.
+        at: aware.
+
+    Raises:
+        BadInput: a time, a day or a time zone that does not exist.
+    """
+    return any(_covers(quiet, at) for quiet in hours)
+
+
+def _covers(quiet: MaintenanceWindow, at: datetime) -> bool:
+    start, end = _parse_time(quiet.start, "start"), _parse_time(quiet.end, "end")
+    for day in quiet.days:
+        if day not in DAYS:
+            hint = f"one of {', '.join(DAYS)}"
+            raise BadInput(f"{day!r} is not a day", field="quiet.days", value=day, hint=hint)
+    local = at.astimezone(_zone(quiet.timezone))
+    present = local.time()
+    today, yesterday = DAYS[local.weekday()], DAYS[local.weekday() - 1]
+    if start < end:
+        return start <= present < end and _is_on(quiet, today)
+    return (present >= start and _is_on(quiet, today)) or (
+        present < end and _is_on(quiet, yesterday)
+    )
+
+
+def _is_on(quiet: MaintenanceWindow, day: str) -> bool:
+    return not quiet.days or day in quiet.days
+
+
+def _parse_time(text: str, which: str) -> time:
+    if not (match := _TIME.fullmatch(text)):
+        hint = "like 22:30"
+        raise BadInput(f"{text!r} is not a time", field=f"quiet.{which}", value=text, hint=hint)
+    return time(int(match[1]), int(match[2]))
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        hint = "an IANA name like Europe/Berlin; UTC needs no time zone data"
+        what = f"the time zone {name!r} is not known here"
+        raise BadInput(what, field="quiet.timezone", value=name, hint=hint) from None

@@ -1,4 +1,8 @@
-"""Reads ``hosts.toml``: the staging hosts of a worker, with endpoints and credentials."""
+"""Read ``hosts.toml``: the staging hosts of a worker, with endpoints and credentials.
+
+A schema checks the shape of each table. Functions add what a schema cannot say, first of the
+``[host.slurm]`` and ``[host.kubernetes]`` tables.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,211 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.canary.hosts import CLUSTERS, Host, Quiet, Slurm, Tls
-from compatgate.canary.hosts_kubernetes import KubernetesTable, settings_of
-from compatgate.canary.hosts_kubernetes import mistakes as kubernetes_mistakes
-from compatgate.canary.hosts_slurm import SlurmTable
-from compatgate.canary.hosts_slurm import mistakes as slurm_mistakes
-from compatgate.canary.toml import read_toml, refused
-from compatgate.documents.nodes import RawDocument
-from compatgate.documents.problems import DocumentProblem
-from compatgate.documents.problems import Path as Place
+from compatgate.canary.hosts import (
+    CLUSTERS,
+    Host,
+    Kubernetes,
+    MaintenanceWindow,
+    Slurm,
+    Tls,
+    Toleration,
+)
+from compatgate.canary.structured_files import file_error, read_toml
+from compatgate.discovery.registry.reference import parse_reference
+from compatgate.documents.quantities import DURATION_PATTERN as DURATION
+from compatgate.documents.quantities import parse_duration
+from compatgate.documents.sources import DocumentProblem
+from compatgate.documents.sources import FieldPath as Place
 from compatgate.documents.specs import (
     ENDPOINT_PATTERN,
     LINE_PATTERN,
     NAME_PATTERN,
+    SLUG_PATTERN,
     TIME_PATTERN,
 )
+from compatgate.documents.text import RawDocument
+from compatgate.errors import BadInput
 
+PATH_PATTERN = r"^/[A-Za-z0-9._/+@=-]{1,255}$(?!\n)"
+"""No comma, colon, percent sign or blank: Slurm and container tools give those a meaning."""
+BUNDLE_PATTERN = r"^/[A-Za-z0-9._/+@={}-]{1,255}$(?!\n)"
+WORD_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._,@+-]{0,254}$(?!\n)"
+GRES_PATTERN = r"^[a-z][A-Za-z0-9_]{0,63}(:[A-Za-z0-9._-]{1,63})?$(?!\n)"
+CONSTRAINT_PATTERN = r"^[A-Za-z0-9\[(][A-Za-z0-9._,:&|*()\[\]!-]{0,254}$(?!\n)"
+OPTION_PATTERN = r"^--[a-z][a-z-]{1,63}(=[A-Za-z0-9._,:/@+\[\]-]{1,255})?$(?!\n)"
+SBATCH_OPTIONS = (
+    "contiguous", "core-spec", "cores-per-socket", "cpu-freq",
+    "cpus-per-gpu", "distribution", "exclude", "exclusive", "gpu-bind", "gpu-freq",
+    "gres-flags", "hint", "licenses", "mem-bind", "network", "nice", "nodelist",
+    "oversubscribe", "prefer", "priority", "reservation", "sockets-per-node", "spread-job",
+    "switches", "thread-spec", "threads-per-core", "tmp", "use-min-nodes",
+    "wckey",
+)  # fmt: skip
+"""Options of ``sbatch`` that a site may add: they choose nodes, none of them runs or writes."""
+PLACEHOLDERS = ("{image}", "{files}", "{scratch}", "{name}", "{folder}")
+_Path = Annotated[str, Meta(pattern=PATH_PATTERN)]
+_Word = Annotated[str, Meta(pattern=WORD_PATTERN)]
 _Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
+_Option = Annotated[str, Meta(pattern=OPTION_PATTERN)]
+
+
+class SlurmTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """``[host.slurm]``."""
+
+    work: _Path
+    partition: _Word | None = None
+    account: _Word | None = None
+    qos: _Word | None = None
+    constraint: Annotated[str, Meta(pattern=CONSTRAINT_PATTERN)] | None = None
+    gres: Annotated[str, Meta(pattern=GRES_PATTERN)] | None = None
+    extra: Annotated[tuple[_Option, ...], Meta(max_length=32)] = ()
+    container: Literal["none", "pyxis", "oci", "wrapper"] = "none"
+    wrapper: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
+    fetch: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
+    bundle: Annotated[str, Meta(pattern=BUNDLE_PATTERN)] | None = None
+    commands: _Path | None = None
+    poll: Annotated[float, Meta(ge=0.2, le=300)] = 5.0
+
+
+class SlurmMistake(Struct, frozen=True):
+    """Field of ``[host.slurm]``, what is wrong with it, what would be right."""
+
+    field: str
+    problem: str
+    hint: str
+    value: str | None = None
+
+
+def slurm_mistakes(table: SlurmTable, gpu: str | None) -> Iterator[SlurmMistake]:
+    """What does not go together.
+
+    Args:
+        table: as written.
+        gpu: of the host.
+    """
+    for option in table.extra:
+        if option[2:].partition("=")[0] not in SBATCH_OPTIONS:
+            yield SlurmMistake("extra", "is not an option that may be added",
+                          f"may be added: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
+    if gpu and not table.gres:
+        yield SlurmMistake("gres", "is missing: Slurm would give no GPU", 'like "gpu:a100"')
+    if table.gres and not gpu:
+        yield SlurmMistake(
+            "gres", "is stated without a gpu", "name the GPU of the host", table.gres
+        )
+    yield from _container_mistakes(table)
+
+
+def _container_mistakes(table: SlurmTable) -> Iterator[SlurmMistake]:
+    kind = table.container
+    if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
+        yield SlurmMistake("wrapper", "names no {image}",
+                      f"an argument vector with {', '.join(PLACEHOLDERS)}")  # fmt: skip
+    if kind == "oci" and not table.bundle:
+        yield SlurmMistake("bundle", "is missing", 'like "/shared/bundles/{digest}"')
+    for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
+        if getattr(table, field) and kind != owner:
+            yield SlurmMistake(field, f'is for container = "{owner}"', "leave it out")
+
+
+DNS_LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
+DNS_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
+QUALIFIED_PATTERN = (
+    r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$(?!\n)"
+)
+RESOURCE_PATTERN = (
+    r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$(?!\n)"
+)
+VALUE_PATTERN = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$(?!\n)"
+_Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
+_LabelKey = Annotated[str, Meta(pattern=QUALIFIED_PATTERN)]
+_LabelValue = Annotated[str, Meta(pattern=VALUE_PATTERN)]
+_DnsLabel = Annotated[str, Meta(pattern=DNS_LABEL_PATTERN)]
+_DnsName = Annotated[str, Meta(pattern=DNS_NAME_PATTERN)]
+_Resource = Annotated[str, Meta(pattern=RESOURCE_PATTERN)]
+_Duration = Annotated[str, Meta(pattern=DURATION)]
+
+
+class TolerationTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """``[[host.kubernetes.tolerations]]``."""
+
+    key: _LabelKey | None = None
+    operator: Literal["Equal", "Exists"] | None = None
+    value: _LabelValue | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+
+class KubernetesTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """``[host.kubernetes]``; the path is relative to the file."""
+
+    namespace: _DnsLabel
+    kubeconfig: _Line | None = None
+    context: _Line | None = None
+    in_cluster: bool = False
+    resource: _Resource = "nvidia.com/gpu"
+    node_selector: Annotated[dict[_LabelKey, _LabelValue], Meta(max_length=64)] = {}
+    tolerations: Annotated[tuple[TolerationTable, ...], Meta(max_length=64)] = ()
+    queue: _DnsLabel | None = None
+    image_pull_secrets: Annotated[tuple[_DnsName, ...], Meta(max_length=16)] = ()
+    service_account: _DnsName | None = None
+    runtime_class: _DnsName | None = None
+    images: Annotated[dict[_Slug, _Line], Meta(max_length=256)] = {}
+    wait: _Duration = "1d"
+
+
+class KubernetesMistake(Struct, frozen=True):
+    """Place in ``[host.kubernetes]``, what is wrong with it, what would be right."""
+
+    place: tuple[str | int, ...]
+    problem: str
+    hint: str
+    value: str | None = None
+
+
+def kubernetes_settings(table: KubernetesTable, folder: Path) -> Kubernetes:
+    """Return the table as settings."""
+    fields = msgspec.structs.asdict(table)
+    wait = parse_duration(fields.pop("wait"))
+    fields["tolerations"] = tuple(
+        Toleration(**msgspec.structs.asdict(each)) for each in table.tolerations
+    )
+    if table.kubeconfig:
+        fields["kubeconfig"] = str(folder / Path(table.kubeconfig).expanduser())
+    return Kubernetes(**fields, wait_s=int(wait.total_seconds()))
+
+
+def kubernetes_mistakes(table: KubernetesTable) -> Iterator[KubernetesMistake]:
+    """What does not go together."""
+    if table.in_cluster:
+        for field in ("kubeconfig", "context"):
+            if value := getattr(table, field):
+                what = "a worker in the cluster has its service account"
+                yield KubernetesMistake((field,), what, f"leave {field} out, or in_cluster", value)
+    for number, toleration in enumerate(table.tolerations):
+        yield from _toleration_mistakes(toleration, ("tolerations", number))
+    for workload, reference in table.images.items():
+        try:
+            parse_reference(reference)
+        except BadInput as error:
+            yield KubernetesMistake(("images", workload), error.problem, error.hint, reference)
+
+
+def _toleration_mistakes(
+    toleration: TolerationTable, place: tuple[str | int, ...]
+) -> Iterator[KubernetesMistake]:
+    if toleration.operator == "Exists" and toleration.value:
+        yield KubernetesMistake(
+            (*place, "value"), "is not compared with Exists", "leave one of them out"
+        )
+    if toleration.key is None and toleration.operator != "Exists":
+        hint = 'a key, or operator = "Exists" alone, which tolerates every taint'
+        yield KubernetesMistake((*place, "key"), "is missing", hint)
+
+
 _Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 _Time = Annotated[str, Meta(pattern=TIME_PATTERN)]
 _Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-_LEAST = {
+_MINIMUM = {
     "slurm": '[host.slurm] work = "/shared/compatgate"',
     "kubernetes": '[host.kubernetes] namespace = "compatgate-canary"',
 }
@@ -51,7 +239,7 @@ class TlsTable(_Table, frozen=True):
     key: _Line
 
 
-class QuietTable(_Table, frozen=True):
+class MaintenanceTable(_Table, frozen=True):
     """``[[host.quiet]]``."""
 
     start: _Time
@@ -73,7 +261,7 @@ class HostTable(_Table, frozen=True):
     devices: Literal["request", "cdi"] = "request"
     build_network: bool = False
     health: Literal["local", "none"] | None = None
-    quiet: Annotated[tuple[QuietTable, ...], Meta(max_length=64)] = ()
+    quiet: Annotated[tuple[MaintenanceTable, ...], Meta(max_length=64)] = ()
     slurm: SlurmTable | None = None
     kubernetes: KubernetesTable | None = None
 
@@ -85,14 +273,14 @@ class HostsFile(_Table, frozen=True):
 
 
 def read_hosts(path: Path) -> list[Host]:
-    """The hosts of a file, in its order.
+    """Return the hosts of a file, in its order.
 
     Raises:
         NotFound: there is no such file.
         ManyProblems: every mistake in it, with file, field and value.
     """
     written, raw = read_toml(path, "hosts", HostsFile)
-    problems = [p for i, table in enumerate(written.host) for p in _meaningless(table, raw, i)]
+    problems = [p for i, table in enumerate(written.host) for p in _table_problems(table, raw, i)]
     names = [table.name for table in written.host]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -102,7 +290,7 @@ def read_hosts(path: Path) -> list[Host]:
     for index, host in enumerate(hosts):
         problems += _missing_files(host, raw, index)
     if problems:
-        raise refused(path, problems)
+        raise file_error(path, problems)
     return hosts
 
 
@@ -115,9 +303,11 @@ def _host(table: HostTable, folder: Path) -> Host:
     if slurm := table.slurm:
         fields["slurm"] = Slurm(**msgspec.structs.asdict(slurm))
     if kubernetes := table.kubernetes:
-        fields["kubernetes"] = settings_of(kubernetes, folder)
+        fields["kubernetes"] = kubernetes_settings(kubernetes, folder)
     fields["health"] = table.health or ("none" if table.executor in CLUSTERS else "local")
-    fields["quiet"] = tuple(Quiet(**msgspec.structs.asdict(quiet)) for quiet in table.quiet)
+    fields["quiet"] = tuple(
+        MaintenanceWindow(**msgspec.structs.asdict(quiet)) for quiet in table.quiet
+    )
     return Host(**fields)
 
 
@@ -131,7 +321,7 @@ def _missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentPro
     ]
 
 
-def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
+def _table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
     """What a schema cannot say."""
     found: list[DocumentProblem] = []
 
@@ -153,7 +343,7 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
         _check_tcp(table, problem)
     elif table.tls is not None:
         problem("tls", "is for an endpoint on TCP", "tcp://host:2376")
-    found += _about_clusters(table, raw, index)
+    found += _cluster_problems(table, raw, index)
     if table.driver and not table.gpu:
         problem("driver", "is stated without a gpu", "name the GPU as well")
     for number, quiet in enumerate(table.quiet):
@@ -167,9 +357,9 @@ def _meaningless(table: HostTable, raw: RawDocument, index: int) -> list[Documen
     return found
 
 
-def _about_clusters(table: HostTable, raw: RawDocument, index: int) -> Iterator[DocumentProblem]:
+def _cluster_problems(table: HostTable, raw: RawDocument, index: int) -> Iterator[DocumentProblem]:
     here: Place = ("host", index)
-    for kind, least in _LEAST.items():
+    for kind, least in _MINIMUM.items():
         given = getattr(table, kind)
         if table.executor != kind and given:
             what = f"is not for {table.executor}"

@@ -11,12 +11,11 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from compatgate.canary.judge.order import median
+from compatgate.canary.judge.statistics import median
 from compatgate.canary.judge.units import conversion
-from compatgate.canary.report import Device, Metric, Report
+from compatgate.canary.run import Device, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.core.facts import Gpus
-from compatgate.core.facts.peaks import GpuPeaks, PeakKind, Peaks, unit_of
+from compatgate.core.facts.nvidia import GpuPeaks, Gpus, PeakKind, Peaks, unit_of
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
@@ -58,7 +57,7 @@ class Share(Struct, frozen=True):
         return f"{said}; {DOUBT}" if self.implausible else said
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the words beside it."""
+        """Return plain data, the words beside it."""
         return {**to_builtins(self), "words": self.words}
 
 
@@ -111,7 +110,7 @@ def _share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Share | 
 
 
 def _product(devices: Sequence[Device], gpus: Gpus) -> str | None:
-    """The one product that all devices are, whole."""
+    """Return the one product that all devices are, whole."""
     if any(device.mig for device in devices):
         return None
     try:

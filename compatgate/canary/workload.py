@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.facts.peaks import PeakKind
+from compatgate.core.facts.nvidia import PeakKind
 
 Better = Literal["lower", "higher", "either"]
 

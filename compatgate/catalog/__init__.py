@@ -16,7 +16,7 @@ __all__ = ["load_facts", "open_library", "read_source", "source_names"]
 
 
 def open_library(overlays: Sequence[str] | None = None) -> Library:
-    """The catalog with operators' files laid over it.
+    """Return the catalog with operators' files laid over it.
 
     Args:
         overlays: files or directories; None: those of ``COMPATGATE_FACTS``.
@@ -30,7 +30,7 @@ def open_library(overlays: Sequence[str] | None = None) -> Library:
 
 
 def load_facts(overlays: Sequence[str] | None = None) -> Facts:
-    """All facts; each table is read when it is first asked for.
+    """Return all facts; each table is read when it is first asked for.
 
     Args:
         overlays: files or directories laid over the shipped facts; None: ``COMPATGATE_FACTS``.
@@ -57,7 +57,7 @@ def source_names() -> tuple[str, ...]:
 
 
 def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, Any]:
-    """A fact file whole, every field and note of it, overlays laid over it.
+    """Return a fact file whole, every field and note of it, overlays laid over it.
 
     Raises:
         NotFound: there is no such file.

@@ -1,14 +1,23 @@
-"""Finding whole records of the fact files: by natural key, by series, by any spelling of a GPU."""
+"""Find whole records of the fact files, and compare two sets of facts record by record.
+
+Records are found by natural key, by series, and by any spelling of a GPU.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
-from compatgate.catalog import sources
+from msgspec import Struct
+
+from compatgate.catalog import build, sources
+from compatgate.catalog.library import Library
+from compatgate.catalog.overlay import find_overlays
 from compatgate.catalog.schema import natural_key, of_property, read_schema
 from compatgate.core.components import resolve_component
+from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 
 Record = dict[str, Any]
@@ -40,7 +49,7 @@ def _canonical(name: str) -> str:
 
 
 def lists(source: str, document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The lists of a fact file whose records can be named, and their keys."""
+    """Return the lists of a fact file whose records can be named, and their keys."""
     schema = read_schema(source)
     keys = {name: natural_key(of_property(schema, name)) for name in document}
     return {name: key for name, key in keys.items() if key}
@@ -52,7 +61,7 @@ def name_of(record: Record, key: tuple[str, ...]) -> str:
 
 
 def find(source: str, document: Mapping[str, Any], wanted: str) -> dict[str, list[Record]]:
-    """Records that a text names, per list.
+    """Return records that a text names, per list.
 
     A record answers to its key, to one field of it, to the series it belongs to (``12.4`` finds
     12.4.0 and 12.4.1), and a GPU to every spelling of its name.
@@ -104,3 +113,154 @@ def _spoken(source: str, document: Mapping[str, Any]) -> Iterator[str]:
         for record in document[name]:
             yield name_of(record, key)
             yield from (str(record[field]) for field in key if len(key) > 1)
+
+
+SHIPPED = "shipped"
+Action = Literal["add", "change", "remove"]
+
+
+class FactSet(Struct, frozen=True):
+    """One side of a comparison.
+
+    Attributes:
+        name: as a person wrote it.
+        facts: for the rules.
+        documents: every fact file, parsed, overlays laid over it.
+    """
+
+    name: str
+    facts: Facts
+    documents: dict[str, dict[str, Any]]
+
+
+class FieldChange(Struct, frozen=True):
+    """A value that differs; None where there is none."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class RecordChange(Struct, frozen=True):
+    """A record that only one side has, or that differs.
+
+    Attributes:
+        facts: fact file, ``frameworks/torch``.
+        part: list of it, ``releases``; ``""`` for what is not in a list of records.
+        key: name of the record.
+    """
+
+    facts: str
+    part: str
+    key: str
+    action: Action
+    fields: tuple[FieldChange, ...] = ()
+
+
+def open_set(name: str) -> FactSet:
+    """Read one side: ``shipped``, overlays (separated like ``PATH``), or a whole folder of facts.
+
+    Raises:
+        BadInput: there is no such file or folder, or it is malformed.
+        CatalogError: a whole folder is malformed.
+    """
+    if name == SHIPPED:
+        return _read(name, ())
+    paths = [path for path in name.split(os.pathsep) if path]
+    if not paths:
+        raise BadInput("is empty", field="facts", value=name, hint=f"a folder, or {SHIPPED}")
+    if len(paths) == 1 and _is_whole(paths[0]):
+        with sources.rooted(paths[0]):
+            return _read(name, ())
+    return _read(name, paths)
+
+
+def _is_whole(path: str) -> bool:
+    """Tell whether a folder holds every table, and is no overlay."""
+    files = {table.source for table in build.TABLES.values()}
+    return os.path.isdir(path) and all(
+        os.path.isfile(os.path.join(path, f"{name}{sources.SUFFIX}")) for name in files
+    )
+
+
+def _read(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
+    """Read all of it at once: where a folder takes the place of the shipped one, that ends."""
+    library = Library(find_overlays(overlays))
+    for source in library.names:
+        for table in build.typed(source):
+            library.compiled(table)
+    facts = Facts(
+        library.load,
+        library.digest,
+        tuple(overlay.label for overlay in library.overlays),
+        frameworks=build.in_folder("frameworks", library.names),
+        recorded=build.in_folder("packages", library.names),
+    )
+    return FactSet(name, facts, {source: library.document(source) for source in library.names})
+
+
+def differences(before: FactSet, after: FactSet) -> list[RecordChange]:
+    """List what differs, fact file by fact file."""
+    names = sorted({*before.documents, *after.documents})
+    return [
+        change
+        for name in names
+        for change in _of_file(name, before.documents.get(name), after.documents.get(name))
+    ]
+
+
+def _of_file(
+    name: str, before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> Iterator[RecordChange]:
+    old, new = before or {}, after or {}
+    keys = lists(name, {**old, **new})
+    for part, key in keys.items():
+        yield from _of_list(name, part, _by_name(old, part, key), _by_name(new, part, key))
+    was, now = ({k: v for k, v in side.items() if k not in keys} for side in (old, new))
+    if before is not None and after is not None and (fields := tuple(compare(was, now))):
+        yield RecordChange(name, "", "", "change", fields)
+
+
+def _by_name(document: Mapping[str, Any], part: str, key: tuple[str, ...]) -> dict[str, Any]:
+    return {name_of(record, key): record for record in document.get(part) or ()}
+
+
+def _of_list(
+    name: str, part: str, old: dict[str, Any], new: dict[str, Any]
+) -> Iterator[RecordChange]:
+    for key in old:
+        if key not in new:
+            yield RecordChange(name, part, key, "remove")
+        elif fields := tuple(compare(old[key], new[key])):
+            yield RecordChange(name, part, key, "change", fields)
+    for key in new:
+        if key not in old:
+            yield RecordChange(name, part, key, "add")
+
+
+def compare(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
+    """List the values that differ; lists of named things are compared by their names."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys([*before, *after]):
+            yield from compare(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))
+    elif _are_named(before) and _are_named(after):
+        old, new = ({_label(row): row for row in side} for side in (before, after))
+        for label in dict.fromkeys([*old, *new]):
+            yield from compare(old.get(label), new.get(label), f"{path}[{label}]")
+    elif before != after:
+        yield FieldChange(path, before, after)
+
+
+_NAMES = ("name", "path", "wheel")
+
+
+def _are_named(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(row, Mapping) and any(n in row for n in _NAMES) for row in value)
+    )
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return next(str(row[name]) for name in _NAMES if name in row)

@@ -1,13 +1,24 @@
-"""The compact compiled form of a table: MessagePack, with the digests of what it was made from."""
+"""Compile tables to MessagePack with the digests of their sources, and cache them for the user.
+
+The wheel carries compiled tables; checkouts and overlays use the user's cache directory. There
+a table's file name is a digest of its sources and of the adapters, so that it never goes stale
+and two versions of compatgate do not disturb each other.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from compatgate.catalog import build, sources
+from compatgate.catalog.sources import file_digest
+from compatgate.core.digest import combined
 from compatgate.errors import CatalogError, CompatgateError
 
 SCHEMA = 1
@@ -49,7 +60,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def file_name(table: str) -> str:
-    """File name of a compiled table."""
+    """Return file name of a compiled table."""
     return table.replace("/", "-") + ".msgpack"
 
 
@@ -75,7 +86,7 @@ def compile_table(
 
 
 def decode(compiled: Compiled, kind: type[Any]) -> Any:
-    """The table itself."""
+    """Return the table itself."""
     return msgspec.msgpack.decode(compiled.payload, type=kind)
 
 
@@ -107,7 +118,7 @@ def write_bytes(directory: str, name: str, data: bytes) -> None:
 
 
 def read(path: str) -> Compiled | None:
-    """A compiled table, None when there is none or it is not one."""
+    """Return a compiled table, None when there is none or it is not one."""
     try:
         with open(path, "rb") as file:
             compiled = msgspec.msgpack.decode(file.read(), type=Compiled)
@@ -126,7 +137,7 @@ def read_digests(path: str) -> dict[str, str] | None:
 
 
 def read_manifest(directory: str) -> Manifest:
-    """The manifest of a wheel.
+    """Return the manifest of a wheel.
 
     Raises:
         CatalogError: it is damaged.
@@ -139,10 +150,124 @@ def read_manifest(directory: str) -> Manifest:
 
 
 def damaged(path: str) -> CatalogError:
-    """The error for a file of the wheel that is not as it was built."""
+    """Return the error for a file of the wheel that is not as it was built."""
     return CatalogError(
         "does not belong to the facts that it was built from",
         field=path,
         value=path,
         hint="the installation was changed; reinstall compatgate",
     )
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_MOST_FORMS = 7
+"""Earlier forms of a table that are kept: other overlays, other versions of compatgate."""
+_SETTLED_S = 2
+"""Seconds after which a file that changed is not expected to change within the same tick."""
+_CODE = ("catalog/build", "core/facts", "core/versions.py", "core/components.py", "core/gpus.py")
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Digest of everything that turns a file into a table, by size and time of change."""
+    stamps = {path: _stamp(path) for name in _CODE for path in _python_files(name)}
+    return combined({"schema": str(SCHEMA), **stamps})
+
+
+def _python_files(name: str) -> list[str]:
+    path = os.path.join(_PACKAGE, *name.split("/"))
+    if not os.path.isdir(path):
+        return [path]
+    return [os.path.join(path, entry) for entry in os.listdir(path) if entry.endswith(".py")]
+
+
+def _stamp(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return "none"
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def cache_directory() -> str:
+    """Where compiled tables are kept."""
+    if sys.platform == "linux":  # as platformdirs would answer, without the time to import it
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        if not os.path.isabs(base):
+            base = os.path.join(os.path.expanduser("~"), ".cache")
+        return os.path.join(base, "compatgate", "facts")
+    from platformdirs import user_cache_dir
+
+    return os.path.join(user_cache_dir("compatgate", appauthor=False), "facts")
+
+
+def find_cached(table: str, digests: dict[str, str]) -> Compiled | None:
+    """Return the table as compiled earlier from exactly these sources by exactly this code."""
+    found = read(os.path.join(cache_directory(), _cached_name(table, digests)))
+    if found is None or found.sources != digests or found.code != code_digest():
+        return None
+    return found if found.table == table else None
+
+
+def store_cached(compiled: Compiled) -> bool:
+    """Keep a table for the next process; False where the directory cannot be written."""
+    name = _cached_name(compiled.table, compiled.sources)
+    try:
+        write(cache_directory(), name, compiled)
+        _prune(compiled.table, name)
+    except OSError:
+        return False
+    return True
+
+
+def _prune(table: str, newest: str) -> None:
+    """Forget the oldest forms of a table."""
+    prefix = file_name(table).removesuffix("msgpack")
+    paths = [
+        os.path.join(cache_directory(), name)
+        for name in os.listdir(cache_directory())
+        if name.startswith(prefix) and name != newest
+    ]
+    for path in sorted(paths, key=os.path.getmtime)[: -_MOST_FORMS or None]:
+        os.unlink(path)
+
+
+def file_digests(paths: Mapping[str, str]) -> dict[str, str]:
+    """SHA-256 of files by name, read again only when one of them changed.
+
+    As version control does, files are told apart by size, inode and both times. What changed in the
+    last seconds is not kept: it may change again within the same tick of the clock.
+
+    Raises:
+        CatalogError: a file cannot be read.
+    """
+    try:
+        status = {name: os.stat(path) for name, path in paths.items()}
+    except OSError:  # reading names the file
+        return {name: file_digest(path) for name, path in paths.items()}
+    stamps = {
+        name: f"{s.st_size} {s.st_ino} {s.st_mtime_ns} {s.st_ctime_ns}"
+        for name, s in status.items()
+    }
+    file = file_name(f"digests.{combined(stamps)[:32]}")
+    found = read_digests(os.path.join(cache_directory(), file))
+    if found is not None and found.keys() == paths.keys():
+        return found
+    made = {name: file_digest(path) for name, path in paths.items()}
+    newest = max((s.st_ctime for s in status.values()), default=0)
+    if newest + _SETTLED_S < time.time():
+        _store_digests(file, made)
+    return made
+
+
+def _store_digests(file: str, digests: dict[str, str]) -> None:
+    try:
+        write_bytes(cache_directory(), file, msgspec.msgpack.encode(digests))
+        _prune("digests", file)
+    except OSError:
+        return
+
+
+def _cached_name(table: str, digests: dict[str, str]) -> str:
+    key = combined({"code": code_digest(), **digests})[:20]
+    return file_name(f"{table}.{key}")

@@ -1,4 +1,7 @@
-"""Where tables come from: the wheel, the cache, or the fact files with overlays laid over them."""
+"""Load tables from the wheel, the cache, or the fact files with overlays laid over them.
+
+`compile_all` compiles the whole catalog for a wheel; the build hook ``hatch_build.py`` calls it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from compatgate import resources
-from compatgate.catalog import build, cache, sources
+from compatgate.catalog import build, sources
 from compatgate.catalog import compiled as form
 from compatgate.catalog.compiled import Compiled, Manifest
 from compatgate.catalog.overlay import Overlay, merged
-from compatgate.core.digest import combined
+from compatgate.core.digest import combined, sha256
 from compatgate.errors import BadInput, CompatgateError
 
 
@@ -45,7 +50,7 @@ class Library:
         return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
 
     def load(self, name: str, kind: type[Any]) -> Any:
-        """A table, decoded.
+        """Return a table, decoded.
 
         Raises:
             CatalogError: it does not belong to its source, or its source is malformed.
@@ -53,7 +58,7 @@ class Library:
         return form.decode(self.compiled(name), kind)
 
     def document(self, name: str) -> dict[str, Any]:
-        """A fact file whole, every field and note, overlays laid over it."""
+        """Return a fact file whole, every field and note, overlays laid over it."""
         whole: dict[str, Any] = self.load(f"source/{name}", dict[str, Any])
         return whole
 
@@ -64,7 +69,7 @@ class Library:
                 self.compiled(name)
 
     def compiled(self, name: str) -> Compiled:
-        """A table in its compiled form."""
+        """Return a table in its compiled form."""
         if name not in self._compiled:
             self._compiled[name] = self._find(name)
         return self._compiled[name]
@@ -78,10 +83,10 @@ class Library:
         if not there and not over:
             raise KeyError(name)
         digests = {**({source: self._digest(source)} if there else {}), **_laid_over(over)}
-        found = cache.find(name, digests)
+        found = form.find_cached(name, digests)
         if found is None:
-            found = fresh(name, over, digests)
-            cache.keep(found)
+            found = compile_source(name, over, digests)
+            form.store_cached(found)
         return found
 
     def _digest(self, source: str) -> str:
@@ -91,7 +96,7 @@ class Library:
 
     def _all_digests(self) -> dict[str, str]:
         if not self._shipped:
-            self._shipped = cache.file_digests(sources.paths())
+            self._shipped = form.file_digests(sources.paths())
             self._digests |= self._shipped
         return self._shipped
 
@@ -102,15 +107,15 @@ def _laid_over(overlays: Sequence[Overlay]) -> dict[str, str]:
 
 
 def catalog_digest(digests: dict[str, str]) -> str:
-    """The digest that verdicts name."""
+    """Return the digest that verdicts name."""
     return f"sha256:{combined(digests)}"
 
 
-def fresh(name: str, overlays: Sequence[Overlay], digests: dict[str, str]) -> Compiled:
+def compile_source(name: str, overlays: Sequence[Overlay], digests: dict[str, str]) -> Compiled:
     """Compile a table from its file, with overlays laid over it."""
-    whole = document(build.table(name).source, overlays)
+    whole = read_document(build.table(name).source, overlays)
     try:
-        return form.compile_table(name, whole, digests, cache.code_digest())
+        return form.compile_table(name, whole, digests, form.code_digest())
     except CompatgateError as error:
         if not overlays:
             raise
@@ -120,7 +125,7 @@ def fresh(name: str, overlays: Sequence[Overlay], digests: dict[str, str]) -> Co
         ) from error
 
 
-def document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:
+def read_document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:
     """A fact file parsed, with overlays laid over it; they may also bring a whole new one."""
     path = sources.source_path(source)
     new = bool(overlays) and not sources.ships(source)
@@ -129,7 +134,7 @@ def document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:
 
 
 def _packaged(directory: str, manifest: Manifest, name: str, digest: str) -> Compiled:
-    """A table of the wheel; its source and itself must be as they were built."""
+    """Return a table of the wheel; its source and itself must be as they were built."""
     path = os.path.join(directory, form.file_name(name))
     source = build.table(name).source
     if manifest.sources.get(source) != digest:
@@ -140,3 +145,36 @@ def _packaged(directory: str, manifest: Manifest, name: str, digest: str) -> Com
     if found is None or found.sources != {source: digest} or found.table != name:
         raise form.damaged(path)
     return found
+
+
+def compile_all(directory: str) -> Manifest:
+    """Write every table and the manifest into a directory; the same facts give the same bytes.
+
+    Raises:
+        CatalogError: a fact file does not have the shape that its adapter reads.
+    """
+    os.makedirs(directory, exist_ok=True)
+    digests = {name: sources.file_digest(sources.source_path(name)) for name in sources.names()}
+    tables = {name: _write_table(directory, name, digests) for name in table_names()}
+    digest = catalog_digest(digests)
+    manifest = Manifest(form.SCHEMA, digest, digests, tables)
+    with open(os.path.join(directory, "manifest.msgpack"), "wb") as file:
+        file.write(msgspec.msgpack.encode(manifest))
+    return manifest
+
+
+def table_names() -> list[str]:
+    """Typed tables, and each fact file as it is."""
+    names = sources.names()
+    typed = [table for name in names for table in build.typed(name)]
+    return [*typed, *(f"source/{name}" for name in names)]
+
+
+def _write_table(directory: str, name: str, digests: dict[str, str]) -> str:
+    source = build.table(name).source
+    document = read_document(source)
+    compiled = form.compile_table(name, document, {source: digests[source]}, code="wheel")
+    data = msgspec.msgpack.encode(compiled)
+    with open(os.path.join(directory, form.file_name(name)), "wb") as file:
+        file.write(data)
+    return sha256(data)

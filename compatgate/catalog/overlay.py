@@ -48,12 +48,12 @@ class Overlay(NamedTuple):
 
     @property
     def label(self) -> str:
-        """File name and short digest, as verdicts name it."""
+        """Return file name and short digest, as verdicts name it."""
         return f"{os.path.basename(self.path)}@{self.digest[:12]}"
 
 
 def find_overlays(paths: Sequence[str] | None) -> tuple[Overlay, ...]:
-    """The overlay files named, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``).
+    """Return the overlay files named, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``).
 
     Raises:
         BadInput: a file or directory does not exist, or does not say which facts it speaks to.
@@ -88,7 +88,7 @@ def _overlay(path: str) -> Overlay:
 
 
 def _target(path: str, data: bytes) -> str:
-    """The fact file that an overlay speaks to: by its ``schema`` line, else by its name."""
+    """Return the fact file that an overlay speaks to: by its ``schema`` line, else by its name."""
     stated = _SCHEMA.search(data)
     if stated and stated[1] == b"framework":
         return f"frameworks/{_component(path, data)}"
@@ -118,7 +118,7 @@ def _target(path: str, data: bytes) -> str:
 
 
 def _package(path: str, data: bytes) -> str:
-    """The package that an overlay has records of; it need not be one that is shipped."""
+    """Return the package that an overlay has records of; it need not be one that is shipped."""
     stated = _PACKAGE.search(data)
     if not stated:
         hint = "add a line such as package: xformers"
@@ -131,7 +131,7 @@ def _schemas() -> list[str]:
 
 
 def _component(path: str, data: bytes) -> str:
-    """The framework that an overlay speaks of; it need not be one that is shipped."""
+    """Return the framework that an overlay speaks of; it need not be one that is shipped."""
     from compatgate.core.components import resolve_component
 
     stated = _COMPONENT.search(data)
@@ -160,7 +160,7 @@ def _component(path: str, data: bytes) -> str:
 
 
 def merged(source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]) -> dict[str, Any]:
-    """A shipped file with operators' files laid over it, the last one on top.
+    """Return a shipped file with operators' files laid over it, the last one on top.
 
     Raises:
         BadInput: an overlay is malformed; every mistake is named by file, path and value.
@@ -239,7 +239,7 @@ class _Rows:
         return tuple(record[field] for field in self.key)
 
     def lay_over(self, records: list[Any]) -> tuple[list[Any], list[Any]]:
-        """All records, and those that were changed or added."""
+        """Return all records, and those that were changed or added."""
         touched = []
         for record in records:
             name = self._name(record)

@@ -20,8 +20,8 @@ from packaging.version import Version
 
 from compatgate.catalog import schema, sources
 from compatgate.catalog.checks import Problem
-from compatgate.core.arch import parse_capability
 from compatgate.core.facts.records import Library, Record
+from compatgate.core.gpu_code import parse_capability
 from compatgate.errors import CatalogError
 
 SCHEMA = "packages"

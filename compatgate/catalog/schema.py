@@ -15,13 +15,13 @@ Schema = dict[str, Any]
 
 
 def directory() -> str:
-    """Directory of the schemas."""
+    """Return the directory of the schemas."""
     return os.path.join(resources.locate("matrix"), "schema", "facts")
 
 
 @lru_cache(maxsize=64)
 def read_schema(source: str) -> Schema:
-    """The schema of a fact file; the files of a folder share one."""
+    """Return the schema of a fact file; the files of a folder share one."""
     path = os.path.join(directory(), f"{form(source)}.schema.json")
     with open(path, encoding="utf-8") as file:
         schema: Schema = json.load(file)
@@ -29,7 +29,7 @@ def read_schema(source: str) -> Schema:
 
 
 def natural_key(schema: Schema) -> tuple[str, ...]:
-    """The fields that name a record of a list; empty where the list is one value."""
+    """Return the fields that name a record of a list; empty where the list is one value."""
     for choice in (schema, *schema.get("anyOf", ())):
         if key := choice.get("x-key"):
             return tuple(key)
@@ -37,7 +37,7 @@ def natural_key(schema: Schema) -> tuple[str, ...]:
 
 
 def of_items(schema: Schema) -> Schema:
-    """The schema of a list's records."""
+    """Return the schema of a list's records."""
     for choice in (schema, *schema.get("anyOf", ())):
         if isinstance(items := choice.get("items"), dict):
             return items
@@ -45,7 +45,7 @@ def of_items(schema: Schema) -> Schema:
 
 
 def of_property(schema: Schema, name: str) -> Schema:
-    """The schema of a field, empty where it is not described."""
+    """Return the schema of a field, empty where it is not described."""
     for choice in (schema, *schema.get("anyOf", ())):
         if isinstance(found := choice.get("properties", {}).get(name), dict):
             return found
@@ -72,7 +72,7 @@ def errors(source: str, document: Any, *, partial: bool = False) -> Iterator[tup
 
 
 def _partial(schema: Schema) -> Schema:
-    """A schema that asks for no section, and for no number of records."""
+    """Return a schema that asks for no section, and for no number of records."""
     sections = {
         name: {rule: value for rule, value in section.items() if rule != "minItems"}
         for name, section in schema["properties"].items()
@@ -81,7 +81,7 @@ def _partial(schema: Schema) -> Schema:
 
 
 def place(document: Any, path: list[Any], schema: Schema) -> str:
-    """A path with natural keys instead of positions: ``releases[cuda=12.4.1].driver``."""
+    """Return a path with natural keys instead of positions: ``releases[cuda=12.4.1].driver``."""
     text = ""
     node, described = document, schema
     for step in path:
@@ -104,7 +104,7 @@ def label(record: Any, key: tuple[str, ...]) -> str:
 
 
 def _reason(error: Any) -> str:
-    """The schema's own words for what is expected, where it has any."""
+    """Return the schema's own words for what is expected, where it has any."""
     if error.validator == "anyOf" and error.context:
         return _reason(max(error.context, key=lambda e: (e.validator == "pattern", -len(e.path))))
     if error.validator == "enum":

@@ -29,7 +29,7 @@ _ROOTED: ContextVar[str | None] = ContextVar("rooted", default=None)
 
 
 def replaced() -> str | None:
-    """Another folder that is read instead of the shipped facts, compiled ones included."""
+    """Return another folder that is read instead of the shipped facts, compiled ones included."""
     return _ROOTED.get() or os.environ.get(ROOT) or None
 
 
@@ -44,17 +44,17 @@ def rooted(folder: str) -> Iterator[None]:
 
 
 def facts_dir() -> str:
-    """Directory of the shipped fact files."""
+    """Return the directory of the shipped fact files."""
     return replaced() or os.path.join(resources.locate("matrix"), "facts")
 
 
 def source_path(name: str) -> str:
-    """Path of a shipped fact file (``nccl``, ``frameworks/torch``)."""
+    """Return the path of a shipped fact file (``nccl``, ``frameworks/torch``)."""
     return os.path.join(facts_dir(), *name.split("/")) + SUFFIX
 
 
 def paths() -> dict[str, str]:
-    """Paths of the shipped fact files, by name."""
+    """Return paths of the shipped fact files, by name."""
     folder = facts_dir()
     return {name: os.path.join(folder, name) + SUFFIX for name in names()}
 
@@ -92,7 +92,7 @@ def title(name: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a fact file.
+    """Return the content of a fact file.
 
     Raises:
         CatalogError: the file cannot be read.
@@ -111,7 +111,7 @@ def file_digest(path: str) -> str:
 
 @lru_cache(maxsize=1)
 def _loader() -> type[Any]:
-    """The C form of SafeLoader, for which a date is a text like any other version."""
+    """Return the C form of SafeLoader, for which a date is a text like any other version."""
     import yaml
 
     class Loader(yaml.CSafeLoader):

@@ -1,18 +1,19 @@
-"""``compatgate db``: where the database is, what schema it has, upgrading and pruning it."""
+"""Run ``compatgate db``: show the database's address and schema; upgrade and prune it."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from compatgate.cli import db_prune
-from compatgate.cli.database import add_database, add_format, print_json
+from compatgate.kit.cli.options import add_database, add_format
+from compatgate.kit.cli.output import print_json
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+    from datetime import timedelta
 
-HELP = "create, migrate and prune the database"
+    from compatgate.service.runs.pruning import OfRuns, Pruned
 
 _EXAMPLES = """\
 examples:
@@ -34,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=help_text)
         add_database(action)
         add_format(action)
-    pruning = actions.add_parser("prune", help=db_prune.HELP)
-    db_prune.add_arguments(pruning)
+    pruning = actions.add_parser("prune", help=PRUNE_HELP)
+    add_prune_arguments(pruning)
     add_database(pruning)
     add_format(pruning)
 
@@ -48,20 +49,20 @@ def run(args: argparse.Namespace) -> int:
         Unavailable: it does not answer, or a newer program wrote it.
     """
     if args.action == "prune":
-        return db_prune.run(args)
-    from compatgate.store.urls import resolve_url, shown
+        return run_prune(args)
+    from compatgate.kit.database.database import display_url, resolve_url
 
     if args.action == "path":
         url = resolve_url(args.database)
-        place = url.database if url.drivername == "sqlite" else shown(url)
-        _print(args, {"database": shown(url)}, str(place))
+        place = url.database if url.drivername == "sqlite" else display_url(url)
+        _print(args, {"database": display_url(url)}, str(place))
         return 0
     return _upgrade(args) if args.action == "upgrade" else _status(args)
 
 
 def _upgrade(args: argparse.Namespace) -> int:
-    from compatgate.store import schema
-    from compatgate.store.database import Database
+    from compatgate.kit.database import schema
+    from compatgate.kit.database.database import Database
 
     database = Database.open(args.database)
     before = schema.current(database)
@@ -75,14 +76,13 @@ def _upgrade(args: argparse.Namespace) -> int:
 
 def _status(args: argparse.Namespace) -> int:
     """Show the schema; looking makes no file."""
-    from compatgate.store import schema
-    from compatgate.store.database import Database
-    from compatgate.store.urls import resolve_url, shown
+    from compatgate.kit.database import schema
+    from compatgate.kit.database.database import Database, display_url, resolve_url
 
     url = resolve_url(args.database)
     if url.drivername == "sqlite" and not os.path.exists(str(url.database)):
-        report = {"database": shown(url), "schema": None, "expected": schema.expected()}
-        _print(args, report, f"{shown(url)}: there is none; compatgate db upgrade makes it")
+        report = {"database": display_url(url), "schema": None, "expected": schema.expected()}
+        _print(args, report, f"{display_url(url)}: there is none; compatgate db upgrade makes it")
         return 1
     database = Database.open(args.database)
     found, needed = schema.current(database), schema.expected()
@@ -98,3 +98,88 @@ def _print(args: argparse.Namespace, report: Mapping[str, object], text: str) ->
         print_json(report)
     else:
         print(text)
+
+
+PRUNE_HELP = "remove old logs and reports of runs, and hosts that no worker serves any more"
+_OPTIONS = {
+    "logs": ("--run-logs-older-than", "logs of runs that ended so long ago"),
+    "reports": (
+        "--run-reports-older-than",
+        "what steps reported, of runs that ended so long ago and that no evidence, warning or"
+        " baseline rests on",
+    ),
+    "hosts": ("--hosts-unseen-for", "staging hosts that no worker served for so long"),
+}
+
+
+def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    for name, (option, help_text) in _OPTIONS.items():
+        parser.add_argument(option, dest=name, metavar="DURATION", help=f"{help_text}, such as 90d")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be removed")
+
+
+def run_prune(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        BadInput: a malformed duration, or nothing to remove was named.
+        NotFound: there is no such SQLite file.
+        Unavailable: the database does not answer, or has another schema.
+    """
+    from compatgate.errors import BadInput
+    from compatgate.kit.cli.options import user
+    from compatgate.kit.database import schema
+    from compatgate.kit.database.database import Database
+    from compatgate.service.cli.gate import refuse_missing
+    from compatgate.service.runs.pruning import Ages, prune_database
+
+    ages = Ages(**{name: _age(args, name) for name in _OPTIONS})
+    if ages == Ages():
+        options = ", ".join(option for option, _ in _OPTIONS.values())
+        raise BadInput("nothing to remove is named", field="db prune", hint=f"one of {options}")
+    refuse_missing(args.database)
+    database = Database.open(args.database)
+    try:
+        schema.prepare(database)
+        found = prune_database(database, ages, by=user(), dry_run=args.dry_run)
+    finally:
+        database.close()
+    if args.format == "json":
+        print_json(found.to_json())
+    else:
+        _print_pruned(found)
+    return 0
+
+
+def _age(args: argparse.Namespace, name: str) -> timedelta | None:
+    from compatgate.documents.quantities import parse_duration
+
+    text = getattr(args, name)
+    return parse_duration(text, field=_OPTIONS[name][0]) if text else None
+
+
+def _print_pruned(found: Pruned) -> None:
+    from compatgate.kit.cli.output import seconds
+    from compatgate.kit.cli.terminal import printable
+
+    for what, part in (("logs", found.logs), ("reports", found.reports)):
+        if part:
+            print(_line(what, part))
+    if found.hosts:
+        print(f"hosts unseen since {seconds(found.hosts.before)}: {len(found.hosts.hosts)}")
+        for name, seen in found.hosts.hosts.items():
+            print(f"  {printable(name)}, last seen {seconds(seen)}")
+    if found.nothing:
+        print("nothing to remove")
+    elif found.dry_run:
+        print("dry run: nothing was removed")
+
+
+def _line(what: str, part: OfRuns) -> str:
+    from compatgate.kit.cli.output import seconds
+
+    return (
+        f"{what} of runs that ended before {seconds(part.before)}:"
+        f" {part.runs} runs, {part.bytes / 2**20:.1f} MiB"
+    )

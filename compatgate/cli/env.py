@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.cli.parser import add_overlays, add_server
 from compatgate.core.buildenv import MEANINGS, build_environment
 from compatgate.core.request import parse_pool
 from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import add_overlays, add_server
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
-    from compatgate.core.target import Pool
-
-HELP = "print build variables for machines without a GPU"
+    from compatgate.core.matrix import Pool
 
 _EXAMPLES = """\
 examples:
@@ -126,13 +124,13 @@ _WRITERS = {
 
 
 def _stated_pools(texts: list[str], facts: Facts) -> list[Pool]:
-    from compatgate.cli.check.question import named, read_pool
+    from compatgate.check.question import named, read_pool
 
     return [parse_pool(body, facts.gpus) for body in named([read_pool(text) for text in texts])]
 
 
 def _target_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
-    from compatgate.cli.target_pools import pools_of
+    from compatgate.check.deciders import pools_of
 
     bodies: list[dict[str, Any]] = pools_of(args)
     return [parse_pool(body, facts.gpus) for body in bodies]

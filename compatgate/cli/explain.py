@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
 from compatgate.core.rules import BY_ID, BY_NAME, RULES
 from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.core.rules.base import Rule
-
-HELP = "explain a rule: what it checks, why, and how to fix it"
+    from compatgate.core.rule import Rule
 
 _EXAMPLES = """\
 examples:
@@ -61,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_rule(text: str) -> Rule:
-    """The rule of this id or name, in any case.
+    """Return the rule of this id or name, in any case.
 
     Raises:
         BadInput: there is none; names the nearest.
@@ -87,7 +85,7 @@ def _summary(rule: Rule) -> str:
 
 
 def _paragraphs(rule: Rule) -> list[str]:
-    """The documentation after its first paragraph."""
+    """Return the documentation after its first paragraph."""
     return [" ".join(p.split()) for p in rule.documentation.split("\n\n")]
 
 

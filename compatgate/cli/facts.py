@@ -6,14 +6,12 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.parser import add_overlays
-from compatgate.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.parser import add_overlays
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
-
-HELP = "show, verify, refresh and compare vendor facts; measure wheels"
 
 _EXAMPLES = """\
 examples:
@@ -158,7 +156,7 @@ def _show_names(source: str, document: dict[str, Any], form: str) -> int:
 
 
 def _unbroken(names: Sequence[str]) -> str:
-    """Names on one line, a name with blanks in quotes."""
+    """Return names on one line, a name with blanks in quotes."""
     return "  ".join(f"'{name}'" if " " in name else name for name in names)
 
 

@@ -7,17 +7,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.parser import some
-from compatgate.cli.terminal import printable
 from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import positive
+from compatgate.kit.cli.terminal import printable
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.catalog.difference import FactSet, RecordChange
-    from compatgate.core.whatif import EntryChange, PoolChange
-    from compatgate.gate.facts_diff import DecisionChange, Replayed
-    from compatgate.gate.snapshot import Snapshot
+    from compatgate.catalog.browse import FactSet, RecordChange
+    from compatgate.core.whatif_result import EntryChange, PoolChange
+    from compatgate.service.facts.diff import DecisionChange, Replayed
+    from compatgate.service.gate.snapshot import Snapshot
 
 HELP = "compare two sets of facts: records, verdicts of the matrix, recent decisions"
 
@@ -39,7 +39,7 @@ _LONGEST_VALUE = 60
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action: two sets of facts, and the matrix to judge with both."""
-    from compatgate.cli.database import add_database, add_format
+    from compatgate.kit.cli.options import add_database, add_format
 
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decisions",
         metavar="N",
-        type=some,
+        type=positive,
         default=200,
         help="number of recent decisions to re-evaluate (default: 200)",
     )
@@ -72,13 +72,13 @@ def run(args: argparse.Namespace) -> int:
         NotFound: there is no such database.
         Unavailable: the database does not answer.
     """
-    from compatgate.catalog.difference import differences, open_set
+    from compatgate.catalog.browse import differences, open_set
 
     old, new = open_set(args.old), open_set(args.new)
     records = differences(old, new)
     entries, unusable, replayed = _verdicts(args, old, new)
     if args.format == "json":
-        from compatgate.cli.database import print_json
+        from compatgate.kit.cli.output import print_json
 
         print_json(_document(old, new, records, entries, unusable, replayed))
     else:
@@ -99,8 +99,8 @@ def _verdicts(
     args: argparse.Namespace, old: FactSet, new: FactSet
 ) -> tuple[Entries | None, dict[str, str], Replayed | None]:
     """Judge the matrix and the decisions with both facts; None where there are none to judge."""
-    from compatgate.gate.facts_diff import entries_by_target, of_files
-    from compatgate.store import clock
+    from compatgate.kit import clock
+    from compatgate.service.facts.diff import entries_by_target, of_files
 
     if args.matrix and args.database:
         raise BadInput("give one of the two", field="--matrix and --database")
@@ -118,7 +118,7 @@ def _is_there(named: str | None) -> bool:
     """Tell whether a database is named, or the user's own exists."""
     from pathlib import Path
 
-    from compatgate.store.urls import ENVIRONMENT, resolve_url
+    from compatgate.kit.database.database import ENVIRONMENT, resolve_url
 
     if named or os.environ.get(ENVIRONMENT):
         return True
@@ -128,13 +128,13 @@ def _is_there(named: str | None) -> bool:
 def _of_database(
     args: argparse.Namespace, old: FactSet, new: FactSet
 ) -> tuple[Entries, dict[str, str], Replayed]:
-    from compatgate.cli.database import opened
-    from compatgate.gate.facts_diff import entries_by_target, replay
-    from compatgate.gate.snapshots import Snapshots
-    from compatgate.store import clock
+    from compatgate.kit import clock
+    from compatgate.service.cli.gate import open_gate
+    from compatgate.service.facts.diff import entries_by_target, replay
+    from compatgate.service.gate.snapshot_reader import Snapshots
 
     now = clock.now()
-    with opened(args, overlays=()) as gate:
+    with open_gate(args, overlays=()) as gate:
         before, after = (Snapshots(gate.database, side.facts).current() for side in (old, new))
         entries = entries_by_target(before, after, now)
         replayed = replay(gate.database, before, after, now, most=args.decisions)

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from compatgate.cli.terminal import paint, printable, wants_colour
 from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.kit.cli.terminal import paint, printable, wants_colour
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts.records import Library, Record
-    from compatgate.discovery.wheels import IndexFile, Options, PackageIndex, Progress
+    from compatgate.discovery.wheels.index import IndexFile, PackageIndex
+    from compatgate.discovery.wheels.measure import MeasureOptions, Progress
 
 HELP = "measure what wheels require, link against and have GPU code for"
 
@@ -77,17 +78,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and print; 0, or 2 when one of them could not be measured."""
     from compatgate.catalog import load_facts
-    from compatgate.discovery.wheels import Options, configured, default_folder, toolkits_of_ptx
+    from compatgate.discovery.cache import default_wheel_folder
+    from compatgate.discovery.wheels.index import configured_indexes
+    from compatgate.discovery.wheels.measure import MeasureOptions, toolkits_of_ptx
 
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
         hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
         raise BadInput("not a time limit", field="--timeout", value=args.timeout, hint=hint)
-    options = Options(
+    options = MeasureOptions(
         toolkits=toolkits_of_ptx(load_facts(args.facts).arch),
-        cache=None if args.no_cache else default_folder(),
+        cache=None if args.no_cache else default_wheel_folder(),
         whole=args.whole,
     )
-    indexes = tuple(args.index or configured())
+    indexes = tuple(args.index or configured_indexes())
     failed = 0
     with shown_progress() as progress:
         for what in args.what:
@@ -106,13 +109,13 @@ def _measured(
     what: str,
     args: argparse.Namespace,
     indexes: tuple[str, ...],
-    options: Options,
+    options: MeasureOptions,
     progress: Progress,
 ) -> Iterator[Record]:
-    from compatgate.discovery.image.deadline import Deadline
-    from compatgate.discovery.image.options import ImageOptions
-    from compatgate.discovery.image.transport import Transport
-    from compatgate.discovery.wheels import PackageIndex, measure_file, measure_path
+    from compatgate.discovery.registry.limits import Deadline, ImageOptions
+    from compatgate.discovery.registry.transport import Transport
+    from compatgate.discovery.wheels.index import PackageIndex
+    from compatgate.discovery.wheels.measure import measure_file, measure_path
 
     if "://" not in what and (what.endswith(".whl") or os.path.exists(what)):
         yield measure_path(what, options, progress)
@@ -124,9 +127,10 @@ def _measured(
 
 
 def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[IndexFile]:
-    """The wheels that an argument names."""
-    from compatgate.discovery.lockfiles import Platform
-    from compatgate.discovery.wheels import choose, wheel_at
+    """Return the wheels that an argument names."""
+    from compatgate.discovery.lockfiles.platform import Platform
+    from compatgate.discovery.wheels.index import choose_wheel
+    from compatgate.discovery.wheels.measure import wheel_at
 
     if "://" in what:
         if not what.startswith(("https://", "http://", "file://")):
@@ -143,7 +147,7 @@ def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[In
         "aarch64" if wanted.endswith(("aarch64", "arm64")) else "x86_64",
         python,
     )
-    chosen = choose(files, place)
+    chosen = choose_wheel(files, place)
     if not chosen:
         others = ", ".join(sorted(file.name for file in files)[:5])
         hint = f"it has {others}; choose with --platform, or measure --all"

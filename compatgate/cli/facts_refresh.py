@@ -10,17 +10,18 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.terminal import printable
 from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.kit.cli.terminal import printable
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts import Facts
-    from compatgate.discovery.image.transport import Transport
-    from compatgate.discovery.wheels import IndexFile, PackageIndex, Progress
+    from compatgate.discovery.registry.transport import Transport
+    from compatgate.discovery.wheels.index import IndexFile, PackageIndex
+    from compatgate.discovery.wheels.measure import Progress
     from compatgate.refresh import Bounds, News, Survey
-    from compatgate.refresh.folder import Folder
+    from compatgate.refresh.survey import Folder
 
 HELP = "find releases and wheels that the facts do not know, and write them for review"
 
@@ -51,7 +52,7 @@ _TRIES = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action: what to refresh, from where, into which folder."""
-    from compatgate.refresh.bounds import DEFAULT_LIMIT
+    from compatgate.refresh.index import DEFAULT_LIMIT
 
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -120,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.catalog import load_facts, open_library
     from compatgate.cli.facts_measure import shown_progress
     from compatgate.refresh import Listing, chosen, followed, survey
-    from compatgate.refresh.folder import Folder
+    from compatgate.refresh.survey import Folder
 
     bounds, names, indexes = _bounds(args), _names(args.what), _indexes(args)
     if not args.check and not args.out:
@@ -172,7 +173,7 @@ def _requirement(text: str) -> tuple[str, str | None]:
 
 
 def _bounds(args: argparse.Namespace) -> Bounds:
-    from compatgate.discovery.lockfiles import Platform
+    from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.refresh import Bounds
 
     if args.limit < 0:
@@ -223,10 +224,10 @@ def _since(text: str | None) -> str:
 def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
     from pathlib import Path
 
-    from compatgate.discovery.wheels import configured
+    from compatgate.discovery.wheels.index import configured_indexes
 
     if not args.offline:
-        return tuple(args.index or configured())
+        return tuple(args.index or configured_indexes())
     if args.index:
         raise BadInput("give one of the two", field="--offline and --index")
     if not os.path.isdir(args.offline):
@@ -237,10 +238,9 @@ def _indexes(args: argparse.Namespace) -> tuple[str, ...]:
 
 @contextmanager
 def _asked(indexes: Sequence[str], timeout: float) -> Iterator[tuple[PackageIndex, Transport]]:
-    from compatgate.discovery.image.deadline import Deadline
-    from compatgate.discovery.image.options import ImageOptions
-    from compatgate.discovery.image.transport import Transport
-    from compatgate.discovery.wheels import PackageIndex
+    from compatgate.discovery.registry.limits import Deadline, ImageOptions
+    from compatgate.discovery.registry.transport import Transport
+    from compatgate.discovery.wheels.index import PackageIndex
 
     with Deadline(timeout) as deadline, Transport(ImageOptions(), deadline) as transport:
         yield PackageIndex(indexes, transport), transport
@@ -260,11 +260,12 @@ class _Writer:
         transport: Transport,
         progress: Progress,
     ) -> None:
-        from compatgate.discovery.wheels import Options, default_folder, toolkits_of_ptx
+        from compatgate.discovery.cache import default_wheel_folder
+        from compatgate.discovery.wheels.measure import MeasureOptions, toolkits_of_ptx
 
-        cache = None if args.no_cache else default_folder()
+        cache = None if args.no_cache else default_wheel_folder()
         self._metadata_only = bool(args.metadata_only)
-        self._options = Options(toolkits=toolkits_of_ptx(facts.arch), cache=cache)
+        self._options = MeasureOptions(toolkits=toolkits_of_ptx(facts.arch), cache=cache)
         self._index, self._transport, self._progress = index, transport, progress
 
     def write(self, found: Sequence[News], folder: Folder) -> int:
@@ -281,7 +282,7 @@ class _Writer:
     def _measure(self, wheel: IndexFile, folder: Folder) -> bool:
         from msgspec.structs import replace
 
-        from compatgate.discovery.wheels import measure_file
+        from compatgate.discovery.wheels.measure import measure_file
 
         try:
             record = measure_file(

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     import argparse
 
     from compatgate.canary.health import Health
-    from compatgate.canary.health.log import KernelErrors
+    from compatgate.canary.health.events import KernelErrors
     from compatgate.core.versions import Version
-
-HELP = "find GPU errors in a kernel log, with actions"
 
 EXIT_FATAL = 1
 EXIT_NOT_SEEN = 3
@@ -102,8 +100,8 @@ def _log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health | No
 
 def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     from compatgate.canary.health import judge_health, snapshot
-    from compatgate.canary.health.host import read_host
-    from compatgate.canary.health.log import KernelErrors
+    from compatgate.canary.health.events import KernelErrors
+    from compatgate.canary.health.kernel_log import read_host
     from compatgate.catalog import load_facts
 
     table = load_facts().xid
@@ -166,7 +164,7 @@ def _text(document: dict[str, Any], health: Health | None) -> str:
 
 
 def _event(event: dict[str, Any]) -> list[str]:
-    from compatgate.cli.terminal import paint, printable, wants_colour
+    from compatgate.kit.cli.terminal import paint, printable, wants_colour
 
     styles = {"fatal": ("bold", "red"), "warning": ("yellow",), "info": ("dim",)}
     severity = event["severity"]
@@ -186,7 +184,7 @@ def _event(event: dict[str, Any]) -> list[str]:
 
 
 def _row(name: str, text: str) -> list[str]:
-    from compatgate.cli.terminal import width_of, wrap
+    from compatgate.kit.cli.terminal import width_of, wrap
 
     first, *rest = wrap(text, width_of(sys.stdout) - 20)
     return [f"         {name:<9}  {first}", *(f"{'':<20}{line}" for line in rest)]

@@ -7,19 +7,17 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatgate.cli.check.options import add_wheels
-from compatgate.cli.terminal import paint, printable, wants_colour
+from compatgate.check.cli import add_wheels
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit.cli.terminal import paint, printable, wants_colour
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts.records import Record
     from compatgate.core.stack_values import Wheel
+    from compatgate.discovery.findings import Inspection
     from compatgate.discovery.lockfiles.interface import Origin
-    from compatgate.discovery.stack import Inspection
-
-HELP = "show the stack in an image, lockfile, SBOM, wheel, library or folder"
 
 _EXAMPLES = """\
 examples:
@@ -106,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "cyclonedx":
         import json
 
-        from compatgate.discovery.sbom.write import to_cyclonedx
+        from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
 
         print(json.dumps(to_cyclonedx(what, inspection), indent=2))
     else:
@@ -148,15 +146,15 @@ def _with_wheels(found: Inspected, what: str, *, network: bool) -> Inspected:
     from msgspec.structs import replace
 
     from compatgate.catalog import load_facts
-    from compatgate.cli.wheels import read_wheels
-    from compatgate.discovery.stack.stated import with_remarks, with_wheels
+    from compatgate.check.wheels import read_wheels
+    from compatgate.discovery.stated_stack import attach_remarks, attach_wheels
 
     if found.origins is None:
         hint = "it reads the wheels that a lockfile or a bill of materials names"
         raise BadInput("names no wheels", field=f"--read-wheels {what}", hint=hint)
-    stack = with_remarks(found.inspection.stack, (), ())
+    stack = attach_remarks(found.inspection.stack, (), ())
     read = read_wheels(
-        with_wheels(stack, found.wheels),
+        attach_wheels(stack, found.wheels),
         found.origins,
         [("linux", "x86_64")],
         load_facts(),
@@ -175,10 +173,10 @@ def _measured(records: tuple[Record, ...]) -> dict[str, Any]:
 
 def _spec(inspection: Inspection) -> str:
     from compatgate.catalog import load_facts
-    from compatgate.cli.image_compat.written import spec_text
-    from compatgate.discovery.stack.stated import with_remarks
+    from compatgate.cli.image_compat import spec_text
+    from compatgate.discovery.stated_stack import attach_remarks
 
-    stack = with_remarks(inspection.stack, inspection.open, ())
+    stack = attach_remarks(inspection.stack, inspection.open, ())
     return spec_text(stack, "linux/amd64", load_facts())
 
 
@@ -201,9 +199,11 @@ def _lockfile(path: str) -> Inspected:
     from pathlib import Path
 
     from compatgate.catalog import load_facts
-    from compatgate.cli.check.observed import read_bytes
-    from compatgate.discovery.lockfiles import Platform, read_lockfile
-    from compatgate.discovery.stack import Inspection, settle
+    from compatgate.discovery.findings import Inspection
+    from compatgate.discovery.lockfiles.platform import Platform
+    from compatgate.discovery.lockfiles.read import read_lockfile
+    from compatgate.discovery.observations import settle
+    from compatgate.kit.cli.output import read_bytes
 
     known = load_facts().packages
     data = read_bytes(path, "--lock")
@@ -216,9 +216,10 @@ def _lockfile(path: str) -> Inspected:
 
 def _bill(path: str) -> Inspected:
     from compatgate.catalog import load_facts, read_source
-    from compatgate.cli.check.observed import read_bytes
-    from compatgate.discovery.sbom import read_sbom
-    from compatgate.discovery.stack import Inspection, settle
+    from compatgate.discovery.findings import Inspection
+    from compatgate.discovery.observations import settle
+    from compatgate.discovery.sbom.read import read_sbom
+    from compatgate.kit.cli.output import read_bytes
 
     facts, signals = load_facts(), read_source("image_signals")
     bill = read_sbom(path, read_bytes(path, "--sbom"), known=facts.packages, signals=signals)
@@ -230,16 +231,16 @@ def _bill(path: str) -> Inspected:
 
 
 def _is_reference(what: str) -> bool:
-    """A path that does not exist is an image; one that looks like a path is a mistake."""
+    """Return a path that does not exist is an image; one that looks like a path is a mistake."""
     return not os.path.exists(what) and not what.startswith(("/", ".", "~"))
 
 
 def _image(reference: str) -> Inspected:
     from compatgate.catalog import load_facts
-    from compatgate.cli.check.pulled import read_reference
-    from compatgate.discovery.stack import Inspection
+    from compatgate.check.stack_sources import read_image_reference
+    from compatgate.discovery.findings import Inspection
 
-    reading = read_reference(reference, None, load_facts())
+    reading = read_image_reference(reference, None, load_facts())
     return Inspected(
         Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
     )
@@ -254,7 +255,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -> str:
-    from compatgate.discovery.stack.carried import carried_by
+    from compatgate.discovery.stated_stack import describe_contents
 
     colour = wants_colour(sys.stdout)
     lines = [paint(_shown(what), "bold", colour=colour)]
@@ -268,7 +269,7 @@ def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -
         lines.append("  no version of a CUDA component and no GPU code found")
     if measured:
         lines += ["", paint("packages, by their own files", "bold", colour=colour)]
-    lines += (f"  {name:<12} {_shown(carried_by(one))}" for name, one in measured.items())
+    lines += (f"  {name:<12} {_shown(describe_contents(one))}" for name, one in measured.items())
     if inspection.observations:
         lines += ["", paint("seen", "bold", colour=colour)]
     for seen in inspection.observations:

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING
 from compatgate.errors import CompatgateError
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from compatgate.cli.parser import Parser
+    from compatgate.kit.cli.parser import Parser
 
 PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
-    "check": ("compatgate.cli.check", "decide whether a stack may run on a target or pool"),
+    "check": ("compatgate.check.cli", "decide whether a stack may run on a target or pool"),
     "inspect": (
         "compatgate.cli.inspect",
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",
@@ -48,30 +46,30 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "show, verify, refresh and compare vendor facts; measure wheels",
     ),
     "target": (
-        "compatgate.cli.target",
+        "compatgate.service.targets.cli",
         "list and change targets; predict what a driver would break",
     ),
-    "matrix": ("compatgate.cli.matrix", "import, export and compare the blessed matrix"),
+    "matrix": ("compatgate.service.matrix.cli", "import, export and compare the blessed matrix"),
     "nodes": (
-        "compatgate.cli.nodes",
+        "compatgate.service.nodes.cli",
         "list nodes and their reported state",
     ),
     "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "k8s": (
-        "compatgate.cli.k8s",
+        "compatgate.service.cluster.cli",
         "manage a Kubernetes cluster: manifests, nodes, audit of running pods",
     ),
-    "attest": ("compatgate.cli.attest", "sign a verdict and attach it to its image"),
-    "verify": ("compatgate.cli.verify", "verify a signed verdict, offline"),
-    "hook": ("compatgate.cli.hook", "answer Terraform, and sign webhook requests"),
+    "attest": ("compatgate.service.attestations.cli", "sign a verdict and attach it to its image"),
+    "verify": ("compatgate.service.attestations.cli_verify", "verify a signed verdict, offline"),
+    "hook": ("compatgate.service.webhooks.cli", "answer Terraform, and sign webhook requests"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
-    "bundle": ("compatgate.cli.bundle", "export the gate's state for offline use"),
-    "token": ("compatgate.cli.token", "create, list and revoke access tokens"),
-    "audit": ("compatgate.cli.audit", "read and verify the audit log and the decisions"),
+    "bundle": ("compatgate.service.gate.cli", "export the gate's state for offline use"),
+    "token": ("compatgate.service.tokens.cli", "create, list and revoke access tokens"),
+    "audit": ("compatgate.service.audit.cli", "read and verify the audit log and the decisions"),
     "db": ("compatgate.cli.db", "create, migrate and prune the database"),
 }
-"""Name to module and help; the help is here so that listing imports no module."""
+"""Name to code and help, as `compatgate.kit.cli.parser.Actions`: listing them imports no module."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -145,9 +143,10 @@ def _run(argv: list[str]) -> int:
         return _usage(name)
     if name in ("check", "canary"):
         _import_msgspec()
-    module = import_module(COMMANDS[name][0])
-    status: int = module.run(_parser(name, module).parse_args(rest))
-    return status
+    from compatgate.kit.cli.parser import load_command
+
+    args = parser_of(name).parse_args(rest)
+    return load_command(COMMANDS[name][0]).run(args)
 
 
 def _prepare_output() -> None:
@@ -155,7 +154,7 @@ def _prepare_output() -> None:
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
     elif (sys.stdout.encoding or "").lower() != "utf-8":
-        from compatgate.cli.terminal import escape_what_is_missing
+        from compatgate.kit.cli.terminal import escape_what_is_missing
 
         escape_what_is_missing(sys.stdout)
 
@@ -180,11 +179,13 @@ def _import_msgspec() -> None:
             del sys.modules["typing_extensions"]
 
 
-def _parser(name: str, module: ModuleType) -> Parser:
-    from compatgate.cli.parser import Parser, sentence
+def parser_of(name: str) -> Parser:
+    """Return the parser of a command, as `COMMANDS` names it."""
+    from compatgate.kit.cli.parser import Parser, load_command, sentence
 
-    parser = Parser(prog=f"{PROG} {name}", description=sentence(module.HELP))
-    module.add_arguments(parser)
+    code, help_text = COMMANDS[name]
+    parser = Parser(prog=f"{PROG} {name}", description=sentence(help_text))
+    load_command(code).add_arguments(parser)
     return parser
 
 
@@ -234,7 +235,7 @@ def _unwritten(error: OSError) -> int:
 
 
 def _printable(text: str) -> str:
-    from compatgate.cli.terminal import printable
+    from compatgate.kit.cli.terminal import printable
 
     return printable(text)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from compatgate.core.requirements import Answer, Impl
+    from compatgate.core.requirements.model import Impl, RequirementAnswer
 
     _Result = dict[str, object]
 
@@ -23,8 +23,6 @@ examples:
 
 exit status: 0 satisfied, 1 not satisfied, 2 malformed
 """
-HELP = "check NVIDIA_REQUIRE_* expressions against a host"
-
 _PROPERTIES = {
     "cuda": "CUDA version that the host's driver reports, such as 12.2",
     "driver": "the host's driver version, such as 535.104.05",
@@ -77,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
             field="requirement",
             hint='give a requirement such as "cuda>=12.4", or --batch FILE',
         )
-    from compatgate.core.requirements import Properties, check
+    from compatgate.core.requirements import check
+    from compatgate.core.requirements.model import Properties
 
     host = Properties(args.cuda, args.driver, args.arch, args.brand)
     answer = check(args.requirement, host, args.impl)
@@ -105,7 +104,7 @@ def _run_batch(args: argparse.Namespace) -> int:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """The lines of a file or of standard input, one at a time."""
+    """Yield the lines of a file or of standard input, one at a time."""
     if path == "-":
         yield from sys.stdin.buffer
         return
@@ -119,7 +118,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
-    """One result a line, in order; a line in error has its error in place."""
+    """Yield one result a line, in order; a line in error has its error in place."""
     import msgspec
 
     from compatgate.core.requirements import Question
@@ -137,5 +136,5 @@ def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
             yield {"error": error.detail}
 
 
-def _result(answer: Answer) -> _Result:
+def _result(answer: RequirementAnswer) -> _Result:
     return {"satisfied": answer.satisfied, "reason": answer.reason}

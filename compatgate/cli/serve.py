@@ -1,4 +1,4 @@
-"""``compatgate serve``: the gate as a service."""
+"""Run ``compatgate serve``: the gate as a service."""
 
 from __future__ import annotations
 
@@ -9,34 +9,26 @@ import sys
 import tempfile
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from compatgate.cli import serve_decisions, serve_hooks, serve_signing
-from compatgate.cli.database import add_database
-from compatgate.cli.parser import add_overlays, count
+from compatgate.cli import serve_options
+from compatgate.cli.serve_options import add_images, add_wheels, image_settings, wheel_settings
 from compatgate.errors import BadInput, Unavailable
+from compatgate.kit.cli.options import add_database
+from compatgate.kit.cli.parser import add_overlays, bounded_count
+from compatgate.service.attestations import cli as serve_signing
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
     from compatgate.canary.allowed_images import AllowedImages
-    from compatgate.gate.images import ImageSettings
-    from compatgate.gate.wheels import WheelSettings
-    from compatgate.web.start import Prepared
-
-HELP = "run the gate as a service"
+    from compatgate.service.web.start import Prepared
 
 _LOOPBACK_SCOPES = "read,gate"
 _NOBODY = ("", "none")
 _LEVELS = ("debug", "info", "warning", "error")
 _LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_LONGEST_WAIT = 120.0
-_REGISTRIES = "COMPATGATE_REGISTRIES"
-_NETWORKS = "COMPATGATE_REGISTRY_NETWORKS"
-_INDEXES = "COMPATGATE_INDEXES"
-_INDEX_NETWORKS = "COMPATGATE_INDEX_NETWORKS"
 _FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 _HEADER = " -H 'Authorization: Bearer TOKEN'"
 _EXAMPLES = """\
@@ -65,16 +57,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=8080,
         help="port to listen on; 0 picks a free one (default: 8080)",
     )
-    add("--workers", type=count, default=1, metavar="N", help="number of processes (default: 1)")
+    add(
+        "--workers",
+        type=bounded_count,
+        default=1,
+        metavar="N",
+        help="number of processes (default: 1)",
+    )
     add(
         "--threads",
-        type=count,
+        type=bounded_count,
         default=32,
         metavar="N",
         help="requests of a kind (questions, hooks, others) that a process answers at once (32)",
     )
     add_database(parser)
-    serve_decisions.add_commit(parser)
+    serve_options.add_commit(parser)
     add(
         "--matrix",
         action="append",
@@ -94,8 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="largest request body, for example 512k or 8m (default: 1m)",
     )
-    _images(parser.add_argument_group("images that questions name"))
-    _wheels(parser.add_argument_group("packages without a record"))
+    add_images(parser.add_argument_group("images that questions name"))
+    add_wheels(parser.add_argument_group("packages without a record"))
     parser.add_argument_group("canary runs").add_argument(
         "--canary-image",
         action="append",
@@ -105,62 +103,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " repeated ($COMPATGATE_CANARY_IMAGES, with commas; every image on a loopback address,"
         " else none)",
     )
-    serve_hooks.add_tls(parser.add_argument_group("TLS and links"))
-    serve_hooks.add_admission(parser.add_argument_group("Kubernetes admission"))
+    serve_options.add_tls(parser.add_argument_group("TLS and links"))
+    serve_options.add_admission(parser.add_argument_group("Kubernetes admission"))
     signed = parser.add_argument_group("signed verdicts")
     serve_signing.add_signing(signed)
     serve_signing.add_verifying(signed)
-    serve_hooks.add_deploying(parser.add_argument_group("deploy webhooks"))
+    serve_options.add_deploying(parser.add_argument_group("deploy webhooks"))
     add_overlays(parser)
     add("--log-level", choices=_LEVELS, default="warning", help="log level (default: warning)")
-
-
-def _images(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--registry",
-        action="append",
-        default=[],
-        metavar="HOST[/PREFIX]",
-        help="a registry whose images are read; may be repeated ($COMPATGATE_REGISTRIES, with"
-        " commas; none: an image is a label, and the answer says that it was not read)",
-    )
-    group.add_argument(
-        "--registry-network",
-        action="append",
-        default=[],
-        metavar="CIDR",
-        help="addresses that are not public and that these registries may lead to (blob stores,"
-        " token services), like 10.20.0.0/16; may be repeated ($COMPATGATE_REGISTRY_NETWORKS, with"
-        " commas; a registry itself may be anywhere)",
-    )
-    group.add_argument(
-        "--image-deadline",
-        type=_seconds,
-        default=10.0,
-        metavar="SECONDS",
-        help="seconds that a question waits for its image (default: 10)",
-    )
-
-
-def _wheels(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--index",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="a package index whose wheels are measured where a package has no record; questions"
-        " do not wait for it; may be repeated ($COMPATGATE_INDEXES, with commas, for a URL with a"
-        " password; none: such a package stays open)",
-    )
-    group.add_argument(
-        "--index-network",
-        action="append",
-        default=[],
-        metavar="CIDR",
-        help="addresses that are not public and that these indexes may lead to, like 10.20.0.0/16;"
-        " may be repeated ($COMPATGATE_INDEX_NETWORKS, with commas; an index itself may be"
-        " anywhere)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -181,20 +131,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from compatgate.web.app import create_front
-    from compatgate.web.server import ServerOptions, serve
-    from compatgate.web.settings import Settings
-    from compatgate.web.start import is_loopback, listen, prepare, url_of
+    from compatgate.service.web.app import create_front
+    from compatgate.service.web.call import Settings
+    from compatgate.service.web.server import ServerOptions, serve
+    from compatgate.service.web.start import is_loopback, listen, prepare, url_of
 
     given = _scopes(args.anonymous)
-    commit = serve_decisions.commit_of(args)
-    tls, admission = serve_hooks.tls_pair(args), serve_hooks.admission_options(args)
-    public_url = serve_hooks.public_url(args)
-    signing = serve_signing.signing(args, public_url)
+    commit = serve_options.commit_of(args)
+    tls, admission = serve_options.tls_pair(args), serve_options.admission_options(args)
+    public_url = serve_options.public_url(args)
+    signing = serve_signing.read_signing(args, public_url)
     listener = listen(args.host, args.port)
     nobody = _scopes(_LOOPBACK_SCOPES if is_loopback(listener) else "") if given is None else given
     overlays = None if args.facts is None else tuple(args.facts)
-    images, wheels = _image_settings(args), _wheel_settings(args)
+    images, wheels = image_settings(args), wheel_settings(args)
     under_test = _under_test(args, local=is_loopback(listener))
     settings = Settings(
         nobody or frozenset(),
@@ -202,7 +152,7 @@ def _serve(args: argparse.Namespace) -> int:
         overlays=overlays,
         max_listeners=args.threads // 2,
         admission=admission,
-        hook_secrets=serve_hooks.hook_secrets(args),
+        hook_secrets=serve_options.hook_secrets(args),
         public_url=public_url,
         signing=signing,
     )
@@ -227,48 +177,6 @@ def _serve(args: argparse.Namespace) -> int:
         announce,
     )
     return BadInput.exit_code if status else 0
-
-
-def _image_settings(args: argparse.Namespace) -> ImageSettings:
-    from msgspec.structs import replace
-
-    from compatgate.discovery.image import default_folder, options_from_environment
-    from compatgate.gate.images import ImageSettings
-    from compatgate.gate.registries import parse_networks, parse_places
-
-    networks = (
-        *parse_networks(args.registry_network, "--registry-network"),
-        *parse_networks([os.environ.get(_NETWORKS, "")], _NETWORKS),
-    )
-    options = options_from_environment(cache=default_folder())
-    return ImageSettings(
-        (
-            *parse_places(args.registry, "--registry"),
-            *parse_places([os.environ.get(_REGISTRIES, "")], _REGISTRIES),
-        ),
-        args.image_deadline,
-        waiting=max(1, args.threads // 2),
-        options=replace(options, networks=networks),
-    )
-
-
-def _wheel_settings(args: argparse.Namespace) -> WheelSettings:
-    from compatgate.discovery.image import ImageOptions
-    from compatgate.discovery.wheels import default_folder
-    from compatgate.gate.registries import parse_indexes, parse_networks
-    from compatgate.gate.wheels import WheelSettings
-
-    indexes = (
-        *parse_indexes(args.index, "--index"),
-        *parse_indexes([os.environ.get(_INDEXES, "")], _INDEXES),
-    )
-    networks = (
-        *parse_networks(args.index_network, "--index-network"),
-        *parse_networks([os.environ.get(_INDEX_NETWORKS, "")], _INDEX_NETWORKS),
-    )
-    hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
-    transport = ImageOptions(registries=hosts, internal=False, networks=networks)
-    return WheelSettings(indexes, default_folder(), transport=transport)
 
 
 def _under_test(args: argparse.Namespace, *, local: bool) -> AllowedImages:
@@ -309,7 +217,7 @@ def _share_figures(workers: int) -> str | None:
 
 
 def _scopes(text: str | None) -> frozenset[str] | None:
-    from compatgate.gate.auth import parse_scopes
+    from compatgate.service.tokens.service import parse_scopes
 
     if text is None:
         return None
@@ -318,16 +226,6 @@ def _scopes(text: str | None) -> frozenset[str] | None:
     except BadInput as error:
         error.field = "--anonymous"
         raise
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= _LONGEST_WAIT:
-        raise ArgumentTypeError(f"'{text}' is not a number of seconds, up to {_LONGEST_WAIT:g}")
-    return value
 
 
 def _port(text: str) -> int:

@@ -10,9 +10,9 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compatgate.cli.canary.library import add_workloads
-from compatgate.cli.database import add_database, opened
-from compatgate.cli.parser import count
+from compatgate.kit.cli.options import add_database, add_workloads
+from compatgate.kit.cli.parser import bounded_count
+from compatgate.service.cli.gate import open_gate
 
 if TYPE_CHECKING:
     import argparse
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.canary.hosts import Host
-    from compatgate.canary.worker.loop import Worker
-    from compatgate.gate.service import Gate
-
-HELP = "run canaries on staging hosts"
+    from compatgate.canary.worker import Worker
+    from compatgate.service.gate.service import Gate
 
 _EXAMPLES = """\
 examples:
@@ -62,7 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " with PostgreSQL)",
     )
     add("--name", default=_name(), help="name of this worker (default: host name and process)")
-    add("--concurrency", type=count, metavar="N", help="concurrent runs (default: all slots)")
+    add(
+        "--concurrency",
+        type=bounded_count,
+        metavar="N",
+        help="concurrent runs (default: all slots)",
+    )
     add("--once", action="store_true", help="exit when no run can start")
     add(
         "--grace",
@@ -101,14 +104,14 @@ def run(args: argparse.Namespace) -> int:
         CompatgateError: the hosts, the workloads or the database cannot be used.
     """
     from compatgate.canary.hosts_file import read_hosts
-    from compatgate.canary.worker.bench import with_driver
+    from compatgate.canary.worker import fill_in_driver
 
     every = _every(args.verify_every)
     images = _images(args)
-    hosts = [with_driver(host) for host in read_hosts(Path(args.hosts))]
+    hosts = [fill_in_driver(host) for host in read_hosts(Path(args.hosts))]
     logging.basicConfig(level=args.log_level.upper(), format=_LOG)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    with opened(args, make=True) as gate:
+    with open_gate(args, make=True) as gate:
         if not images.patterns:
             logging.warning("runs that name an image are refused: %s", images.extend)
         _work(args, gate, hosts, every, images)
@@ -122,7 +125,7 @@ def _images(args: argparse.Namespace) -> AllowedImages:
     PostgreSQL the queue is shared, and the worker trusts no other writer.
     """
     from compatgate.canary.allowed_images import allowed_images
-    from compatgate.store.urls import resolve_url
+    from compatgate.kit.database.database import resolve_url
 
     shared = resolve_url(args.database).drivername != "sqlite"
     return allowed_images(args.image, "worker --image", otherwise=() if shared else ("*",))
@@ -135,10 +138,9 @@ def _work(
     every_s: int,
     images: AllowedImages,
 ) -> None:
-    from compatgate.canary.engine.settings import Settings
-    from compatgate.canary.worker.bench import open_bench
-    from compatgate.canary.worker.loop import Worker
-    from compatgate.canary.worker.timetable import timetable
+    from compatgate.canary.engine.interface import Settings
+    from compatgate.canary.schedule import repeat_jobs
+    from compatgate.canary.worker import Worker, open_host
     from compatgate.canary.workloads.library import Library
     from compatgate.errors import Infrastructure
 
@@ -146,8 +148,8 @@ def _work(
     settings = Settings.patient(args.lease, args.retry_pause)
     queue = gate.runs.open_queue(settings)
     queue.register(args.name, hosts)
-    benches = {
-        host.name: open_bench(
+    contexts = {
+        host.name: open_host(
             host, queue, gate.baselines, library.reread, gate.facts, settings, images
         )
         for host in hosts
@@ -156,7 +158,7 @@ def _work(
         args.name,
         queue,
         hosts,
-        benches,
+        contexts,
         concurrency=args.concurrency,
         probe=settings.heartbeat,
     )
@@ -178,12 +180,12 @@ def _work(
     if every_s:
         jobs[verify] = _VERIFY_EVERY_S
     try:
-        with timetable({} if args.once else jobs):
+        with repeat_jobs({} if args.once else jobs):
             worker.run(once=args.once)
             worker.drain(args.grace)
     finally:
-        for bench in benches.values():
-            bench.executor.close()
+        for context in contexts.values():
+            context.executor.close()
 
 
 def _stop_on_signals(worker: Worker) -> None:
@@ -197,7 +199,7 @@ def _stop_on_signals(worker: Worker) -> None:
 
 
 def _every(text: str) -> int:
-    from compatgate.documents.durations import parse_duration
+    from compatgate.documents.quantities import parse_duration
 
     if text == "0":
         return 0

@@ -2,15 +2,14 @@
 
 A request's way: an operation (`operations`: arguments to a `Request`, no I/O) -> a client, which
 sends it with httpx and tries again where that does no harm -> `answers` (types) or `problems`
-(errors). Nothing here imports the service: what both know of the wire is in `compatgate.wire`.
+(errors). Nothing here imports the service; both share the `schemas` of each capability.
 """
 
 from __future__ import annotations
 
 from compatgate.client.answers import Answer
-from compatgate.client.asynchronous import AsyncClient
-from compatgate.client.retries import Retries
-from compatgate.client.streams import Event
-from compatgate.client.sync import Client
+from compatgate.client.clients import AsyncClient, Client
+from compatgate.client.settings import Retries
+from compatgate.client.transport import Event
 
 __all__ = ["Answer", "AsyncClient", "Client", "Event", "Retries"]

@@ -1,4 +1,8 @@
-"""Answers out of what was received: types where all is well, errors otherwise."""
+"""Read answers: types where the request succeeded, errors otherwise.
+
+A newer gate may say more than this version knows: the known part is read, the rest left out.
+Errors come as problem+json (RFC 9457) and become the same objects that the gate raised.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
-from compatgate.client.known import known_part
-from compatgate.client.problems import refused
+from compatgate import errors
 from compatgate.client.request import Request
-from compatgate.errors import TooLarge, Unavailable
-from compatgate.not_json import NOT_JSON
+from compatgate.documents.sources import DocumentProblem
+from compatgate.errors import BadInput, CompatgateError, ManyProblems, TooLarge, Unavailable
+from compatgate.strict_json import NOT_JSON
 
 A = TypeVar("A")
 LARGEST = 256 * 1024 * 1024
@@ -68,7 +72,7 @@ class Gathered:
         self._parts.append(part)
 
     def whole(self) -> bytes:
-        """The body."""
+        """Return the body."""
         return b"".join(self._parts)
 
 
@@ -91,18 +95,18 @@ def read(request: Request[A], received: Received, base: str, *, token: bool) -> 
         nothing: Any = None
         return Answer(nothing, etag, number, not_modified=True)
     if not 200 <= received.status < 300 and not request.refusal:
-        raise refused(received.status, headers, received.body, base, token=token)
+        raise read_error(received.status, headers, received.body, base, token=token)
     try:
         value = _decode(request.answer, received.body)
     except NOT_JSON as error:
         if received.status >= 400:
-            raise refused(received.status, headers, received.body, base, token=token) from None
+            raise read_error(received.status, headers, received.body, base, token=token) from None
         raise _not_understood(error, base) from None
     return Answer(value, etag, number)
 
 
 def _not_understood(error: Exception, base: str) -> Unavailable:
-    """The error for an answer that is none."""
+    """Return the error for an answer that is none."""
     if isinstance(error, msgspec.ValidationError):
         problem = f"the gate answered what this client does not understand: {error}"
         return Unavailable(problem, field=base, hint="is the gate newer? update compatgate")
@@ -111,15 +115,155 @@ def _not_understood(error: Exception, base: str) -> Unavailable:
 
 
 def _decode(kind: Any, body: bytes) -> Any:
-    """A value of a type; members that only a newer gate knows are left out."""
+    """Return a value of a type; members that only a newer gate knows are left out."""
     if kind in (bytes, str):
         return body if kind is bytes else body.decode()
     try:
         return _decoder(kind).decode(body)
     except msgspec.ValidationError:
-        return msgspec.convert(known_part(kind, msgspec.json.decode(body)), kind, str_keys=True)
+        return msgspec.convert(
+            decode_known_part(kind, msgspec.json.decode(body)), kind, str_keys=True
+        )
 
 
 @lru_cache(maxsize=256)
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
+
+
+def decode_known_part(kind: Any, value: Any) -> Any:
+    """JSON without the members of objects that a type does not have.
+
+    Args:
+        kind: type of the answer.
+        value: decoded JSON.
+    """
+    return _known(inspect.type_info(kind), value)
+
+
+def _known(kind: inspect.Type, value: Any) -> Any:
+    if isinstance(kind, inspect.Metadata):
+        return _known(kind.type, value)
+    if isinstance(kind, inspect.UnionType):
+        fitting = [one for one in kind.types if _fits(one, value)]
+        return _known(fitting[0], value) if len(fitting) == 1 else value
+    if isinstance(kind, inspect.StructType) and isinstance(value, dict):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        return {name: _known(fields[name], v) for name, v in value.items() if name in fields}
+    if isinstance(kind, inspect.DictType) and isinstance(value, dict):
+        return {name: _known(kind.value_type, v) for name, v in value.items()}
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType) and isinstance(value, list):
+        return [_known(kind.item_type, item) for item in value]
+    return value
+
+
+def _fits(kind: inspect.Type, value: Any) -> bool:
+    """Return whether a member of a union may be meant."""
+    if isinstance(kind, inspect.Metadata):
+        return _fits(kind.type, value)
+    if isinstance(value, dict):
+        return isinstance(kind, inspect.StructType | inspect.DictType)
+    return isinstance(value, list) and isinstance(kind, inspect.ListType | inspect.VarTupleType)
+
+
+_BY_SLUG: dict[str, type[CompatgateError]] = {
+    kind.slug: kind
+    for kind in (
+        errors.BadInput,
+        errors.Unauthorized,
+        errors.Forbidden,
+        errors.NotFound,
+        errors.Gone,
+        errors.Conflict,
+        errors.PreconditionFailed,
+        errors.TooLarge,
+        errors.Unavailable,
+        errors.TimedOut,
+        errors.Damaged,
+        errors.Inconclusive,
+    )
+}
+_BY_STATUS: dict[int, type[CompatgateError]] = {
+    **{kind.status: kind for kind in _BY_SLUG.values() if kind.status < 500},
+    **dict.fromkeys((408, 425, 429), Unavailable),
+}
+"""Statuses of refusals without a name of their own; 408, 425 and 429 say "not now"."""
+_NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a sentence
+
+
+def read_error(
+    status: int, headers: Mapping[str, str], body: bytes, base: str, *, token: bool
+) -> CompatgateError:
+    """Return the error that an answer means.
+
+    Args:
+        status: not one of success.
+        headers: of the answer.
+        body: problem+json, or whatever a proxy sends.
+        base: of the gate.
+        token: one was sent.
+    """
+    problem = _problem(body)
+    error = _told(problem, status) if problem else _untold(status, headers, base)
+    error.status = status
+    if status == errors.Unauthorized.status and not token:
+        error.hint = _NO_TOKEN
+    if number := headers.get("X-Request-Id"):
+        error.add_note(f"request {number} in the gate's log")
+    return error
+
+
+def _problem(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = msgspec.json.decode(body)
+    except NOT_JSON:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("detail"), str) else None
+
+
+def _told(problem: dict[str, Any], status: int) -> CompatgateError:
+    if several := problem.get("problems"):
+        return ManyProblems(problem["detail"], [_one(item) for item in several])
+    slug = str(problem.get("type", "")).rpartition("/")[2]
+    kind = _BY_SLUG.get(slug) or _kind(status)
+    field, hint = _text(problem, "field"), _text(problem, "hint") or ""
+    sentence = problem["detail"]
+    if field:
+        sentence = sentence.removeprefix(f"{field}: ")
+    if hint:
+        sentence = sentence.removesuffix(f" ({hint})")
+    return kind(sentence, field=field, value=problem.get("value"), hint=hint)
+
+
+def _untold(status: int, headers: Mapping[str, str], base: str) -> CompatgateError:
+    if 300 <= status < 400:
+        where = headers.get("Location", "another place")
+        hint = f"give the address that is meant: {where}"
+        return Unavailable(f"the gate answered {status}: a redirection", field=base, hint=hint)
+    kind = _kind(status)
+    if issubclass(kind, Unavailable):
+        return kind(f"the gate answered {status}", field=base)
+    return kind(f"the request was refused with status {status}; is it a gate?", field=base)
+
+
+def _kind(status: int) -> type[CompatgateError]:
+    return _BY_STATUS.get(status) or (BadInput if status < 500 else Unavailable)
+
+
+def _one(item: Any) -> CompatgateError:
+    told: dict[str, Any] = item if isinstance(item, dict) else {}
+    problem = DocumentProblem(
+        _text(told, "problem") or "is wrong",
+        file=_text(told, "file"),
+        line=told.get("line"),
+        document=_text(told, "document") or "",
+        value=told.get("value"),
+        hint=_text(told, "hint") or "",
+    )
+    problem.field = _text(told, "field")
+    return problem
+
+
+def _text(problem: dict[str, Any], name: str) -> str | None:
+    found = problem.get(name)
+    return found if isinstance(found, str) else None

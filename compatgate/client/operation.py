@@ -1,4 +1,4 @@
-"""Operations as methods: described once, answered at once or awaited, by whoever sends them."""
+"""Describe operations as methods: written once, answered at once or awaited, lists page by page."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from compatgate.kit.http.schemas import Page
+
 if TYPE_CHECKING:
-    from compatgate.client.paging import AsyncItems, Items
     from compatgate.client.request import Request
-    from compatgate.wire.matrix import Page
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -22,15 +22,15 @@ class Blocking:
 
     @abstractmethod
     def send(self, request: Request[A]) -> A:
-        """The answer to a request."""
+        """Return the answer to a request."""
 
     @abstractmethod
     def items(self, request: Request[Page[T]]) -> Items[T]:
-        """A list."""
+        """Return a list."""
 
     @abstractmethod
     def lines(self, request: Request[str]) -> Iterator[str]:
-        """An answer line by line, as it comes."""
+        """Return an answer line by line, as it comes."""
 
 
 class Awaiting:
@@ -38,15 +38,15 @@ class Awaiting:
 
     @abstractmethod
     async def send(self, request: Request[A]) -> A:
-        """The answer to a request."""
+        """Return the answer to a request."""
 
     @abstractmethod
     def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
-        """A list."""
+        """Return a list."""
 
     @abstractmethod
     def lines(self, request: Request[str]) -> AsyncIterator[str]:
-        """An answer line by line, as it comes."""
+        """Return an answer line by line, as it comes."""
 
 
 class _Described(Generic[P]):
@@ -121,3 +121,68 @@ class Reading(_Described[P]):
     def __get__(self, client: Awaiting, owner: type) -> Callable[P, AsyncIterator[str]]: ...
     def __get__(self, client: Blocking | Awaiting | None, owner: type) -> Any:
         return self if client is None else self._bound(client)
+
+
+SIZE = 500
+"""Items of a page, where they are iterated."""
+
+
+class Items(Generic[T]):
+    """The items of a list; iterating asks for a page at a time, as far as it goes.
+
+    Args:
+        client: that asks.
+        request: of a page, filtered.
+    """
+
+    def __init__(self, client: Blocking, request: Request[Page[T]]) -> None:
+        self._client = client
+        self._request = request
+
+    def page(self, cursor: str | None = None, *, size: int | None = None) -> Page[T]:
+        """Return one page: the first, or the one that ``next`` of the page before names.
+
+        Args:
+            cursor: of the page.
+            size: at most so many items, 1 to 1000; the gate's own choice if left out.
+        """
+        return self._client.send(self._request.where(cursor=cursor, limit=size))
+
+    def pages(self, *, size: int = SIZE) -> Iterator[Page[T]]:
+        """Yield every page."""
+        cursor: str | None = None
+        while True:
+            page = self.page(cursor, size=size)
+            yield page
+            if (cursor := page.next) is None:
+                return
+
+    def __iter__(self) -> Iterator[T]:
+        for page in self.pages():
+            yield from page.items
+
+
+class AsyncItems(Generic[T]):
+    """The items of a list, to be iterated with ``async for``; as `Items`."""
+
+    def __init__(self, client: Awaiting, request: Request[Page[T]]) -> None:
+        self._client = client
+        self._request = request
+
+    async def page(self, cursor: str | None = None, *, size: int | None = None) -> Page[T]:
+        """Return one page; see `Items.page`."""
+        return await self._client.send(self._request.where(cursor=cursor, limit=size))
+
+    async def pages(self, *, size: int = SIZE) -> AsyncIterator[Page[T]]:
+        """Yield every page."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(cursor, size=size)
+            yield page
+            if (cursor := page.next) is None:
+                return
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        async for page in self.pages():
+            for item in page.items:
+                yield item

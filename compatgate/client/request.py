@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from compatgate.errors import BadInput
-from compatgate.wire.matrix import Page
+from compatgate.kit.http.schemas import Page
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Path and query as they are sent.
+        """Return path and query as they are sent.
 
         Raises:
             BadInput: a value is empty, so that the path would name something else.
@@ -72,7 +72,7 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         return f"{path}?{urlencode(given)}" if given else path
 
     def content(self) -> bytes | None:
-        """The body as it is sent."""
+        """Return the body as it is sent."""
         if self.body is None or isinstance(self.body, bytes):
             return self.body
         return self.body.encode() if isinstance(self.body, str) else msgspec.json.encode(self.body)
@@ -84,17 +84,17 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
         return structs.replace(self, answer=Page[dict[str, Any]] if origin is Page else answer)
 
     def where(self, **query: Any) -> Request[A]:
-        """The same with other query parameters."""
+        """Return the same with other query parameters."""
         return structs.replace(self, query={**self.query, **query})
 
 
 def get(path: str, answer: type[A], **given: Any) -> Request[A]:
-    """A GET; what is given fills the path, the rest is the query."""
+    """Return a GET; what is given fills the path, the rest is the query."""
     return _make("GET", path, answer, given)
 
 
 def pages(path: str, item: type[T], **given: Any) -> Request[Page[T]]:
-    """A GET of a list, whose pages `limit` and `cursor` choose; ``given`` as `get`."""
+    """Return a GET of a list, whose pages `limit` and `cursor` choose; ``given`` as `get`."""
     answer: Any = Page[item]  # type: ignore[valid-type]
     return _make("GET", path, answer, {**given, "limit": None, "cursor": None})
 
@@ -108,14 +108,14 @@ def post(
     repeatable: bool = False,
     **given: Any,
 ) -> Request[A]:
-    """A POST; ``given`` as `get`, the others as `Request`."""
+    """Return a POST; ``given`` as `get`, the others as `Request`."""
     return _make("POST", path, answer, given, body=body, reads=reads, repeatable=repeatable)
 
 
 def put(
     path: str, answer: type[A], *, body: Any, reads: Any, if_match: str | int | None, **given: Any
 ) -> Request[A]:
-    """A PUT; ``given`` as `get`."""
+    """Return a PUT; ``given`` as `get`."""
     tag = entity_tag(if_match)
     return _make("PUT", path, answer, given, body=body, reads=reads, if_match=tag)
 
@@ -123,24 +123,24 @@ def put(
 def delete(
     path: str, answer: type[A], *, if_match: str | int | None = None, **given: Any
 ) -> Request[A]:
-    """A DELETE; it is not repeated: the second would find nothing. ``given`` as `get`."""
+    """Return a DELETE; it is not repeated: the second would find nothing. ``given`` as `get`."""
     tag = entity_tag(if_match)
     return _make("DELETE", path, answer, given, if_match=tag, repeatable=False)
 
 
 def entity_tag(version: str | int | None) -> str | None:
-    """An entity tag as it is, or of the revision that a document names."""
+    """Return an entity tag as it is, or of the revision that a document names."""
     return f'"r{version}"' if isinstance(version, int) else version
 
 
 def document(content: Struct | Mapping[str, Any], reason: str) -> dict[str, Any]:
-    """A document with the reason of its change beside it."""
+    """Return a document with the reason of its change beside it."""
     body = msgspec.to_builtins(content) if isinstance(content, Struct) else dict(content)
     return {**body, "reason": reason}
 
 
 def members(**given: Any) -> dict[str, Any]:
-    """The members of a body that were given."""
+    """Return the members of a body that were given."""
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -1,18 +1,21 @@
-"""Where the gate is, who asks, and how long to wait: what both clients are told."""
+"""Say where the gate is, who asks, how long to wait, and when a request is tried again."""
 
 from __future__ import annotations
 
 import os
+import random
 import ssl
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 from msgspec import Struct
 
 from compatgate import __version__
 from compatgate.client.request import PREFIX, Request
-from compatgate.client.retries import Retries
 from compatgate.errors import BadInput
 
 SERVER = "COMPATGATE_SERVER"
@@ -20,6 +23,37 @@ TOKEN = "COMPATGATE_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_S = 10.0
 _LARGEST_PORT = 65535
 Verify = bool | str | Path | ssl.SSLContext
+
+
+class Retries(Struct, frozen=True):
+    """How often, and after which pauses.
+
+    Attributes:
+        most: times that a request is tried again; 0: never.
+        first_s: longest first pause; it doubles each time.
+        longest_s: longest pause; a gate that asks for more (``Retry-After``) is not waited for.
+    """
+
+    most: int = 3
+    first_s: float = 0.25
+    longest_s: float = 30.0
+
+    def pause(self, number: int, outcome: Outcome, *, repeatable: bool) -> float | None:
+        """Return seconds until a request is tried again; None: what came of it stands.
+
+        Args:
+            number: times that it was tried.
+            outcome: of the last.
+            repeatable: it may have been carried out, and may be once more.
+        """
+        if number > self.most or not _may_pass(outcome, repeatable=repeatable):
+            return None
+        backoff = min(self.first_s * 2.0 ** (number - 1), self.longest_s)
+        asked = _asked_for(outcome)
+        if asked is not None and asked > self.longest_s:
+            return None
+        jittered = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - to spread clients in time
+        return max(jittered, asked or 0.0)
 
 
 class Settings(Struct, frozen=True):
@@ -37,7 +71,7 @@ class Settings(Struct, frozen=True):
     user_agent: str
 
     def prepare(self, request: Request[Any], if_none_match: str | None = None) -> dict[str, Any]:
-        """A request as httpx takes it.
+        """Return a request as httpx takes it.
 
         Raises:
             BadInput: a value cannot be sent.
@@ -86,7 +120,7 @@ def make_settings(
 
 
 def base_of(url: str) -> str:
-    """A gate's URL without what every request adds to it.
+    """Return a gate's URL without what every request adds to it.
 
     Raises:
         BadInput: not a URL, or one that holds a password.
@@ -143,3 +177,35 @@ def _seconds(timeout_s: float) -> float:
     if not 0 < timeout_s < float("inf"):
         raise BadInput("must be more than 0 seconds", field="timeout", value=timeout_s)
     return timeout_s
+
+
+Outcome = httpx.Response | httpx.HTTPError
+TOO_MANY_REQUESTS = 429
+UNAVAILABLE = 503
+
+
+def _may_pass(outcome: Outcome, *, repeatable: bool) -> bool:
+    """Return whether trying again may help, and can do no harm."""
+    if isinstance(outcome, httpx.Response):
+        refused = outcome.status_code == TOO_MANY_REQUESTS
+        return refused or (repeatable and outcome.status_code == UNAVAILABLE)
+    if isinstance(outcome, httpx.ConnectError):
+        return "[SSL" not in str(outcome)
+    if isinstance(outcome, httpx.ConnectTimeout | httpx.PoolTimeout):
+        return True
+    broken = httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError
+    return repeatable and isinstance(outcome, broken)
+
+
+def _asked_for(outcome: Outcome) -> float | None:
+    """Return the pause that ``Retry-After`` asks for: seconds, or a date."""
+    headers = getattr(outcome, "headers", {})
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max((when - datetime.now(UTC)).total_seconds(), 0.0)

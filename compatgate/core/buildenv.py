@@ -22,12 +22,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from compatgate.core.case import Case
-from compatgate.core.facts import Build, Facts, Pair
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build
+from compatgate.core.facts.nvidia import Pair
 from compatgate.core.gpu_code import how_it_runs
-from compatgate.core.matrix import Matrix
+from compatgate.core.matrix import Matrix, Pool, Target
+from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack import Stack
-from compatgate.core.target import Pool, Target
 from compatgate.core.versions import Version, parse_version, show
 
 # astral-sh/uv crates/uv-torch/src/backend.rs, enum TorchBackend (uv 0.13), from CUDA 11.0 on.
@@ -61,7 +62,7 @@ class BuildEnvironment(Struct, frozen=True):
 
 
 def build_environment(pools: Sequence[Pool], facts: Facts) -> BuildEnvironment:
-    """The variables with which a build suits every one of the pools.
+    """Return the variables with which a build suits every one of the pools.
 
     Versions are the lowest of all pools, GPU code is that of all of them.
     """
@@ -111,7 +112,7 @@ def _drivers(pools: Sequence[Pool], conflicts: list[str]) -> list[Version]:
 
 
 def _cuda(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> Pair | None:
-    """The lowest CUDA that a pool's driver reports."""
+    """Return the lowest CUDA that a pool's driver reports."""
     reported = {pool.name: _case(pool, facts).driver_cuda for pool in pools}
     unknown = [name for name, cuda in reported.items() if cuda is None]
     if unknown:
@@ -123,7 +124,7 @@ def _cuda(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> Pair | N
 
 
 def _backend(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> str | None:
-    """The newest index that uv knows and that has a PyTorch build for every pool."""
+    """Return the newest index that uv knows and that has a PyTorch build for every pool."""
     builds = _published(facts)
     suitable = {
         pool.name: [label for label in builds if _suits(pool, builds[label], facts)]
@@ -155,7 +156,7 @@ def _suits(pool: Pool, builds: Iterable[Build], facts: Facts) -> bool:
 
 
 def _runs(pool: Pool, build: Build, facts: Facts) -> bool:
-    """Whether the driver carries the build's CUDA, and the GPU its code.
+    """Return whether the driver carries the build's CUDA, and the GPU its code.
 
     Minor-version compatibility is enough for code that is compiled for the GPU, as for uv's
     ``auto``; PTX needs a driver of that CUDA.
@@ -163,18 +164,20 @@ def _runs(pool: Pool, build: Build, facts: Facts) -> bool:
     if build.cuda is None or pool.gpu is None or pool.driver is None:
         return False
     stack = Stack({"cuda": parse_version("cuda", show(build.cuda))})
-    case = _case(pool, facts, stack)
-    if case.floor is None or pool.driver < case.floor[0]:
+    context = _case(pool, facts, stack)
+    if context.floor is None or pool.driver < context.floor[0]:
         return False
     if build.sass is None:
         toolkit = facts.arch.toolkits.get(show(build.cuda))
         return toolkit is not None and pool.gpu.capability in toolkit.sass
     how = how_it_runs(build.code_on(pool.os, pool.cpu), pool.gpu.capability, facts.arch)
-    return how == "sass" or (how == "ptx" and build.cuda <= (case.driver_cuda or (0, 0)))
+    return how == "sass" or (how == "ptx" and build.cuda <= (context.driver_cuda or (0, 0)))
 
 
-def _case(pool: Pool, facts: Facts, stack: Stack | None = None) -> Case:
-    return Case(stack or Stack({}), pool, Target("", (pool,)), facts, Matrix(), today="", now=0)
+def _case(pool: Pool, facts: Facts, stack: Stack | None = None) -> RuleContext:
+    return RuleContext(
+        stack or Stack({}), pool, Target("", (pool,)), facts, Matrix(), today="", now=0
+    )
 
 
 def _names(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core import vocabulary
-from compatgate.core.bounds import LONGEST_NAME, refuse_longer
+from compatgate.core.limits import LONGEST_NAME, refuse_longer
 from compatgate.errors import BadInput
 
 Scheme = Literal["driver", "cuda", "cudnn", "nccl", "python", "pep440"]

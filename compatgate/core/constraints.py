@@ -24,7 +24,7 @@ class Clause(Struct, frozen=True, gc=False):
     version: Version
 
     def allows(self, have: Version) -> bool:
-        """Whether a version satisfies this clause. Pre-releases compare like any other."""
+        """Return whether a version satisfies this clause. Pre-releases compare like any other."""
         want = self.version
         match self.operator:
             case "==":
@@ -65,7 +65,7 @@ class Constraint(Struct, frozen=True, gc=False):
     clauses: tuple[Clause, ...]
 
     def allows(self, have: Version) -> bool:
-        """Whether a version satisfies every clause."""
+        """Return whether a version satisfies every clause."""
         for clause in self.clauses:  # noqa: SIM110 - asked for every entry and issue
             if not clause.allows(have):
                 return False
@@ -83,7 +83,7 @@ class Constraint(Struct, frozen=True, gc=False):
 
     @property
     def is_empty(self) -> bool:
-        """Whether two of its bounds leave nothing between them (``>=536,<535``)."""
+        """Return whether two of its bounds leave nothing between them (``>=536,<535``)."""
         least = [c for c in self.clauses if c.operator in (">=", ">", "==", "~=", "==*")]
         most = [c for c in self.clauses if c.operator in ("<=", "<")]
         return any(
@@ -145,7 +145,7 @@ def parse_constraint(component: str, text: str) -> Constraint:
 
 
 def _bound(component: str, scheme: str, literal: str, text: str) -> Version:
-    """A bound may be shorter than a version: a driver branch, a major alone."""
+    """Return a bound may be shorter than a version: a driver branch, a major alone."""
     stem = literal[:-2] if literal.endswith((".*", ".x")) else literal
     shorter = stem != literal or scheme != "pep440"
     dotted = re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", stem)

@@ -43,6 +43,6 @@ def _without_openssl() -> Callable[[], Any]:
 
 
 def combined(digests: dict[str, str]) -> str:
-    """One digest of several named ones, whatever their order."""
+    """Return one digest of several named ones, whatever their order."""
     lines = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
     return sha256(lines.encode())

@@ -1,25 +1,31 @@
-"""One verdict from a stack, a target, the facts and the matrix. Pure, and cheap to call."""
+"""Evaluate a stack on the pools of a target: one verdict from facts and matrix.
+
+Pure, and cheap to call. `evaluate_pool` asks every rule about one pool, looks for fixes and
+applies waivers; `assess` joins the results of the pools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.case import Case
 from compatgate.core.digest import sha256
 from compatgate.core.facts import Facts
+from compatgate.core.fixes import FixFinder
 from compatgate.core.frameworks import assume_default_wheels
-from compatgate.core.judge import Judged, judge
-from compatgate.core.matrix import Matrix
-from compatgate.core.rules.incomplete import incomplete
-from compatgate.core.rules.placement import some_pools
+from compatgate.core.matrix import Matrix, Policy, Pool, Target, Waiver
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, Rule, RuleAnswer
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.rules import BY_ID, RULES
+from compatgate.core.rules.caveats import incomplete, some_pools, waived
+from compatgate.core.rules.matrix import evidence_for
 from compatgate.core.stack import Stack, complete
-from compatgate.core.target import Policy, Pool, Target
-from compatgate.core.verdict import RANK, Basis, Checked, Finding, Outcome, Verdict
+from compatgate.core.verdict import RANK, Basis, Checked, Finding, Fix, Outcome, Verdict
 from compatgate.core.versions import show
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -65,7 +71,7 @@ def assess(
     now: datetime,
     with_fixes: bool = True,
 ) -> Verdict:
-    """A verdict but for its id, image and moment; arguments are those of `evaluate`.
+    """Return a verdict but for its id, image and moment; arguments are those of `evaluate`.
 
     Of the stack's image nothing counts but which waivers it matches
     (`compatgate.core.matrix.Matrix.image_patterns`): one assessment does for every image that
@@ -75,14 +81,14 @@ def assess(
     stack = assume_default_wheels(complete(stack, facts.frameworks), facts, target.pools)
     today, seconds = moment.date().isoformat(), moment.timestamp()
     judged = [
-        judge(
-            Case(stack, pool, target, facts, matrix, today=today, now=seconds),
+        evaluate_pool(
+            RuleContext(stack, pool, target, facts, matrix, today=today, now=seconds),
             with_fixes=with_fixes,
         )
         for pool in target.pools
     ]
     said = (finding for one in judged for finding in one.findings)
-    findings = _grouped((*said, *_left_out(target))) or _no_pool(target)
+    findings = _grouped((*said, *_pools_left_out(target))) or _no_pool(target)
     outcome = _OUTCOMES[max((RANK[f.outcome] for f in findings), default=0)]
     return Verdict(
         id="",
@@ -110,7 +116,7 @@ def seal(
     now: datetime,
     basis: Basis = "stated",
 ) -> Verdict:
-    """The verdict of an assessment.
+    """Return the verdict of an assessment.
 
     Its id is a digest of what it rests on and says, image and basis included, not of the time.
 
@@ -123,11 +129,11 @@ def seal(
     """
     verdict = replace(found, image=image, basis=basis)
     digest = sha256(_encode((verdict, policy)))
-    return replace(verdict, id=f"vd_{digest[:32]}", decided_at=shown_moment(now))
+    return replace(verdict, id=f"vd_{digest[:32]}", decided_at=format_moment(now))
 
 
-def shown_moment(moment: datetime) -> str:
-    """A time as answers carry it, ``2026-11-03T09:30:00.123Z``."""
+def format_moment(moment: datetime) -> str:
+    """Return a time as answers carry it, ``2026-11-03T09:30:00.123Z``."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -149,7 +155,7 @@ def _no_pool(target: Target) -> tuple[Finding, ...]:
     return (Finding(incomplete.id, incomplete.name, "unknown", "pool", None, need, message),)
 
 
-def _left_out(target: Target) -> tuple[Finding, ...]:
+def _pools_left_out(target: Target) -> tuple[Finding, ...]:
     """Say which pools the question leaves out: the verdict is not about the whole target."""
     if not target.left_out:
         return ()
@@ -161,14 +167,14 @@ def _left_out(target: Target) -> tuple[Finding, ...]:
 
 
 def _grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings worst first; one that several pools share is said once."""
+    """Return findings worst first; one that several pools share is said once."""
     said = list(findings)
     if len({finding.rule for finding in said}) < len(said):
-        said = _said_once(said)
+        said = _merge_pools(said)
     return tuple(sorted(said, key=lambda f: (-_order(f), f.rule)))
 
 
-def _said_once(findings: Iterable[Finding]) -> list[Finding]:
+def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
     groups: dict[bytes, Finding] = {}
     for finding in findings:
         key = _encode(replace(finding, pools=()))
@@ -181,7 +187,7 @@ def _order(finding: Finding) -> int:
     return RANK[finding.outcome] * 2 + (finding.outcome == "waived")
 
 
-def _checked(judged: Iterable[Judged]) -> Checked:
+def _checked(judged: Iterable[PoolResult]) -> Checked:
     """A rule passed when it passed on a pool and no pool objects; likewise not applicable."""
     judged = list(judged)
     objecting = {f.rule for one in judged for f in one.findings}
@@ -202,3 +208,84 @@ def _pool_json(pool: Pool) -> dict[str, Any]:
         "cpu": pool.cpu,
         "count": pool.count,
     }
+
+
+class PoolResult(Struct, frozen=True):
+    """What the rules said of one pool.
+
+    Attributes:
+        passed: ids of the rules that hold; ``not_applicable`` likewise.
+        until: ISO times from which the answer may be another.
+        evidence: ids of the runs that it rests on.
+        entry: the matrix entry that decided.
+    """
+
+    pool: str
+    findings: list[Finding]
+    passed: list[str]
+    not_applicable: list[str]
+    until: list[str]
+    evidence: list[str]
+    entry: str | None
+
+
+def evaluate_pool(context: RuleContext, *, with_fixes: bool) -> PoolResult:
+    """Ask every rule about a context, and look for fixes where they are wanted."""
+    answers: dict[str, RuleAnswer] = {rule.id: rule.answer(context) for rule in RULES}
+    findings: list[Finding] = []
+    finder = FixFinder(context, answers)
+    for rule in RULES:
+        answer = answers[rule.id]
+        if isinstance(answer, str):
+            continue
+        for problem in answer:
+            fixes = finder.fixes(problem, rule) if with_fixes else ()
+            findings.append(_finding(rule, problem, context.pool, fixes))
+    waived = [finding for f in findings for finding in _waive(f, context)]
+    return PoolResult(
+        context.pool.name,
+        waived,
+        [rule_id for rule_id, answer in answers.items() if answer == PASS],
+        [rule_id for rule_id, answer in answers.items() if answer == NOT_APPLICABLE],
+        context.until,
+        evidence_for(context) if context.policy.canary.require else [],
+        context.deciding.name if context.deciding else None,
+    )
+
+
+def _finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -> Finding:
+    return Finding(
+        rule.id,
+        rule.name,
+        problem.outcome,
+        problem.component,
+        problem.have,
+        problem.need,
+        problem.message,
+        (pool.name,),
+        problem.source,
+        fixes,
+    )
+
+
+def _waive(finding: Finding, context: RuleContext) -> Sequence[Finding]:
+    """Return the finding, or the finding waived with the record of the waiver."""
+    if RANK[finding.outcome] == 0 or BY_ID[finding.rule].not_waivable:
+        return (finding,)
+    for waiver in context.matrix.waivers:
+        if finding.rule in waiver.rules and waiver.covers(
+            context.target.name, context.stack, context.today, context.driver
+        ):
+            context.holds_through(waiver.expires)
+            return (replace(finding, outcome="waived"), _record_waiver(finding, waiver))
+    return (finding,)
+
+
+def _record_waiver(finding: Finding, waiver: Waiver) -> Finding:
+    message = (
+        f"{finding.rule} {finding.name} is waived by {waiver.name} until {waiver.expires} "
+        f"({waiver.owner}: {waiver.reason})"
+    )
+    return Finding(
+        waived.id, waived.name, "warn", finding.component, waiver.name, None, message, finding.pools
+    )

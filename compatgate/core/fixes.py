@@ -9,13 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compatgate.core.case import Case
-from compatgate.core.derived import derived
 from compatgate.core.frameworks import assume_default_wheels
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.parts import Parts, parts_of
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.rule import Parts, Problem, Rule, RuleAnswer, parts_of
+from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
-from compatgate.core.rules.base import Answer, Problem, Rule
 from compatgate.core.stack import complete, with_changes
 from compatgate.core.verdict import RANK, Fix
 from compatgate.core.versions import parse_version
@@ -28,7 +27,7 @@ MOST_EVALUATED = 16
 
 @lru_cache(maxsize=256)
 def rules_reading(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
-    """The rules that may answer otherwise once these parts are changed.
+    """Return the rules that may answer otherwise once these parts are changed.
 
     Args:
         changed: parts of the question.
@@ -42,34 +41,36 @@ def rules_reading(changed: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
 
 
 class _Trial:
-    """A change applied to a case; each rule is asked once, whichever finding wants to know.
+    """A change applied to a context; each rule is asked once, whichever finding wants to know.
 
     Args:
-        before: what every rule answered for the case, by id.
-        after: the case with the change.
+        before: what every rule answered for the context, by id.
+        after: the context with the change.
         changed: the parts that may be others.
     """
 
-    def __init__(self, before: Mapping[str, Answer], after: Case, changed: Parts) -> None:
+    def __init__(
+        self, before: Mapping[str, RuleAnswer], after: RuleContext, changed: Parts
+    ) -> None:
         self._before = before
         self._after = after
         self._changed = changed
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, RuleAnswer] = {}
 
     def mends(self, problem: Problem, rule: Rule) -> bool:
-        """Whether the rule no longer objects, to this nor to anything else."""
+        """Return whether the rule no longer objects, to this nor to anything else."""
         if rule.reads.isdisjoint(self._changed):
             return False
         return not _still(self._answer(rule), problem) and not self._is_worse((rule,))
 
-    @derived
+    @lazy_property
     def breaks_a_fact(self) -> bool:
-        """Whether a rule about facts objects that did not before."""
+        """Return whether a rule about facts objects that did not before."""
         return self._is_worse(rules_reading(self._changed, about_facts=True))
 
-    @derived
+    @lazy_property
     def needs_blessing(self) -> bool:
-        """Whether the matrix or evidence do not know what would be there then."""
+        """Return whether the matrix or evidence do not know what would be there then."""
         return self._is_worse(rules_reading(self._changed, about_facts=False))
 
     def _is_worse(self, rules: Iterable[Rule]) -> bool:
@@ -79,7 +80,7 @@ class _Trial:
                 return True
         return False
 
-    def _answer(self, rule: Rule) -> Answer:
+    def _answer(self, rule: Rule) -> RuleAnswer:
         answer = self._answers.get(rule.id)
         if answer is None:
             answer = self._answers[rule.id] = rule.answer(self._after)
@@ -87,23 +88,23 @@ class _Trial:
 
 
 class FixFinder:
-    """Finds fixes for the findings of one case.
+    """Finds fixes for the findings of one context.
 
     A fix holds when the finding's rule no longer objects and no rule about facts objects that did
     not object before. Where the change then needs a matrix entry or evidence, its message says so.
 
     Args:
-        case: the stack on the pool.
-        answers: what every rule answered for the case, by id.
+        context: the stack on the pool.
+        answers: what every rule answered for the context, by id.
     """
 
-    def __init__(self, case: Case, answers: Mapping[str, Answer]) -> None:
-        self._case = case
+    def __init__(self, context: RuleContext, answers: Mapping[str, RuleAnswer]) -> None:
+        self._case = context
         self._before = answers
         self._trials: dict[str, _Trial | None] = {}
 
     def fixes(self, problem: Problem, rule: Rule) -> tuple[Fix, ...]:
-        """The first few candidates that hold when evaluated."""
+        """Return the first few candidates that hold when evaluated."""
         if problem.candidates is None:
             return ()
         offered: list[Fix] = []
@@ -140,7 +141,7 @@ class FixFinder:
 
 
 def _includes(changes: Mapping[str, Any], less: Mapping[str, Any]) -> bool:
-    """Whether a change does all that a smaller one does; any newer driver is in ``>=X``."""
+    """Return whether a change does all that a smaller one does; any newer driver is in ``>=X``."""
     return all(
         name in changes and (changes[name] == value or (name == "driver" and _is_floor(value)))
         for name, value in less.items()
@@ -151,42 +152,44 @@ def _is_floor(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(">=")
 
 
-def apply_changes(case: Case, changes: Mapping[str, Any], changed: Parts | None = None) -> Case:
-    """The case after a fix: ``>=X`` means X itself, None removes.
+def apply_changes(
+    context: RuleContext, changes: Mapping[str, Any], changed: Parts | None = None
+) -> RuleContext:
+    """Return the context after a fix: ``>=X`` means X itself, None removes.
 
     Args:
-        case: before it.
+        context: before it.
         changes: as `compatgate.core.verdict.Fix.set`.
         changed: the parts that the changes may change, where they are known already.
 
     Raises:
         BadInput: a change that is not possible (an empty stack, a malformed value).
     """
-    pool, stack = case.pool, case.stack
+    pool, stack = context.pool, context.stack
     ours = {name: _concrete(value) for name, value in changes.items()}
     if driver := ours.pop("driver", None):
         pool = replace(pool, driver=parse_version("driver", driver))
     if gpu := ours.pop("gpu", None):
-        pool = replace(pool, gpu=resolve_gpu(gpu, case.facts.gpus))
+        pool = replace(pool, gpu=resolve_gpu(gpu, context.facts.gpus))
     if ours:
         stack = assume_default_wheels(
-            complete(with_changes(stack, ours), case.facts.frameworks), case.facts, (pool,)
+            complete(with_changes(stack, ours), context.facts.frameworks), context.facts, (pool,)
         )
-    return case.on(stack, pool, changed or parts_of(changes, case.facts.frameworks))
+    return context.on(stack, pool, changed or parts_of(changes, context.facts.frameworks))
 
 
 def _concrete(value: Any) -> Any:
     return value[2:].partition(",")[0] if _is_floor(value) else value
 
 
-def _still(answer: Answer, problem: Problem) -> bool:
-    """Whether the rule says about as bad a thing of the same component as before."""
+def _still(answer: RuleAnswer, problem: Problem) -> bool:
+    """Return whether the rule says about as bad a thing of the same component as before."""
     weight = _weights(answer).get(problem.component, 0)
     return weight >= (1 if problem.outcome == "warn" else 2)
 
 
-def _worse(before: Answer, after: Answer) -> bool:
-    """Whether a rule now says worse of some component; warnings do not count."""
+def _worse(before: RuleAnswer, after: RuleAnswer) -> bool:
+    """Return whether a rule now says worse of some component; warnings do not count."""
     bad = {name: weight for name, weight in _weights(after).items() if weight > 1}
     if not bad:
         return False
@@ -194,8 +197,8 @@ def _worse(before: Answer, after: Answer) -> bool:
     return any(weight > known.get(name, 0) for name, weight in bad.items())
 
 
-def _weights(answer: Answer) -> dict[str, int]:
-    """How bad, per component."""
+def _weights(answer: RuleAnswer) -> dict[str, int]:
+    """Return how bad, per component."""
     weights: dict[str, int] = {}
     for problem in () if isinstance(answer, str) else answer:
         weights[problem.component] = max(weights.get(problem.component, 0), RANK[problem.outcome])

@@ -1,4 +1,4 @@
-"""A framework's version in a stack, found among its published releases and builds."""
+"""Find a framework's version in a stack among its published releases and builds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Build, Facts, Framework, Pair, Release
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Framework, Release
+from compatgate.core.facts.nvidia import Pair
+from compatgate.core.matrix import Pool
 from compatgate.core.stack import Stack
-from compatgate.core.target import Pool
-from compatgate.core.versions import Version, parse_version, show
-from compatgate.core.versions.labels import gpus_of_label
+from compatgate.core.versions import Version, gpus_of_label, parse_version, show
 
 CONDA = "conda"
 """Begins the label of builds that conda's channels made: ``torch=2.5.1+conda.cu126``."""
@@ -20,7 +21,7 @@ _CHANNELS = {"forge": "conda-forge"}
 """Channels that a label names after ``conda``: ``torch=2.5.1+conda.forge.cu126``."""
 
 
-class Found(Struct, frozen=True):
+class FrameworkMatch(Struct, frozen=True):
     """What the facts know of a framework in a stack.
 
     Attributes:
@@ -47,7 +48,7 @@ class Found(Struct, frozen=True):
 
     @property
     def conda(self) -> bool:
-        """Whether a channel of conda built it."""
+        """Return whether a channel of conda built it."""
         return is_conda(self.version)
 
     @property
@@ -57,11 +58,13 @@ class Found(Struct, frozen=True):
 
     @property
     def newest(self) -> Version:
-        """The newest release that the facts know."""
+        """Return the newest release that the facts know."""
         return self.table.releases[-1].version
 
 
-def find_framework(name: str, version: Version, cuda: Version | None, table: Framework) -> Found:
+def find_framework(
+    name: str, version: Version, cuda: Version | None, table: Framework
+) -> FrameworkMatch:
     """Find a framework's release, and its build for the stack's CUDA.
 
     The version's own label (``+cu121``) names the build; without one it is the build that accepts
@@ -69,14 +72,14 @@ def find_framework(name: str, version: Version, cuda: Version | None, table: Fra
     """
     without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
     if is_conda(version):
-        return Found(name, version, table, None, _conda_build(table, version), False)
+        return FrameworkMatch(name, version, table, None, _conda_build(table, version), False)
     own_build = bool(version.local) and version.cuda is None
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
-        return Found(name, version, table, None, None, False, without_cuda)
+        return FrameworkMatch(name, version, table, None, None, False, without_cuda)
     release = find_release(table, version)
     build = find_build(release, version, cuda) if release else None
-    return Found(name, version, table, release, build)
+    return FrameworkMatch(name, version, table, release, build)
 
 
 def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
@@ -164,7 +167,7 @@ def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> b
 
 
 def is_conda(version: Version) -> bool:
-    """Whether a version is that of a build by one of conda's channels."""
+    """Return whether a version is that of a build by one of conda's channels."""
     return _label_parts(version)[0] == CONDA
 
 
@@ -192,7 +195,7 @@ def _conda_build(table: Framework, version: Version) -> Build | None:
 
 
 def find_release(table: Framework, version: Version) -> Release | None:
-    """The release of this version; a fourth part is a build of the same release."""
+    """Return the release of this version; a fourth part is a build of the same release."""
     exact = table.by_version.get(version)
     if exact or len(version.parts) < 4:
         return exact
@@ -217,5 +220,5 @@ def _is_for(build: Build, cuda: tuple[int, ...]) -> bool:
 
 
 def accepts(build: Build, cuda: Version) -> bool:
-    """Whether a build accepts the stack's CUDA."""
+    """Return whether a build accepts the stack's CUDA."""
     return parse_constraint("cuda", build.accepts).allows(cuda)

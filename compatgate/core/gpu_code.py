@@ -1,22 +1,118 @@
-"""Which GPU code runs on which device.
+"""Describe compute capabilities and GPU code (SASS and PTX), and decide which code runs where.
 
-Source: CUDA C++ Programming Guide, "Binary Compatibility", "PTX Compatibility" and "Family-Specific
-Architecture Features"; the lists of Tegra parts and families are facts (``cuda_arch_support``).
+``sm_80`` is SASS, ``compute_80`` is PTX. A workload carries the code that it states, or that of
+the published builds of its frameworks.
+
+Source: CUDA C++ Programming Guide, "Binary Compatibility", "PTX Compatibility" and
+"Family-Specific Architecture Features"; the lists of Tegra parts and families are facts
+(``cuda_arch_support``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
 
-from compatgate.core.arch import Arch
-from compatgate.core.facts import CudaArch, Pair
+from msgspec import Struct
+
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from compatgate.core.facts.nvidia import CudaArch, Pair
+    from compatgate.core.frameworks import FrameworkMatch
+    from compatgate.core.matrix import Cpu, Os
+    from compatgate.core.stack import Stack
+    from compatgate.core.versions import Version
+
+Capability = tuple[int, int]
+"""A compute capability, ``(9, 0)``; compares by its numbers."""
+
+
+class Arch(Struct, frozen=True):
+    """Code for one architecture.
+
+    Attributes:
+        kind: ``sass`` is machine code, ``ptx`` is compiled by the driver when it is loaded.
+        capability: what it was made for.
+        suffix: ``a`` runs on exactly that capability, ``f`` on its family, empty otherwise.
+    """
+
+    kind: Literal["sass", "ptx"]
+    capability: Capability
+    suffix: str = ""
+
+    @property
+    def name(self) -> str:
+        """``sm_90a``, ``compute_80``."""
+        prefix = "sm" if self.kind == "sass" else "compute"
+        return f"{prefix}_{self.capability[0]}{self.capability[1]}{self.suffix}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)", re.ASCII)
+_ARCH = re.compile(
+    r"(?P<kind>sm|sass|compute|ptx)?_?(?P<number>\d{2,3})(?P<suffix>[af])?", re.ASCII
+)
+_DOTTED = re.compile(r"(?P<number>\d{1,2}\.\d)(?P<suffix>[af])?(?P<ptx>\+ptx)?", re.ASCII)
+
+
+@lru_cache(maxsize=1024)
+def parse_capability(text: str) -> Capability:
+    """Read ``8.0``, ``80``, ``sm_80`` or ``compute_80``.
+
+    Raises:
+        BadInput: not a compute capability.
+    """
+    clean = text.strip().lower()
+    if match := _CAPABILITY.fullmatch(clean):
+        return (int(match[1]), int(match[2]))
+    if (match := _ARCH.fullmatch(clean)) and not match["suffix"]:
+        return _split(match["number"])
+    raise BadInput(
+        f"{text!r} is not a compute capability", field="capability", value=text, hint="like 9.0"
+    )
+
+
+@lru_cache(maxsize=1024)
+def parse_arch(text: str) -> tuple[Arch, ...]:
+    """Read one architecture; ``8.0+PTX`` names two kinds of code.
+
+    Args:
+        text: ``sm_80``, ``sm_90a``, ``sm_100f``, ``compute_80``, ``8.0``, ``9.0+PTX``.
+
+    Raises:
+        BadInput: not an architecture.
+    """
+    clean = text.strip().lower()
+    if match := _DOTTED.fullmatch(clean):
+        capability = parse_capability(match["number"])
+        suffix = match["suffix"] or ""
+        sass = Arch("sass", capability, suffix)
+        return (sass, Arch("ptx", capability, suffix)) if match["ptx"] else (sass,)
+    if match := _ARCH.fullmatch(clean):
+        kind: Literal["sass", "ptx"] = "ptx" if match["kind"] in ("compute", "ptx") else "sass"
+        return (Arch(kind, _split(match["number"]), match["suffix"] or ""),)
+    raise BadInput(
+        f"{text!r} is not a GPU architecture",
+        field="arch",
+        value=text,
+        hint="like sm_80, sm_90a, compute_90 or 8.6+PTX",
+    )
+
+
+def _split(number: str) -> Capability:
+    return (int(number[:-1]), int(number[-1]))
+
 
 HowItRuns = Literal["sass", "ptx"]
 
 
 def sass_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
-    """Whether machine code runs on a device.
+    """Return whether machine code runs on a device.
 
     Same major, minor not above the device's; never between Tegra and other parts, nor between two
     Tegra parts; ``a`` code only on exactly its own, ``f`` code within its family.
@@ -32,7 +128,7 @@ def sass_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
 
 
 def ptx_runs(code: Arch, device: Pair, facts: CudaArch) -> bool:
-    """Whether a driver can compile this PTX for a device, leaving its toolkit's age aside.
+    """Return whether a driver can compile this PTX for a device, leaving its toolkit's age aside.
 
     Any device of the same or a higher capability; ``a`` and ``f`` PTX go no further than SASS does.
     """
@@ -58,3 +154,41 @@ def how_it_runs(codes: Iterable[Arch], device: Pair, facts: CudaArch) -> HowItRu
 
 def _same_family(one: Pair, other: Pair, facts: CudaArch) -> bool:
     return any(one in family and other in family for family in facts.families)
+
+
+class Carrier(Struct, frozen=True):
+    """A part of a workload with GPU code that runs by itself.
+
+    Attributes:
+        code: all that it has.
+        ptx_cuda: the toolkit that made its PTX; None where that is not known.
+    """
+
+    code: tuple[Arch, ...]
+    ptx_cuda: Pair | None
+
+
+def carriers_of(
+    stack: Stack, frameworks: Iterable[FrameworkMatch], cuda: Version | None, os: Os, cpu: Cpu
+) -> list[Carrier]:
+    """Return the parts of a stack whose GPU code is known.
+
+    A published build brings the PTX that its own toolkit made, whatever runtime lies beside it: a
+    TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Code that is stated is
+    taken for that of the stack's CUDA.
+
+    Args:
+        stack: that may state its code.
+        frameworks: of the stack, in the facts; what is stated replaces their code.
+        cuda: of the stack.
+        os: of the pool; wheels for Windows have other code.
+        cpu: of the pool; wheels for Arm have, too.
+    """
+    own = cuda.major_minor if cuda else None
+    if stack.arch is not None:
+        return [Carrier(stack.arch, own)]
+    builds = [found.build for found in frameworks if found.build and found.build.sass]
+    return [
+        Carrier(build.code_on(os, cpu), (build.ptx_cuda or build.cuda or own) if cuda else None)
+        for build in builds
+    ]

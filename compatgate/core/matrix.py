@@ -1,7 +1,6 @@
-"""The blessed matrix as the rules see it: entries, waivers, evidence, and their index.
+"""Hold the matrix as the rules see it: targets and policies, entries, waivers and evidence.
 
-Cost of a decision must not grow with entries that do not concern it: entries are found by target,
-then by the CUDA series that they pin.
+A target has pools of one GPU and driver each, and the policy that decides what is enough.
 """
 
 from __future__ import annotations
@@ -10,12 +9,107 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compatgate.core.constraints import Constraint
+from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.stack import Stack
-from compatgate.core.target import CanaryPolicy, Pool
 from compatgate.core.versions import Version, same_release
+
+Os = Literal["linux", "windows", "wsl"]
+DriverOs = Literal["linux", "windows"]
+"""Whose driver numbers: WSL has those of Windows."""
+Cpu = Literal["x86_64", "aarch64"]
+Mode = Literal["enforce", "warn", "audit"]
+OnUnknown = Literal["fail", "warn", "allow"]
+Promote = Literal["approval", "automatic"]
+PackagesMode = Literal["enforce", "audit"]
+EntriesMode = Literal["lenient", "strict"]
+OnFailure = Literal["warn", "revoke"]
+
+
+class Pool(Struct, frozen=True):
+    """Nodes of one GPU SKU with one driver.
+
+    Attributes:
+        gpu: resolved SKU; None only where a question leaves it open (the verdict says so).
+        driver: None only where a question leaves it open.
+        os: ``wsl`` has the driver numbers of Windows.
+        count: nodes.
+    """
+
+    name: str
+    gpu: Gpu | None
+    driver: Version | None
+    os: Os = "linux"
+    cpu: Cpu = "x86_64"
+    count: int = 1
+
+    @property
+    def driver_os(self) -> DriverOs:
+        """Whose driver numbers this pool has."""
+        return "linux" if self.os == "linux" else "windows"
+
+
+class CanaryPolicy(Struct, frozen=True):
+    """What evidence a target asks for.
+
+    Attributes:
+        max_age_s: seconds that a passed run counts.
+        suites: each must have passed.
+        accept_development: runs outside containers count as well.
+        soak: suites that must have passed besides before an entry is blessed.
+        promote: who blesses a candidate whose suites have passed: a person, or the gate.
+        on_failure: what a failing re-run does to a blessed entry, besides the warning.
+    """
+
+    require: bool = False
+    max_age_s: int = 30 * 86400
+    suites: tuple[str, ...] = ("smoke",)
+    accept_development: bool = False
+    soak: tuple[str, ...] = ()
+    promote: Promote = "approval"
+    on_failure: OnFailure = "warn"
+
+
+class Policy(Struct, frozen=True):
+    """What a target asks for, and what becomes of an answer.
+
+    Attributes:
+        mode: ``enforce`` denies what fails; ``warn`` and ``audit`` let it pass and say so.
+        require_entry: a matrix entry must match.
+        on_unknown: what an unknown verdict means; ``fail`` stops (exit status 3).
+        packages: what a package without a record means: unknown, or under ``audit`` a warning.
+        entries: whether an entry blesses a stack with GPU packages that it does not name; where it
+            is ``strict`` it does not.
+    """
+
+    mode: Mode = "enforce"
+    require_entry: bool = False
+    canary: CanaryPolicy = field(default_factory=CanaryPolicy)
+    on_unknown: OnUnknown = "fail"
+    packages: PackagesMode = "enforce"
+    entries: EntriesMode = "lenient"
+
+
+class Target(Struct, frozen=True):
+    """A place to run, as the rules see it; pools are resolved.
+
+    Attributes:
+        left_out: names of its other pools, where a question is about some of them only.
+    """
+
+    name: str
+    pools: tuple[Pool, ...]
+    policy: Policy = field(default_factory=Policy)
+    left_out: tuple[str, ...] = ()
+
+
+DriverState = Literal["blessed", "not-blessed", "unknown"]
+"""Whether a blessed or deprecated entry of its targets admits a node's driver."""
+DriftKind = Literal["driver", "gpu"]
+"""In what a node differs from what its target declares."""
+
 
 Status = Literal["candidate", "blessed", "deprecated", "revoked"]
 ANY_TARGET = "*"
@@ -42,7 +136,7 @@ class Entry(Struct, frozen=True, gc=False):
     revision: int = 0
 
     def matches(self, stack: Stack, pool: Pool) -> bool:
-        """Whether the stack on this pool is what the entry speaks of.
+        """Return whether the stack on this pool is what the entry speaks of.
 
         A component that the entry constrains and the stack does not state does not match.
         """
@@ -55,7 +149,7 @@ class Entry(Struct, frozen=True, gc=False):
         return True
 
     def differences(self, stack: Stack, pool: Pool) -> list[str]:
-        """The components that it constrains and that are others, or not stated."""
+        """Return the components that it constrains and that are others, or not stated."""
         found = []
         for component, constraint in self.components.items():
             have = pool.driver if component == "driver" else stack.get(component)
@@ -75,7 +169,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 def matches_image(image: str | None, pattern: str) -> bool:
-    """Whether an image reference is one that a waiver's glob means."""
+    """Return whether an image reference is one that a waiver's glob means."""
     return fnmatchcase(image or "", pattern)
 
 
@@ -98,7 +192,7 @@ class Waiver(Struct, frozen=True, gc=False):
     components: dict[str, Constraint] = {}
 
     def covers(self, target: str, stack: Stack, today: str, driver: Version | None = None) -> bool:
-        """Whether it applies to this stack on this target today (ISO date)."""
+        """Return whether it applies to this stack on this target today (ISO date)."""
         if today > self.expires or not (target in self.targets or ANY_TARGET in self.targets):
             return False
         if self.image is not None and not matches_image(stack.image, self.image):
@@ -131,7 +225,7 @@ class Evidence(Struct, frozen=True, gc=False):
     development: bool = False
 
     def counts_for(self, policy: CanaryPolicy) -> bool:
-        """Whether a policy takes it for evidence."""
+        """Return whether a policy takes it for evidence."""
         return self.outcome != "inconclusive" and (
             not self.development or policy.accept_development
         )
@@ -157,7 +251,7 @@ class EntryIndex:
                 self._by_target.setdefault(target, {}).setdefault(series, []).append(entry)
 
     def matching(self, target: str, stack: Stack, pool: Pool) -> list[Entry]:
-        """Entries that match the stack on a pool of the target, best first."""
+        """Return entries that match the stack on a pool of the target, best first."""
         cuda = stack.get("cuda")
         series = cuda.major_minor if cuda else None
         found = {
@@ -178,7 +272,7 @@ class EntryIndex:
     def nearest(
         self, target: str, stack: Stack, pool: Pool, named: Sequence[str] = ()
     ) -> Entry | None:
-        """The blessed entry of a target that differs least; of several the first.
+        """Return the blessed entry of a target that differs least; of several the first.
 
         An entry for another GPU counts as one more difference, and so does each part of the stack
         that it has to name (``named``) and does not.
@@ -192,7 +286,7 @@ class EntryIndex:
         return min(blessed, key=distance, default=None)
 
     def of(self, target: str) -> list[Entry]:
-        """Every entry that concerns a target."""
+        """Return every entry that concerns a target."""
         found = {
             entry.name: entry
             for name in (target, ANY_TARGET)

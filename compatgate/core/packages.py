@@ -1,36 +1,26 @@
-"""The packages of a stack, each with the record of the wheel that it is taken to be."""
+"""Describe a package of a stack by the record of its wheel: its libraries, and how they run.
+
+Whether its code runs on a GPU is judged by the libraries that the package loads, and within
+each by its translation units.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
-from compatgate.core.arch import Arch, parse_arch
-from compatgate.core.derived import derived
-from compatgate.core.facts import Facts, Pair
+from compatgate.core.facts.nvidia import CudaArch, Pair
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
-from compatgate.core.package_builds import (
-    gpus_of_record,
-    names_cuda,
-    runtime_major,
-    speaks_of,
-    torch_of_label,
-)
-from compatgate.core.requires import Needs, Platform
-from compatgate.core.stack_values import Wheel
-from compatgate.core.target import Cpu, Os
-from compatgate.core.versions import Version, parse_version
-from compatgate.core.versions.labels import gpus_of_label
+from compatgate.core.gpu_code import Arch, HowItRuns, how_it_runs, parse_arch
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.package_requirements import Needs, Platform
+from compatgate.core.package_wheels import runtime_major, torch_of_label
+from compatgate.core.versions import Version, show
 
-if TYPE_CHECKING:
-    from compatgate.core.stack import Stack
-
-Silence = Literal["pass", "not-applicable"]
-
-_FOR_OTHERS = re.compile(
+_LIBRARIES_OF_OTHERS = re.compile(
     r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)\w*"
     r"(?:-[0-9a-f]{8,})?\.so[.\d]*|libtorch_(?:cuda_linalg|nvshmem)\.so"
     r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
@@ -70,12 +60,12 @@ class GpuPackage(Struct, frozen=True, dict=True):
     gpus: str = ""
     on_request: bool = False
 
-    @derived
+    @lazy_property
     def is_known(self) -> bool:
         """Tell whether anything is known of this release."""
         return bool(self.record or self.statements or self.gpus)
 
-    @derived
+    @lazy_property
     def is_open(self) -> bool:
         """Tell whether nothing says what the package, or a part of it, carries."""
         known = self.record or self.toolkits or self.stated or self.gpus
@@ -93,18 +83,18 @@ class GpuPackage(Struct, frozen=True, dict=True):
         """Return when its GPU code is compiled, as far as that is stated."""
         return next((one.compiled for one in self.statements if one.compiled), None)
 
-    @derived
+    @lazy_property
     def requires(self) -> tuple[str, ...]:
         """Return its requirements (PEP 508): the wheel's own, and those that are stated."""
         measured = self.record.requires if self.record else ()
         return (*measured, *(text for one in self.statements for text in one.requires))
 
-    @derived
+    @lazy_property
     def needs(self) -> Needs:
         """Return its requirements as they are on its platform."""
         return Needs(self.requires, self.platform)
 
-    @derived
+    @lazy_property
     def built_for_torch(self) -> str | None:
         """Return the torch release that its wheel says it was built for, as ``2.8``."""
         if self.record:
@@ -116,12 +106,12 @@ class GpuPackage(Struct, frozen=True, dict=True):
         """Return name and version, for messages."""
         return f"{self.name} {self.version}"
 
-    @derived
+    @lazy_property
     def memory(self) -> dict[Any, Any]:
         """Return what was derived from the package alone, by whoever derives it."""
         return {}
 
-    @derived
+    @lazy_property
     def shipped(self) -> tuple[Library, ...]:
         """Return what its record lists, without what another system loads.
 
@@ -147,14 +137,14 @@ class GpuPackage(Struct, frozen=True, dict=True):
             loaded = [
                 library for group in loaded_groups(self, self.shipped, cuda) for library in group
             ]
-            own = {name for one in self.shipped for name in (_base(one.path), one.soname)}
+            own = {name for one in self.shipped for name in (_file_name(one.path), one.soname)}
             names = {name for library in loaded for name in library.needs} - own
             majors = {name: runtime_major(name) for name in sorted(names)}
             self.memory[key] = {major: name for name, major in majors.items() if major}
         found: dict[int, str] = self.memory[key]
         return found
 
-    @derived
+    @lazy_property
     def named_cudas(self) -> tuple[Pair, ...]:
         """Return the CUDAs that its alternative libraries are named after, ascending."""
         here = {library.path for library in self.shipped}
@@ -162,18 +152,18 @@ class GpuPackage(Struct, frozen=True, dict=True):
         pairs = (cuda_of_name(path) for group in groups for path in group if path in here)
         return tuple(sorted({pair for pair in pairs if pair}))
 
-    @derived
+    @lazy_property
     def torch_abis(self) -> tuple[TorchAbi, ...]:
         """Return what its libraries ask of torch, of those that ask anything."""
         return tuple(library.torch for library in self.shipped if library.torch)
 
-    @derived
+    @lazy_property
     def carried(self) -> tuple[Arch, ...]:
         """Return the code of the libraries that count, each architecture once."""
         names = {name for library in self.libraries for name in (*library.sass, *library.ptx)}
         return tuple(code for name in sorted(names) for code in parse_arch(name))
 
-    @derived
+    @lazy_property
     def libraries(self) -> tuple[Library, ...]:
         """Return the libraries whose code says which GPUs the package supports.
 
@@ -192,10 +182,13 @@ class GpuPackage(Struct, frozen=True, dict=True):
 
 def _is_bundled(library: Library) -> bool:
     """Tell whether a library is another project's, which the package only brings along."""
-    return ".libs/" in library.path or _FOR_OTHERS.fullmatch(_base(library.path)) is not None
+    return (
+        ".libs/" in library.path
+        or _LIBRARIES_OF_OTHERS.fullmatch(_file_name(library.path)) is not None
+    )
 
 
-def _base(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
@@ -208,298 +201,6 @@ def is_specific(library: Library) -> bool:
     """Tell whether a library has nothing but code for single architectures (``sm_90a``)."""
     codes = [code for name in (*library.sass, *library.ptx) for code in parse_arch(name)]
     return all(code.suffix for code in codes)
-
-
-_MOST_FINDERS, _MOST_FOUND, _MOST_SETS = 64, 2048, 256
-"""Platforms that are remembered at a time, and packages and stacks of each."""
-
-
-class PackageSet(Struct, frozen=True):
-    """The packages of a stack on one platform, beside certain frameworks.
-
-    Attributes:
-        packages: components that are judged by the records of their wheels among them.
-        silent: what rules said that found nothing, by rule and what else they look at.
-    """
-
-    packages: tuple[GpuPackage, ...]
-    silent: dict[tuple[Any, ...], Silence] = {}
-
-
-class PackageFinder:
-    """Finds packages with their records on one platform, each once while the facts are loaded.
-
-    Args:
-        facts: the catalog.
-        platform: of the pool, with the Python of the stack.
-    """
-
-    def __init__(self, facts: Facts, platform: Platform) -> None:
-        self._facts = facts
-        self._platform = platform
-        self._found: dict[tuple[Any, ...], GpuPackage] = {}
-        self._sets: dict[tuple[Any, ...], PackageSet] = {}
-
-    def all_of(self, stack: Stack) -> PackageSet:
-        """Return the packages of a stack; the same set again where only published wheels count.
-
-        A set belongs to one release of each framework: rules look at both together. What an image's
-        own files hold is not remembered beyond the question.
-        """
-        if stack.measured:
-            return PackageSet(self._packages(stack))
-        facts = self._facts
-        key = (
-            tuple([(name, version.text) for name, version in stack.packages.items()]),
-            tuple(
-                [
-                    (name, version.text)
-                    for name, version in stack.components.items()
-                    if name in facts.frameworks or facts.has_records(name, version)
-                ]
-            ),
-            tuple(stack.wheels.items()),
-            tuple(stack.code.items()),
-        )
-        found = self._sets.get(key)
-        if found is None:
-            found = PackageSet(self._packages(stack))
-            if len(self._sets) >= _MOST_SETS:
-                self._sets.clear()
-            self._sets[key] = found
-        return found
-
-    def _packages(self, stack: Stack) -> tuple[GpuPackage, ...]:
-        """Return the packages, then the components of whose wheels or files something is known."""
-        facts = self._facts
-        names = [name for name in stack.versions if facts.is_package(name)]
-        packages = [self.of_stack(stack, name) for name in names]
-        others = [(name, v) for name, v in stack.components.items() if name not in names]
-        recorded = [n for n, v in others if n in stack.measured or facts.has_records(n, v)]
-        packages += [one for name in recorded if (one := self.of_stack(stack, name)).is_known]
-        return tuple(packages)
-
-    def of_stack(self, stack: Stack, name: str) -> GpuPackage:
-        """Return a part of a stack with its record."""
-        version = stack.versions[name]
-        if name in stack.measured:
-            return self.installed(name, version, stack.code.get(name, ()), stack.measured[name])
-        return self.find(name, version, stack.wheels.get(name), stack.code.get(name, ()))
-
-    def find(
-        self, name: str, version: Version, wheel: Wheel | None = None, stated: tuple[Arch, ...] = ()
-    ) -> GpuPackage:
-        """Return a package with the record of the wheel that it is taken to be.
-
-        Args:
-            name: normalised.
-            version: with its local label.
-            wheel: what is known of the file.
-            stated: GPU code that the asker states for it.
-        """
-        key = (name, version.text, wheel, stated) if wheel or stated else (name, version.text)
-        found = self._found.get(key)
-        if found is None:
-            found = self._look_up(name, version, wheel, stated)
-            if len(self._found) >= _MOST_FOUND:
-                self._found.clear()
-            self._found[key] = found
-        return found
-
-    def installed(
-        self, name: str, version: Version, stated: tuple[Arch, ...], measured: Record
-    ) -> GpuPackage:
-        """Return a package with the record of its installed files, which remembers it."""
-        facts, platform = self._facts, self._platform
-        key = (facts.digest, platform.key, name, version.text, stated)
-        found: GpuPackage | None = measured.memory.get(key)
-        if found is None:
-            named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
-            found = GpuPackage(
-                name,
-                version,
-                platform,
-                measured,
-                toolkits=facts.cuda_components.toolkits(name, version.public),
-                stated=stated,
-                installed=True,
-                gpus=named or gpus_of_record(measured),
-            )
-            measured.memory[key] = found
-        return found
-
-    def _look_up(
-        self, name: str, version: Version, wheel: Wheel | None, stated: tuple[Arch, ...]
-    ) -> GpuPackage:
-        facts, platform = self._facts, self._platform
-        recorded = facts.recorded_name(name, version.cuda)
-        own = version if recorded == name else parse_version(name, version.public)
-        fitting = find_record(facts.records(recorded), own, wheel, platform)
-        if fitting is None and recorded != name:  # one that was measured has the stack's name
-            fitting = find_record(facts.measured(name), version, wheel, platform)
-        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
-        if fitting is None and names_cuda(version):
-            fitting = _labelled(facts, recorded, version, said, platform)
-        record, assumed = fitting or (None, "")
-        named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
-        return GpuPackage(
-            name,
-            version,
-            platform,
-            record,
-            assumed,
-            facts.cuda_components.toolkits(name, version.public),
-            stated,
-            statements=said,
-            file=(wheel.file if wheel else None) or "",
-            gpus=named or gpus_of_record(record),
-            on_request=record is not None and facts.is_measured(record),
-        )
-
-
-def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> PackageFinder:
-    """Return the finder of a platform; the same one again while the facts are loaded.
-
-    Args:
-        facts: the catalog, which remembers it.
-        os: of the pool.
-        cpu: of the pool.
-        python: of the stack, where it is known.
-    """
-    platform = Platform(os, cpu, python)
-    found = facts.finders.get(platform.key)
-    if found is None:
-        if len(facts.finders) >= _MOST_FINDERS:
-            facts.finders.clear()
-        found = facts.finders[platform.key] = PackageFinder(facts, platform)
-    return found
-
-
-class OpenPackage(Struct, frozen=True):
-    """A package of which nothing says what it carries on a platform.
-
-    Attributes:
-        name: normalised.
-        version: with its local label.
-        wheel: what is known of the file.
-        os: of the pools, ``linux`` for WSL.
-        python: of the stack, where it is known.
-    """
-
-    name: str
-    version: Version
-    wheel: Wheel | None
-    os: Os
-    cpu: Cpu
-    python: Version | None
-
-
-def release_of(package: GpuPackage | OpenPackage) -> str:
-    """Return name and version as an installer writes them, ``xformers==0.0.35``."""
-    return f"{package.name}=={package.version.text}"
-
-
-def open_packages(
-    stack: Stack, platforms: Iterable[tuple[Os, Cpu]], facts: Facts
-) -> tuple[OpenPackage, ...]:
-    """List the packages of a stack that no record describes, once for each platform.
-
-    Args:
-        stack: components without published tables count, too.
-        platforms: of the pools.
-        facts: with the records.
-    """
-    python = stack.get("python")
-    found: list[OpenPackage] = []
-    for system, cpu in dict.fromkeys(platforms):
-        os: Os = "linux" if system == "wsl" else system
-        finder = package_finder(facts, os, cpu, python)
-        for name, version in stack.versions.items():
-            if not facts.is_package(name):
-                continue
-            package = finder.of_stack(stack, name)
-            if package.is_open and not package.installed:
-                wheel = stack.wheels.get(name)
-                found.append(OpenPackage(name, version, wheel, os, cpu, python))
-    return tuple(dict.fromkeys(found))
-
-
-def find_record(
-    records: Iterable[Record], version: Version, wheel: Wheel | None, platform: Platform
-) -> tuple[Record, str] | None:
-    """Find the record of the wheel that a package is installed from.
-
-    The digest decides, then the file's name; without them it is the wheel of this version and build
-    for the platform, measured for this Python or another one, which is said as an assumption. A
-    file of a record's name with another digest is somebody's own build: no record fits.
-
-    Args:
-        records: of the package.
-        version: with its local label; without one the index's own wheel is assumed.
-        wheel: what is known of the file.
-        platform: of the pool; WSL takes wheels for Linux.
-
-    Returns:
-        The record and what is assumed (empty where nothing is); None where no record fits.
-    """
-    known = [record for record in records if record.version.partition("+")[0] == version.public]
-    if wheel:
-        for record in known:
-            if record.sha256 and record.sha256 == wheel.sha256:
-                return record, ""
-        for record in known:
-            if record.wheel == wheel.file:
-                return None if _is_rebuilt(record, wheel) else (record, "")
-    fitting = [
-        record
-        for record in known
-        if _is_version(record, version) and _is_for(record.wheel, platform)
-    ]
-    if not fitting:
-        return None
-    python = platform.python
-    tag = f"cp{python.parts[0]}{python.minor}" if python else ""
-    best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
-    return best, f"the wheel is taken to be like {best.wheel}"
-
-
-def _labelled(
-    facts: Facts, name: str, version: Version, said: tuple[Statement, ...], platform: Platform
-) -> tuple[Record, str] | None:
-    """Return what speaks for a wheel with a CUDA label that was not measured itself."""
-    from compatgate.core.package_labels import is_build_of_index, scripted_record
-
-    records, os, cpu = facts.records(name), platform.os, platform.cpu
-    found = find_record(records, parse_version(name, version.public), None, platform)
-    if found and is_build_of_index(found[0], version, facts, os, cpu):
-        return found
-    record = scripted_record(records, said, version, os, cpu)
-    return (record, "as its project's build script makes it") if record else None
-
-
-def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
-    """Tell whether a wheel of a record's file name is known to have another digest."""
-    return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
-
-
-def _is_version(record: Record, version: Version) -> bool:
-    public, _, local = record.version.partition("+")
-    return public == version.public and local == version.local
-
-
-_ENDINGS = {
-    ("linux", "x86_64"): ("_x86_64", "-any"),
-    ("linux", "aarch64"): ("_aarch64", "-any"),
-    ("windows", "x86_64"): ("-win_amd64", "-any"),
-    ("windows", "aarch64"): ("-win_arm64", "-any"),
-}
-
-
-def _is_for(wheel: str, platform: Platform) -> bool:
-    """Tell whether a wheel's platform tag is that of a pool (PEP 425)."""
-    system = "windows" if platform.os == "windows" else "linux"
-    name = wheel.removesuffix(".whl")
-    return name.endswith(_ENDINGS[system, platform.cpu]) and "macosx" not in name
 
 
 _NAMED_CUDA = re.compile(r"cuda(1\d)(\d)(?!\d)")
@@ -534,3 +235,106 @@ def _for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
     nearest = max((p for p in same_major if p <= own), default=min(same_major, default=None))
     found = [one for one in group if nearest and cuda_of_name(one.path) == nearest]
     return found or group
+
+
+_STRAY_SHARE = 0.04
+"""Share of a library's translation units up to which code that runs on a GPU is no support for it:
+vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
+_BASE_SHARE = 0.8
+"""Share of a library's largest group of like units from which another group counts as its base,
+too: the kernels that all of it needs. vLLM 0.9.1 has 30 units for 7.0 to 10.0, and 16 of one kind
+of quantisation with PTX. (Open3D has groups of 41, 40, 36 and 35.)"""
+
+
+def runs_here(library: Library, device: Pair, facts: CudaArch) -> HowItRuns | None:
+    """Judge whether and how a library runs on a GPU, by its translation units.
+
+    Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
+    do not count. Units with PTX are no support where nothing was made for the GPU and the library's
+    base has no code for it.
+
+    Returns:
+        ``ptx`` where the driver must compile some of it; None where it does not run.
+    """
+    groups = _groups_here(library, device, facts)
+    sass, ptx, stray = _counted(groups)
+    if sass + ptx <= stray:
+        return None
+    most = max(units for _, units in groups)
+    base = [how for how, units in groups if units >= _BASE_SHARE * most]
+    if sass <= stray and not any(base):
+        return None
+    return "ptx" if ptx > stray else "sass"
+
+
+def is_made_for(library: Library, device: Pair, facts: CudaArch) -> bool:
+    """Tell whether a library has machine code for a GPU, in more than a stray unit."""
+    sass, _, stray = _counted(_groups_here(library, device, facts))
+    return sass > stray
+
+
+Groups = list[tuple[HowItRuns | None, int]]
+"""How groups of like units run on a GPU, and how many they are."""
+
+
+def _groups_here(library: Library, device: Pair, facts: CudaArch) -> Groups:
+    found: Groups = []
+    for names, units in library.code_of_units:
+        codes = [code for name in names for code in parse_arch(name)]
+        how = how_it_runs(codes, device, facts)
+        if how or not all(code.suffix for code in codes):
+            found.append((how, units))
+    return found
+
+
+def _counted(groups: Groups) -> tuple[int, int, float]:
+    """Return units that run, as they are and from PTX, and up to how many are stray."""
+    counts: dict[HowItRuns | None, int] = {"sass": 0, "ptx": 0, None: 0}
+    for how, units in groups:
+        counts[how] += units
+    return counts["sass"], counts["ptx"], _STRAY_SHARE * sum(counts.values())
+
+
+Ways = tuple[tuple[Library, HowItRuns | None], ...]
+"""A library that a package loads, or alternatives of one, and how each runs on a GPU."""
+
+
+def ways_here(
+    package: GpuPackage, device: Pair, cuda: Version | None, facts: CudaArch
+) -> tuple[Ways, ...]:
+    """Judge every library that a package loads, alternatives together.
+
+    Where the names of alternatives say a CUDA (``libbitsandbytes_cuda128.so``), the one for the
+    stack's CUDA stands alone, or the nearest of its major, where there is one.
+    """
+    key = (device, cuda.major_minor if cuda else None)
+    if key not in package.memory:
+        package.memory[key] = tuple(
+            tuple((library, runs_here(library, device, facts)) for library in group)
+            for group in loaded_groups(package, package.libraries, cuda)
+        )
+    found: tuple[Ways, ...] = package.memory[key]
+    return found
+
+
+def is_stray(groups: tuple[Ways, ...]) -> bool:
+    """Tell whether the libraries that run are none, or a stray part of all translation units."""
+    units = [(any(how for _, how in group), group[0][0].units) for group in groups]
+    return sum(count for runs, count in units if runs) <= _STRAY_SHARE * sum(
+        count for _, count in units
+    )
+
+
+def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:
+    """Tell whether the newest toolkit that a library belongs to can make code for a GPU.
+
+    Returns:
+        None where the facts do not have the toolkit.
+    """
+    key = ("toolkit", device)
+    if key not in package.memory:
+        toolkit = facts.toolkits.get(show(package.toolkits[-1]))
+        code = [Arch("sass", capability) for capability in toolkit.sass] if toolkit else ()
+        package.memory[key] = bool(how_it_runs(code, device, facts)) if toolkit else None
+    found: bool | None = package.memory[key]
+    return found

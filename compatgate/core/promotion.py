@@ -7,9 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.matrix import ANY_TARGET, Entry, Evidence
+from compatgate.core.matrix import ANY_TARGET, Entry, Evidence, Pool, Target
 from compatgate.core.stack import Stack
-from compatgate.core.target import Pool, Target
 from compatgate.core.versions import Version, same_release
 
 State = Literal["waiting", "failed", "ready"]
@@ -90,7 +89,7 @@ def _is_for(entry: Entry, pool: Pool) -> bool:
 
 
 def speaks_of(run: Evidence, entry: Entry, pool: Pool) -> bool:
-    """Whether a run measured what an entry constrains, on a pool's SKU and driver."""
+    """Return whether a run measured what an entry constrains, on a pool's SKU and driver."""
     return (
         pool.gpu is not None
         and run.sku == pool.gpu.sku
@@ -100,7 +99,7 @@ def speaks_of(run: Evidence, entry: Entry, pool: Pool) -> bool:
 
 
 def standing(entry: Entry, targets: Iterable[Target], evidence: Index, now: float) -> Standing:
-    """How far a candidate is from being blessed.
+    """Return how far a candidate is from being blessed.
 
     Each suite of each target's policy, soak included, must have passed lately on each SKU and
     driver where the entry would hold, all with the same measured components. A failure of any
@@ -129,7 +128,7 @@ def standing(entry: Entry, targets: Iterable[Target], evidence: Index, now: floa
 def _at(
     entry: Entry, target: Target, pool: Pool, evidence: Index, now: float
 ) -> tuple[list[str], list[Need]]:
-    """Ids of the runs that have passed in one place, and what is lacking there."""
+    """Return the ids of the runs that have passed in one place, and what is lacking there."""
     policy = target.policy.canary
     assert pool.gpu is not None  # noqa: S101 - of a place
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
@@ -178,7 +177,7 @@ def contradiction(run: Evidence, entry: Entry, targets: Iterable[Target]) -> Con
 
 
 def disproves(passed: Evidence, failed: Evidence, drivers: Iterable[Version]) -> bool:
-    """Whether a passed run takes back what a failed one said.
+    """Return whether a passed run takes back what a failed one said.
 
     It ran the same suite with the same components on the same SKU, and on the same driver, unless
     nobody has that driver any more.

@@ -1,21 +1,23 @@
-"""A matrix entry as stacks that can be evaluated: each constraint becomes a version that it allows.
+"""Turn a matrix entry into stacks that can be evaluated: each constraint becomes a version.
 
-An entry speaks of ranges, the rules of versions. Both ends of what is known are taken: the newest
-versions ask most of a driver, the oldest are what a newer driver or GPU may have left behind.
+On a pool an entry is represented by what a canary run measured there, and by the newest and
+the oldest versions that it allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.components import in_order, is_framework
 from compatgate.core.constraints import Constraint
-from compatgate.core.facts import Build, Facts, Pin, Release
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Pin, Release
 from compatgate.core.frameworks import find_build, find_release
-from compatgate.core.matrix import Entry
+from compatgate.core.matrix import Entry, Evidence, Matrix, Pool
 from compatgate.core.stack import Stack, stack_of
 from compatgate.core.versions import Version, parse_version, show
 from compatgate.errors import BadInput
@@ -24,7 +26,7 @@ End = Literal["newest", "oldest"]
 ENDS: tuple[End, ...] = ("newest", "oldest")
 
 
-class Represented(Struct, frozen=True):
+class EntryStacks(Struct, frozen=True):
     """What stands for an entry.
 
     Attributes:
@@ -37,8 +39,8 @@ class Represented(Struct, frozen=True):
     open: tuple[str, ...] = ()
 
 
-def represent(entry: Entry, facts: Facts) -> Represented:
-    """The stacks that stand for an entry.
+def represent(entry: Entry, facts: Facts) -> EntryStacks:
+    """Return the stacks that stand for an entry.
 
     A framework is the newest (oldest) known release that its constraint allows, CUDA the newest
     (oldest) that has a build of it, libraries what that build is pinned to; where the constraint
@@ -50,16 +52,16 @@ def represent(entry: Entry, facts: Facts) -> Represented:
     """
     names = [name for name in in_order(entry.components) if name != "driver"]
     if not names:
-        return Represented(open=("it names no component of a stack, so what runs is not known",))
+        return EntryStacks(open=("it names no component of a stack, so what runs is not known",))
     chosen = [_Choice(entry, facts, end) for end in ENDS]
     if missing := [
         f"no known version of {name} meets {entry.components[name]}"
         for name in names
         if name not in chosen[0].versions
     ]:
-        return Represented(open=tuple(missing))
+        return EntryStacks(open=tuple(missing))
     stacks = [stack_of(choice.versions) for choice in chosen]
-    return Represented(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
+    return EntryStacks(tuple(stacks[:1] if stacks[0] == stacks[1] else stacks))
 
 
 class _Choice:
@@ -96,7 +98,7 @@ class _Choice:
                     self._take(pin.component, self._pinned(pin.component, pins))
 
     def _cuda(self) -> Version | None:
-        """A CUDA for which each framework has a build, where there is one."""
+        """Return a CUDA for which each framework has a build, where there is one."""
         constraint = self._constraints.get("cuda")
         if constraint is None:
             made_for = {build.cuda for _, r in self._releases() for build in r.builds if build.cuda}
@@ -162,3 +164,43 @@ def known_versions(facts: Facts, name: str) -> Iterable[Version]:
         return [release.version for release in facts.nccl.releases]
     table = facts.framework(name)
     return [release.version for release in table.releases] if table else []
+
+
+_MOST_RUNS = 256
+"""Of a SKU, newest first; what was measured longer ago stands for nothing better."""
+
+
+class StackSamples:
+    """Gives the stacks of entries.
+
+    Args:
+        facts: which versions there are.
+        matrix: its evidence is what was measured.
+    """
+
+    def __init__(self, facts: Facts, matrix: Matrix) -> None:
+        self._facts = facts
+        self._runs: dict[str, list[Evidence]] = {}
+        for run in matrix.evidence:
+            if run.outcome == "passed":
+                self._runs.setdefault(run.sku, []).append(run)
+        for sku, runs in self._runs.items():
+            runs.sort(key=lambda run: run.finished, reverse=True)
+            self._runs[sku] = runs[:_MOST_RUNS]
+
+    def of(self, entry: Entry, pools: Sequence[Pool]) -> tuple[list[list[Stack]], tuple[str, ...]]:
+        """Return the stacks of an entry on each of some pools, and what it leaves open.
+
+        The first stack of a pool is what the newest passed canary run there measured, if it is one
+        that the entry allows; then come the newest and the oldest that it allows.
+        """
+        represented = represent(entry, self._facts)
+        found = [[*self._measured(entry, pool), *represented.stacks] for pool in pools]
+        return found, represented.open
+
+    def _measured(self, entry: Entry, pool: Pool) -> Sequence[Stack]:
+        for run in self._runs.get(pool.gpu.sku, ()) if pool.gpu else ():
+            stack = Stack({name: v for name, v in run.components.items() if name != "driver"})
+            if stack.components and entry.matches(stack, replace(pool, driver=run.driver)):
+                return (stack,)
+        return ()

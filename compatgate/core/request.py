@@ -8,18 +8,18 @@ from typing import Any, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.bounds import (
+from compatgate.core.components import find_component
+from compatgate.core.facts.nvidia import Gpu, Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.limits import (
     LONGEST_IMAGE,
     LONGEST_NAME,
     MOST_KEYS,
     refuse_longer,
     refuse_more,
 )
-from compatgate.core.components import find_component
-from compatgate.core.facts import Gpu, Gpus
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import Cpu, Os, Pool
 from compatgate.core.stack import Stack, canonical_key, parse_stack, parse_stack_text, with_changes
-from compatgate.core.target import Cpu, Os, Pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
@@ -152,7 +152,7 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
 
 
 def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str = "set") -> Pool:
-    """The pool with the stated properties set; keys that are not a pool's are left alone.
+    """Return the pool with the stated properties set; keys that are not a pool's are left alone.
 
     Raises:
         BadInput: a malformed value.
@@ -186,7 +186,7 @@ def _cpu_with(gpu: Gpu, pool: Pool) -> Cpu:
 
 
 def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
-    """The stack with every change that is not a pool's applied; None removes.
+    """Return the stack with every change that is not a pool's applied; None removes.
 
     Raises:
         BadInput: a malformed value or an unknown component.

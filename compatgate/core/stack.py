@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from compatgate.core.arch import Arch
-from compatgate.core.bounds import MOST_KEYS, refuse_more
 from compatgate.core.components import (
     COMPONENTS,
     FRAMEWORKS,
     in_order,
     resolve_component,
 )
-from compatgate.core.derived import derived
+from compatgate.core.gpu_code import Arch
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.limits import MOST_KEYS, refuse_more
 from compatgate.core.stack_values import (
     SPECIAL,
     CompatUse,
@@ -94,13 +94,13 @@ class Stack(Struct, frozen=True, dict=True):
         """Return the version of a component or package, None when the stack does not state it."""
         return self.versions.get(name)
 
-    @derived
+    @lazy_property
     def versions(self) -> dict[str, Version]:
         """Return components and packages, in canonical order."""
         return {**self.components, **self.packages} if self.packages else self.components
 
     def to_json(self) -> dict[str, Any]:
-        """The stack in the form that requests and answers carry, in canonical order."""
+        """Return the stack in the form that requests and answers carry, in canonical order."""
         body: dict[str, Any] = {
             name: self._with_code(name, version) for name, version in self.versions.items()
         }
@@ -236,7 +236,7 @@ def parse_stack_text(text: str) -> dict[str, Any]:
 
 
 def with_changes(stack: Stack, changes: Mapping[str, Any]) -> Stack:
-    """The stack with components set to other versions, or removed where the value is None.
+    """Return the stack with components set to other versions, or removed where the value is None.
 
     Raises:
         BadInput: as `parse_stack`.
@@ -310,7 +310,7 @@ def brought_cuda(stack: Stack, frameworks: Container[str]) -> Version | None:
 
 
 def canonical_key(name: str) -> str:
-    """One name for all spellings of a stack's key; what is none stays as it is."""
+    """Return one name for all spellings of a stack's key; what is none stays as it is."""
     try:
         return _key(name)
     except BadInput:

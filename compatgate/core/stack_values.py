@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct, ValidationError, convert
 
-from compatgate.core.arch import Arch, parse_arch
-from compatgate.core.bounds import (
+from compatgate.core.components import resolve_component
+from compatgate.core.gpu_code import Arch, parse_arch
+from compatgate.core.limits import (
     LONGEST_NAME,
     LONGEST_REQUIRE,
     LONGEST_VERSION,
@@ -20,7 +21,6 @@ from compatgate.core.bounds import (
     refuse_longer,
     refuse_more,
 )
-from compatgate.core.components import resolve_component
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 
@@ -79,7 +79,7 @@ def split_code(text: str) -> tuple[str, tuple[Arch, ...]]:
 
 
 def version_text(key: str, value: Any) -> str:
-    """A version as text.
+    """Return a version as text.
 
     Raises:
         BadInput: it is none.

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.core.facts import Source
+from compatgate.core.facts.nvidia import Source
 
 Outcome = Literal["pass", "warn", "unknown", "fail"]
 FindingOutcome = Literal["fail", "unknown", "warn", "waived", "not-checked"]
@@ -72,7 +72,7 @@ class Finding(Struct, frozen=True, gc=False, omit_defaults=False):
     fixes: tuple[Fix, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The form that answers carry."""
+        """Return the form that answers carry."""
         return {
             "rule": self.rule,
             "name": self.name,
@@ -132,11 +132,11 @@ class Verdict(Struct, frozen=True, gc=False):
 
     @property
     def failing(self) -> tuple[Finding, ...]:
-        """Findings that weigh most: those of the verdict's own outcome."""
+        """Return findings that weigh most: those of the verdict's own outcome."""
         return tuple(f for f in self.findings if f.outcome == self.verdict)
 
     def to_json(self) -> dict[str, Any]:
-        """The form of ``POST /gate``."""
+        """Return the form of ``POST /gate``."""
         return {
             "id": self.id,
             "verdict": self.verdict,
@@ -168,12 +168,12 @@ _WORST_FIRST = (EXIT_BAD_INPUT, EXIT_DENIED, EXIT_NO_DECISION, EXIT_ALLOWED)
 
 
 def exit_code(verdict: Outcome, *, allowed: bool) -> int:
-    """The command line's exit status for a verdict: 0 allowed, 1 denied, 3 no decision."""
+    """Return the command line's exit status for a verdict: 0 allowed, 1 denied, 3 no decision."""
     if allowed:
         return EXIT_ALLOWED
     return EXIT_NO_DECISION if verdict == "unknown" else EXIT_DENIED
 
 
 def worst_exit(*statuses: int) -> int:
-    """The exit status of several answers; 0 of none."""
+    """Return the exit status of several answers; 0 of none."""
     return min(statuses, key=_WORST_FIRST.index, default=EXIT_ALLOWED)

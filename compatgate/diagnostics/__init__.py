@@ -17,8 +17,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from compatgate.diagnostics.asgi import asgi_app
-from compatgate.diagnostics.wsgi import wsgi_app
+from compatgate.diagnostics.apps import asgi_app, wsgi_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,7 @@ _own: Callable[[], dict[str, Any]] | None = None
 
 
 def report() -> dict[str, Any]:
-    """The probe document of this process.
+    """Return the probe document of this process.
 
     Returns:
         ``{"compatgate": "probe/v1", "pools", "stack", "observations", "conflicts", "host",
@@ -51,7 +50,7 @@ def report() -> dict[str, Any]:
 
 
 def loaded_libraries() -> list[Library]:
-    """The CUDA libraries that are loaded in this process, each with what it reports."""
+    """Return the CUDA libraries that are loaded in this process, each with what it reports."""
     with _importing:
         import ctypes  # noqa: F401 - asks the libraries
 

@@ -1,17 +1,24 @@
-"""From what was seen of a process to a probe document."""
+"""Compose a probe document from what was seen of a process.
+
+The user-mode driver (libcuda) that the process loaded is the host's own, or that of forward
+compatibility.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.stack import parse_stack
+from compatgate.core.versions import parse_version
 from compatgate.diagnostics.loaded import DRIVER_CUDA, Library
-from compatgate.discovery.observed import Conflict, Observation
-from compatgate.discovery.stack import Inspection
-from compatgate.errors import CompatgateError
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.libraries import library_observation
+from compatgate.discovery.observations import Conflict, Observation
+from compatgate.errors import BadInput, CompatgateError
 
 
 class Process(Struct, frozen=True):
@@ -33,7 +40,7 @@ class Process(Struct, frozen=True):
     devices: tuple[dict[str, Any], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The object in the document."""
+        """Return the object in the document."""
         return {
             "pid": self.pid,
             "executable": printable(self.executable),
@@ -51,7 +58,7 @@ def _library(library: Library) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Names of files and variables need not be text; JSON is."""
+    """Return the names of files and variables need not be text; JSON is."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -83,7 +90,7 @@ def left_open(libraries: Iterable[Library], stack: dict[str, Any]) -> tuple[str,
 
 
 def other_majors(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Conflict]:
-    """Libraries whose name states another major than the stack has."""
+    """Return libraries whose name states another major than the stack has."""
     return [
         Conflict(
             library.component,
@@ -101,7 +108,7 @@ def other_majors(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Co
 
 
 def stack_body(seen: Inspection) -> dict[str, Any]:
-    """The stack in the form of requests, with what is open and where witnesses disagree.
+    """Return the stack in the form of requests, with what is open and where witnesses disagree.
 
     A version that is none of its component is open, so that the rest can still be checked.
     """
@@ -120,3 +127,61 @@ def stack_body(seen: Inspection) -> dict[str, Any]:
         **({"open": list(dict.fromkeys(open_items))} if open_items else {}),
         **({"conflicts": list(dict.fromkeys(said))} if said else {}),
     }
+
+
+_DRIVER = re.compile(r"\d{3,4}\.\d+(?:\.\d+)?")
+
+
+class UserDriver(Struct, frozen=True):
+    """What the loaded libcuda means for the stack.
+
+    Attributes:
+        compat: the forward-compatibility package, None when the host's own libcuda is loaded.
+        conflicts: it and the kernel driver do not belong together.
+        open: forward compatibility is in use, and of which CUDA is not known.
+    """
+
+    compat: Observation | None = None
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+def find_user_driver(libraries: list[Library], kernel: str | None) -> UserDriver:
+    """Compare the loaded libcuda with the kernel driver.
+
+    Args:
+        libraries: of the process.
+        kernel: version of the kernel driver, None where it is not known.
+    """
+    library = next((lib for lib in libraries if lib.component == DRIVER_CUDA), None)
+    if library is None:
+        return UserDriver()
+    named = library_observation(library.path)
+    own = library.name_version
+    order = _compare(own, kernel)
+    if order is not None and order < 0:
+        message = f"{library.path}, of driver {own}, is loaded: older than kernel driver {kernel}"
+        return UserDriver(conflicts=(Conflict("driver", message, kernel),))
+    if named is None and not order:
+        return UserDriver()
+    if library.reported:
+        how = f"{library.path}: {library.asked}()"
+        return UserDriver(Observation("cuda-compat", library.reported, how))
+    if named:
+        return UserDriver(named)
+    sentence = (
+        f"cuda-compat: {library.path}, of driver {own}, is loaded over driver {kernel}; which CUDA "
+        "it brings is not known"
+    )
+    return UserDriver(open=(sentence,))
+
+
+def _compare(own: str | None, kernel: str | None) -> int | None:
+    """Above 0 when libcuda is newer than the kernel driver; None when it cannot be told."""
+    if not own or not kernel or not _DRIVER.fullmatch(own):
+        return None
+    try:
+        one, other = parse_version("driver", own), parse_version("driver", kernel)
+    except BadInput:
+        return None
+    return (one > other) - (one < other)

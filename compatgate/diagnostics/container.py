@@ -1,37 +1,40 @@
-"""A running container: what is in its files, and what its processes have loaded.
+"""Probe a running container: what is in its files, and what its processes have loaded.
 
-What is loaded decides over what lies there. Processes can be looked at where the engine's machine
-is this one and this user may.
+The files are read as the layers of an image are: streamed, never unpacked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from compatgate.core.arch import parse_arch
-from compatgate.core.facts import CudaArch, Facts
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import CudaArch
+from compatgate.core.gpu_code import parse_arch
 from compatgate.diagnostics.compose import Process, left_open, other_majors
-from compatgate.diagnostics.container_files import seen_in_files
-from compatgate.diagnostics.engine import Container, connected
-from compatgate.diagnostics.environment import shown
+from compatgate.diagnostics.engine import Container, Engine, connected
+from compatgate.diagnostics.environment import reported_variables
 from compatgate.diagnostics.loaded import DRIVER_CUDA, Library
-from compatgate.diagnostics.process import read_process
-from compatgate.diagnostics.seen import Host, with_driver
-from compatgate.discovery.nvidia_smi import Report
-from compatgate.discovery.observed import Conflict, Observation
-from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
-from compatgate.discovery.stack import CodeFile, Inspection, settle
-from compatgate.discovery.stack.code import common_code
+from compatgate.diagnostics.process import Host, read_process, with_driver
+from compatgate.discovery.findings import CodeFile, Inspection, common_code
+from compatgate.discovery.image.config import read_config
+from compatgate.discovery.image.layer import Layer
+from compatgate.discovery.image.layers import Scan
+from compatgate.discovery.image.read import conclude_image
+from compatgate.discovery.nvidia_smi.report import Report
+from compatgate.discovery.observations import Conflict, Observation, settle
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.manifest import Config, Descriptor, Settings
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
 from compatgate.errors import BadInput, NotFound
 
 MOST_PROCESSES = 256
-
-Looked = list[tuple[Process, Inspection]]
+ProcessInspections = list[tuple[Process, Inspection]]
 
 
 def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) -> dict[str, Any]:
-    """The probe document of a running container.
+    """Return the probe document of a running container.
 
     Args:
         reference: its name or id.
@@ -59,7 +62,7 @@ def probe_container(reference: str, facts: Facts, signals: Mapping[str, Any]) ->
 
 
 def _gpus(container: Container, host: Host) -> Report | None:
-    """The GPUs that the container was given."""
+    """Return the GPUs that the container was given."""
     if not container.granted:
         host.notes.append(f"{container.short} was given no GPU")
         return None
@@ -79,8 +82,8 @@ def _is_here(container: Container) -> bool:
     return False
 
 
-def _look(pids: list[int], facts: Facts, host: Host) -> Looked:
-    """The processes that use a GPU or could; one that ends meanwhile is left out."""
+def _look(pids: list[int], facts: Facts, host: Host) -> ProcessInspections:
+    """Return the processes that use a GPU or could; one that ends meanwhile is left out."""
     found = []
     if len(pids) > MOST_PROCESSES:
         host.notes.append(f"{len(pids)} processes run, {MOST_PROCESSES} were looked at")
@@ -98,8 +101,8 @@ def _look(pids: list[int], facts: Facts, host: Host) -> Looked:
     return found
 
 
-def joined(files: Inspection, looked: Looked, arch: CudaArch) -> Inspection:
-    """One stack: what is loaded decides over what lies there, and both are compared."""
+def joined(files: Inspection, looked: ProcessInspections, arch: CudaArch) -> Inspection:
+    """Return one stack: what is loaded decides over what lies there, and both are compared."""
     stack: dict[str, Any] = {}
     conflicts: list[Conflict] = []
     for process, seen in looked:
@@ -142,7 +145,7 @@ def _witness(files: Inspection, name: str, version: str) -> str:
     return next(known, "the container")
 
 
-def _code(looked: Looked, facts: CudaArch) -> tuple[list[str], list[Conflict]]:
+def _code(looked: ProcessInspections, facts: CudaArch) -> tuple[list[str], list[Conflict]]:
     """GPU code that runs wherever the code of each process runs."""
     files = []
     for process, seen in looked:
@@ -154,18 +157,97 @@ def _code(looked: Looked, facts: CudaArch) -> tuple[list[str], list[Conflict]]:
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:
-    """Whether two versions agree as far as both are stated."""
+    """Return whether two versions agree as far as both are stated."""
     if not isinstance(one, str) or not isinstance(other, str):
         return True
     return not settle([Observation(name, one, ""), Observation(name, other, "")])[1]
 
 
-def _describe(container: Container, looked: Looked) -> dict[str, Any]:
+def _describe(container: Container, looked: ProcessInspections) -> dict[str, Any]:
     return {
         "id": container.id,
         "name": container.name,
         "image": container.image,
         "gpus": container.granted,
-        "environment": shown(container.variables),
+        "environment": reported_variables(container.variables),
         "processes": [process.to_json() for process, _ in looked],
     }
+
+
+DEADLINE_S = 600.0
+
+
+def seen_in_files(
+    engine: Engine,
+    container: Container,
+    signals: Mapping[str, Any],
+    facts: Facts,
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Inspection:
+    """What a container's config and files hold.
+
+    Args:
+        engine: that the container runs on.
+        container: as it was found there.
+        signals: the fact file ``image_signals``, as the catalog gives it.
+        facts: where code runs, and which packages matter.
+        deadline_s: seconds that it may take.
+
+    Raises:
+        Unavailable: the engine stops answering, or takes too long.
+        TooLarge: there are more files than are read.
+    """
+    published = read_signals(signals)
+    config = Config(config=Settings(container.environment, container.labels))
+    stated = read_config(config, published, 0)
+    with Deadline(deadline_s) as deadline:
+        scan = Scan(published, ImageOptions(layers="all"), deadline)
+        layer = _FileSystem(1, Descriptor("", 0), container.short)
+        scan.read([layer], _Export(engine, container))
+    return conclude_image(stated, scan.seen, facts.arch, facts.packages)
+
+
+class _Export:
+    """A container's file system, as `Scan` reads layers."""
+
+    def __init__(self, engine: Engine, container: Container) -> None:
+        self._engine = engine
+        self._container = container
+
+    @contextmanager
+    def blob(self, _: Descriptor) -> Iterator[_Stream]:
+        with self._engine.files(self._container) as pieces:
+            yield _Stream(pieces)
+
+
+class _Stream:
+    """Pieces as a file that is read once."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.position = 0
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int, /) -> bytes:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._rest = piece
+        data, self._rest = self._rest[:size], self._rest[size:]
+        self.position += len(data)
+        return data
+
+    def drain(self) -> None:
+        self._rest = b""
+        for piece in self._pieces:
+            self.position += len(piece)
+
+
+class _FileSystem(Layer, frozen=True):
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.label

@@ -42,7 +42,7 @@ class Container(Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment by name."""
+        """Return the environment by name."""
         return dict(item.partition("=")[::2] for item in self.environment)
 
 
@@ -53,7 +53,7 @@ class Engine:
         self._client = client
 
     def find(self, reference: str) -> Container:
-        """A running container.
+        """Return a running container.
 
         Args:
             reference: its name, or the start of its id.
@@ -87,7 +87,7 @@ class Engine:
         )
 
     def processes(self, container: Container) -> list[int]:
-        """Its processes, the first one first, as the engine's machine counts."""
+        """Return its processes, the first one first, as the engine's machine counts."""
         try:
             with _explained(container.name):
                 table = self._client.api.top(container.id, ps_args="-eo pid")
@@ -99,7 +99,7 @@ class Engine:
 
     @contextmanager
     def files(self, container: Container) -> Iterator[Iterator[bytes]]:
-        """Its file system as a tar archive, without what is mounted into it.
+        """Give its file system as a tar archive, without what is mounted into it.
 
         Raises:
             Unavailable: the engine stops answering.

@@ -1,10 +1,18 @@
-"""The variables that are shown of a process: this list, nothing else, so that no secret leaves."""
+"""Read the environment of a process: the variables to report, and the GPUs that they make visible.
+
+Only the variables of a fixed list are reported, so that no secret leaves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-SHOWN = (
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.discovery.nvidia_smi.report import Device
+
+REPORTED = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "CUDA_MODULE_LOADING",
@@ -25,6 +33,110 @@ SHOWN = (
 _LONGEST = 8192
 
 
-def shown(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the list that are set, cut off where they are very long."""
-    return {name: environment[name][:_LONGEST] for name in SHOWN if name in environment}
+def reported_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the list that are set, cut off where they are very long."""
+    return {name: environment[name][:_LONGEST] for name in REPORTED if name in environment}
+
+
+CUDA = "CUDA_VISIBLE_DEVICES"
+CONTAINER = "NVIDIA_VISIBLE_DEVICES"
+
+
+class Visible(Struct, frozen=True):
+    """The GPUs that are left, in the order in which the process counts them, and notes."""
+
+    devices: tuple[Device, ...]
+    notes: tuple[str, ...] = ()
+
+
+def visible_devices(
+    devices: Sequence[Device], environment: Mapping[str, str], *, container: bool = False
+) -> Visible:
+    """Apply the variables to a host's GPUs.
+
+    Args:
+        devices: of the host, in PCI order, as NVML and nvidia-smi count them.
+        environment: of the process.
+        container: the devices are those of the host and the process is in a container, so that
+            the container runtime chose among them before CUDA does. Within the container
+            NVML shows only what the runtime let in.
+    """
+    notes: list[str] = []
+    left = tuple(devices)
+    if container and CONTAINER in environment:
+        left = let_in(left, environment[CONTAINER], notes)
+    if CUDA in environment:
+        left = _chosen(left, environment, notes)
+    return Visible(left, tuple(notes))
+
+
+def let_in(devices: Sequence[Device], value: str, notes: list[str]) -> tuple[Device, ...]:
+    """What the container runtime lets in: ``all``, ``none``, ``void``, indices or UUIDs."""
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    if entries == ["all"]:
+        return tuple(devices)
+    if not entries or entries in (["none"], ["void"]):
+        return ()
+    found = []
+    for entry in entries:
+        device = _named(devices, entry)
+        if device is None:
+            notes.append(f"{CONTAINER} names {entry}, which is not a GPU of this host")
+        elif device not in found:
+            found.append(device)
+    return tuple(found)
+
+
+def _chosen(
+    devices: Sequence[Device], environment: Mapping[str, str], notes: list[str]
+) -> tuple[Device, ...]:
+    """What CUDA uses; an entry that names nothing hides every GPU after it."""
+    value = environment[CUDA]
+    entries = [entry.strip() for entry in value.split(",")]
+    if any(e.isdecimal() for e in entries) and not _order_is_known(devices, environment):
+        notes.append(
+            f"{CUDA}={value} counts the fastest GPU first, which cannot be told from here: all "
+            "GPUs are shown; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
+        )
+        return tuple(devices)
+    found: list[Device] = []
+    for entry in entries:
+        device = _named(devices, entry)
+        if device is None or device in found:
+            if entry not in ("", "-1", "NoDevFiles"):
+                why = "twice" if device else "which is not a GPU that this process has"
+                notes.append(f"{CUDA} names {entry}, {why}: CUDA uses none from there on")
+            break
+        found.append(device)
+    return tuple(found)
+
+
+def _order_is_known(devices: Sequence[Device], environment: Mapping[str, str]) -> bool:
+    alike = len({device.name for device in devices}) < 2
+    return alike or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+
+
+def _named(devices: Sequence[Device], entry: str) -> Device | None:
+    """Return the device of an index, of ``GPU:MIG`` indices, or of the start of a UUID."""
+    first, colon, second = entry.partition(":")
+    if first.isdecimal() and first.isascii():
+        index = int(first)
+        device = devices[index] if index < len(devices) else None
+        if device is None or not colon:
+            return device
+        inside = int(second) if second.isdecimal() and second.isascii() else len(device.slices)
+        return _slice_of(device, inside) if inside < len(device.slices) else None
+    if not entry.startswith(("GPU-", "MIG-")) or len(entry) < 5:
+        return None
+    found = [d for d in devices if d.uuid and d.uuid.startswith(entry)]
+    found += [
+        _slice_of(device, number)
+        for device in devices
+        for number, part in enumerate(device.slices)
+        if part.uuid and part.uuid.startswith(entry)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _slice_of(device: Device, number: int) -> Device:
+    return replace(device, slices=(device.slices[number],))

@@ -43,7 +43,7 @@ class Statement(NamedTuple):
 
 
 def imported_frameworks(modules: Mapping[str, Any] | None = None) -> list[Statement]:
-    """Versions of the frameworks among the imported modules, and what they were built for.
+    """Return versions of the frameworks among the imported modules, and what they were built for.
 
     Args:
         modules: name to module; None: ``sys.modules``.
@@ -68,7 +68,7 @@ def gpu_code(modules: Mapping[str, Any] | None = None) -> list[str]:
 
 
 def _onnxruntime(modules: Mapping[str, Any]) -> Iterator[Statement]:
-    """Its package for CPUs has the same module; the build's own file tells them apart."""
+    """Yield its package for CPUs has the same module; the build's own file tells them apart."""
     name = "onnxruntime.capi.build_and_package_info"
     if _text(modules, name, "package_name") == "onnxruntime-gpu":
         version = _text(modules, name, "__version__")
@@ -103,7 +103,7 @@ def _jax_label(modules: Mapping[str, Any]) -> str:
 
 
 def _member(modules: Mapping[str, Any], module: str, name: str) -> Any:
-    """A module's own variable; None without."""
+    """Return a module's own variable; None without."""
     try:
         return vars(modules[module]).get(name)
     except (KeyError, TypeError):

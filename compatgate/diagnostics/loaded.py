@@ -113,7 +113,7 @@ def paths(libraries: Iterable[Library]) -> dict[str, str]:
 
 
 def mapped_files(text: str) -> list[Mapped]:
-    """The files of which code is mapped, from the text of ``/proc/PID/maps``.
+    """Return the files of which code is mapped, from the text of ``/proc/PID/maps``.
 
     A library that a program only reads as data has no executable mapping and is left out.
     """
@@ -135,7 +135,7 @@ def _mapped(name: str, span: str) -> Mapped:
 
 
 def libraries_of(files: Iterable[Mapped]) -> list[Library]:
-    """The CUDA libraries among mapped files, by their names; none is asked."""
+    """Return the CUDA libraries among mapped files, by their names; none is asked."""
     found = []
     for file in files:
         match = _NAME.fullmatch(os.path.basename(file.path))
@@ -172,7 +172,7 @@ def _asked(library: Library) -> Library:
 
 
 def _would_load_more(library: Library) -> bool:
-    """Whether this is cuDNN's front library, which loads a part of cuDNN when it is asked.
+    """Return whether this is cuDNN's front library, which loads a part of cuDNN when it is asked.
 
     Its parts answer for themselves once they are loaded.
     """
@@ -208,7 +208,7 @@ def _answer(library: Library, question: _Question) -> Library:
 
 
 def _call(handle: object, name: str, form: str) -> int:
-    """The number that a function gives; 0 where there is none."""
+    """Return the number that a function gives; 0 where there is none."""
     import ctypes
 
     function = getattr(handle, name, None)

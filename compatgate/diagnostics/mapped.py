@@ -1,4 +1,7 @@
-"""The files that a process has mapped: libraries, packages, GPU code."""
+"""Read the files that a process has mapped: libraries, packages, GPU code.
+
+NCCL's file has its version as text, ``NCCL version 2.21.5+cuda12.4``.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from compatgate.core.facts import CudaArch
+from compatgate.core.facts.nvidia import CudaArch
 from compatgate.diagnostics.compose import printable
-from compatgate.diagnostics.files import Files, read_regular
 from compatgate.diagnostics.loaded import Library, Mapped, in_order, libraries_of
-from compatgate.diagnostics.nccl import nccl_version
-from compatgate.diagnostics.packages import Packages, packaged, packages_of
-from compatgate.discovery.folder import find_in_file
-from compatgate.discovery.observed import Observation
-from compatgate.discovery.stack import Findings, Inspection, conclude
+from compatgate.diagnostics.packages import Files, Packages, packaged, packages_of, read_regular
+from compatgate.discovery.findings import Findings, Inspection, conclude
+from compatgate.discovery.gpucode.object_files import read_sections
+from compatgate.discovery.gpucode.source import Source
+from compatgate.discovery.local import find_in_file
+from compatgate.discovery.observations import Observation
 from compatgate.errors import BadInput, NotFound
 
 _ELF = b"\x7fELF"
@@ -134,4 +137,26 @@ def python_of(executable: str, mapped: Sequence[Mapped]) -> str | None:
     for path in (executable, *(file.path for file in mapped)):
         if match := _PYTHON.search(path):
             return match[1]
+    return None
+
+
+_TEXT = re.compile(rb"NCCL version (\d+\.\d+\.\d+)[a-z0-9.]*\+cuda(\d{1,2})\.(\d)")
+_LARGEST = 64 * 1024 * 1024
+
+
+def nccl_version(path: str) -> str | None:
+    """``2.21.5+cu124``; None where the file does not have the text.
+
+    Raises:
+        OSError: it cannot be opened.
+        BadInput: it is a damaged ELF file.
+    """
+    with open(path, "rb") as file:
+        source = Source(file, path, size=os.fstat(file.fileno()).st_size, seekable=True)
+        for section in read_sections(source, 0, source.size or 0) or ():
+            if (section.name or "").startswith(".rodata"):
+                source.seek(section.start)
+                data = source.read(min(section.end - section.start, _LARGEST))
+                if match := _TEXT.search(data):
+                    return f"{match[1].decode()}+cu{match[2].decode()}{match[3].decode()}"
     return None

@@ -16,22 +16,26 @@ from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.diagnostics.compose import (
     Process,
+    find_user_driver,
     left_open,
     observations_of,
     other_majors,
     stack_body,
 )
-from compatgate.diagnostics.environment import shown
-from compatgate.diagnostics.files import Files
+from compatgate.diagnostics.environment import reported_variables, visible_devices
 from compatgate.diagnostics.imported import gpu_code, imported_frameworks
 from compatgate.diagnostics.loaded import Library, loaded_libraries
-from compatgate.diagnostics.packages import packaged, packages_of
-from compatgate.diagnostics.user_driver import judge
-from compatgate.diagnostics.visible import visible_devices
+from compatgate.diagnostics.packages import Files, packaged, packages_of
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver
-from compatgate.discovery.nvidia_smi import Report
-from compatgate.discovery.nvidia_smi.report import Device
-from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation, ObservedPool
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.nvidia_smi.report import Device, Report
+from compatgate.discovery.observations import (
+    DRIVER_CUDA,
+    Conflict,
+    Observation,
+    ObservedPool,
+    settle,
+)
 from compatgate.discovery.probe import (
     Probe,
     describe_host,
@@ -39,7 +43,6 @@ from compatgate.discovery.probe import (
     gpus_by_nvml,
     pools_here,
 )
-from compatgate.discovery.stack import Inspection, settle
 from compatgate.errors import CompatgateError
 
 
@@ -61,12 +64,12 @@ def reporter() -> Callable[[], dict[str, Any]]:
 
 
 def own_report(nvml: Any, facts: Facts | None) -> dict[str, Any]:
-    """The probe document of this process; `compatgate.diagnostics.report` describes it."""
+    """Return the probe document of this process; `compatgate.diagnostics.report` describes it."""
     notes: list[str] = []
     report = gpus_by_nvml(nvml) if nvml else None
     kernel = read_kernel_driver()
     libraries = loaded_libraries()
-    driver = judge(libraries, kernel.version if kernel else None)
+    driver = find_user_driver(libraries, kernel.version if kernel else None)
     observations = _observations(libraries)
     silent = {lib.component for lib in libraries} - {o.component for o in observations}
     observations = [
@@ -85,7 +88,7 @@ def own_report(nvml: Any, facts: Facts | None) -> dict[str, Any]:
         platform.python_version(),
         container=False,
         libraries=tuple(libraries),
-        environment=shown(os.environ),
+        environment=reported_variables(os.environ),
         devices=devices,
     )
     document = Probe(
@@ -130,7 +133,7 @@ def _of_stack(conflicts: Iterable[Conflict]) -> list[Conflict]:
 def _pools(
     report: Report | None, kernel: KernelDriver | None, facts: Facts | None, notes: list[str]
 ) -> tuple[tuple[ObservedPool, ...], tuple[dict[str, Any], ...] | None]:
-    """The visible GPUs as pools, and each by itself."""
+    """Return the visible GPUs as pools, and each by itself."""
     if report is None:
         notes.append("NVML does not answer (pip install compatgate[nvml]): GPUs are not known")
         return (), None
@@ -149,7 +152,7 @@ def _pools(
 
 
 def describe(device: Device) -> dict[str, Any]:
-    """A visible GPU."""
+    """Return a visible GPU."""
     return {
         "name": device.name,
         "uuid": device.uuid,

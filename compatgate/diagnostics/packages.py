@@ -1,14 +1,17 @@
-"""Python distributions of which files are loaded: their metadata tell versions that names do not.
+"""Find the Python distributions of which a process has loaded files.
 
-The CUDA libraries of wheels are called ``libcudnn.so.9``; which 9 it is, the metadata of
-``nvidia-cudnn-cu12`` beside them say.
+Their metadata tell versions that file names do not. Files are reached as the process sees them:
+below its root, and those that it has mapped.
 """
 
 from __future__ import annotations
 
 import csv
+import errno
+import os
 import posixpath
 import re
+import stat
 from collections.abc import Collection, Iterator
 from io import StringIO
 
@@ -18,12 +21,85 @@ from packaging.utils import canonicalize_name
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.core.vocabulary import FOLDERS
-from compatgate.diagnostics.files import Files
-from compatgate.discovery.image.feed import Content, Feed, Member
 from compatgate.discovery.image.files import torch_version
-from compatgate.discovery.observed import Observation
+from compatgate.discovery.image.tar import Content, Feed, Member
+from compatgate.discovery.local import LARGEST_METADATA, name_and_version
+from compatgate.discovery.observations import Observation
 from compatgate.discovery.python_env import read_answer
-from compatgate.discovery.wheel import LARGEST_METADATA, is_library, name_and_version
+from compatgate.discovery.wheels.names import is_library
+
+_MOST_LINKS = 40
+
+
+class Files:
+    """The file system of a process.
+
+    Args:
+        root: where its root directory is reached, ``/proc/17/root``; empty for this process's own.
+    """
+
+    def __init__(self, root: str = "") -> None:
+        self.root = root
+
+    def find(self, path: str) -> str:
+        """Where a path of the process is reached from here.
+
+        Symbolic links are followed as the process would, so that one in a container never leads
+        to a file of the host.
+
+        Raises:
+            OSError: too many links.
+        """
+        if not self.root:
+            return path
+        rest = path.split("/")[::-1]
+        place = ""
+        links = 0
+        while rest:
+            name = rest.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                place = place.rpartition("/")[0]
+                continue
+            try:
+                target = os.readlink(f"{self.root}{place}/{name}")
+            except OSError:
+                place = f"{place}/{name}"
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            place = "" if target.startswith("/") else place
+            rest += target.split("/")[::-1]
+        return self.root + (place or "/")
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; nothing where it cannot be read."""
+        try:
+            return sorted(os.listdir(self.find(folder)))
+        except OSError:
+            return []
+
+    def read(self, path: str, largest: int) -> bytes:
+        """Return the start of a regular file; empty where there is none that can be read."""
+        try:
+            return read_regular(self.find(path), largest)
+        except OSError:
+            return b""
+
+
+def read_regular(path: str, largest: int) -> bytes:
+    """Return the first bytes of a regular file; a pipe or device is not waited for.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return file.read(largest)
+
 
 _SITE = re.compile(r"(.*/(?:site|dist)-packages)/(?P<first>[^/]+)")
 _LARGEST_TEXT = 64 * 1024
@@ -50,7 +126,7 @@ class Packages(Struct, frozen=True):
 
 
 def packages_of(paths: Collection[str], files: Files) -> Packages:
-    """The distributions of loaded files that matter to a stack.
+    """Return the distributions of loaded files that matter to a stack.
 
     Args:
         paths: of files, as the process knows them.
@@ -122,7 +198,7 @@ def _of_folder(folder: str) -> tuple[str, str]:
 
 
 def _recorded(site: str, folder: str, files: Files) -> Iterator[str]:
-    """The libraries that a distribution installed."""
+    """Yield the libraries that a distribution installed."""
     text = files.read(f"{site}/{folder}/RECORD", _LARGEST_RECORD).decode("utf-8", "replace")
     try:
         for row in csv.reader(StringIO(text)):

@@ -1,31 +1,34 @@
-"""Another process of this machine, looked at from outside: ``/proc/PID``.
-
-Its libraries cannot be asked from here. Their versions come from file names, sonames, package
-metadata beside them and, of NCCL, from the text that it prints; its GPU code from the files that it
-has mapped. A process in a container is read through its own root.
-
-Source: proc(5) (``maps``, ``map_files``, ``root``, ``environ``, ``exe``, ``ns``).
-"""
+"""Look at another process of this machine from outside (``/proc/PID``), and probe it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compatgate.core.facts import CudaArch
-from compatgate.diagnostics.compose import Process
-from compatgate.diagnostics.environment import shown
-from compatgate.diagnostics.files import Files
-from compatgate.diagnostics.loaded import (
-    LARGEST_MAPS,
-    Mapped,
-    mapped_files,
-)
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import CudaArch
+from compatgate.diagnostics.compose import Process, find_user_driver, left_open, stack_body
+from compatgate.diagnostics.environment import reported_variables, visible_devices
+from compatgate.diagnostics.loaded import LARGEST_MAPS, Mapped, mapped_files
 from compatgate.diagnostics.mapped import Reader, python_of
-from compatgate.discovery.stack import Inspection
+from compatgate.diagnostics.own import describe
+from compatgate.diagnostics.packages import Files
+from compatgate.discovery.driver import KernelDriver
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.nvidia_smi.report import Report
+from compatgate.discovery.observations import ObservedPool
+from compatgate.discovery.probe import (
+    Probe,
+    describe_host,
+    driver_observations,
+    look_at_gpus,
+    pools_here,
+)
 from compatgate.errors import BadInput, CompatgateError, NotFound
 
 _LARGEST_ENVIRON = 4 * 1024 * 1024
@@ -44,7 +47,7 @@ class View(Struct, frozen=True):
 
     @property
     def uses_gpu_code(self) -> bool:
-        """Whether a CUDA library, a framework or GPU code is loaded."""
+        """Return whether a CUDA library, a framework or GPU code is loaded."""
         return bool(self.process.libraries or set(self.seen.stack) - {"python"})
 
 
@@ -77,7 +80,7 @@ def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc"
         python_of(executable, mapped),
         container,
         tuple(reader.libraries),
-        shown(environment),
+        reported_variables(environment),
     )
     return View(process, seen, tuple(dict.fromkeys(reader.notes)))
 
@@ -144,3 +147,73 @@ def _environment(folder: str) -> dict[str, str]:
 
 def _namespaces(folder: str) -> tuple[str, str]:
     return os.readlink(f"{folder}/ns/mnt"), os.readlink(f"{folder}/root")
+
+
+class Host(Struct, frozen=True):
+    """The machine that a process runs on."""
+
+    report: Report | None
+    kernel: KernelDriver | None
+    notes: list[str]
+
+    @staticmethod
+    def here() -> Host:
+        """This machine."""
+        notes: list[str] = []
+        return Host(*look_at_gpus(notes), notes)
+
+    def left_to(self, environment: Mapping[str, str], *, container: bool) -> Report | None:
+        """Return the report with the GPUs that are left to a process."""
+        if self.report is None:
+            return None
+        visible = visible_devices(self.report.devices, environment, container=container)
+        self.notes.extend(visible.notes)
+        return replace(self.report, devices=visible.devices, attached=None)
+
+    def pools(self, report: Report | None, facts: Facts) -> tuple[ObservedPool, ...]:
+        """Return the pools of a report of this machine."""
+        return pools_here(report, self.kernel, facts, self.notes) if report else ()
+
+    def document(self, seen: Inspection, pools: tuple[ObservedPool, ...]) -> dict[str, Any]:
+        """Return the probe document of what was seen here."""
+        drivers = driver_observations(self.report, self.kernel)
+        return Probe(
+            pools,
+            stack_body(seen),
+            tuple(dict.fromkeys([*drivers, *seen.observations])),
+            tuple(dict.fromkeys(seen.conflicts)),
+            describe_host(pools, self.kernel, self.report, self.notes),
+        ).to_json()
+
+
+def probe_process(pid: int, facts: Facts) -> dict[str, Any]:
+    """Return the probe document of a process: its stack, and the GPUs that it may use.
+
+    Raises:
+        NotFound, BadInput: as `read_process`.
+    """
+    view = read_process(pid, facts.arch)
+    process, host = view.process, Host.here()
+    seen = with_driver(view, host)
+    seen = replace(seen, open=(*left_open(process.libraries, seen.stack), *seen.open))
+    report = host.left_to(process.environment, container=process.container)
+    devices = None if report is None else tuple(map(describe, report.devices))
+    host.notes.extend(view.notes)
+    document = host.document(seen, host.pools(report, facts))
+    return {**document, "process": replace(process, devices=devices).to_json()}
+
+
+def with_driver(view: View, host: Host) -> Inspection:
+    """What was seen of a process, with what its libcuda means for the stack."""
+    kernel = host.kernel.version if host.kernel else None
+    driver = find_user_driver(list(view.process.libraries), kernel)
+    stack, observations = dict(view.seen.stack), view.seen.observations
+    if driver.compat:
+        stack["cuda-compat"] = driver.compat.version
+        observations = (*observations, driver.compat)
+    return Inspection(
+        stack,
+        tuple(dict.fromkeys(observations)),
+        (*view.seen.conflicts, *driver.conflicts),
+        (*view.seen.open, *driver.open),
+    )

@@ -1,14 +1,23 @@
-"""The version of the loaded kernel driver, from ``/proc`` and ``/sys``; needs no tool."""
+"""Ask the NVIDIA driver of this machine: its version from ``/proc`` and ``/sys``, GPUs from NVML.
+
+The kernel driver's version needs no tool. NVML needs ``nvidia-ml-py``
+(``pip install compatgate[nvml]``).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 from msgspec import Struct
 
+from compatgate.discovery.nvidia_smi.report import Device, Report, Slice
+
 PROC = "/proc/driver/nvidia/version"
 SYS = "/sys/module/nvidia/version"
-
 # "NVIDIA UNIX x86_64 Kernel Module  535.183.01  Wed May ..." and, for the open kernel modules,
 # "NVIDIA UNIX Open Kernel Module for x86_64  550.144.03  Release Build  (dvs-builder@...)".
 _LINE = re.compile(
@@ -49,7 +58,7 @@ def parse_sys_version(text: str) -> KernelDriver | None:
 
 
 def read_kernel_driver(*, proc: str = PROC, sys: str = SYS) -> KernelDriver | None:
-    """The loaded kernel driver, None when no NVIDIA module is loaded."""
+    """Return the loaded kernel driver, None when no NVIDIA module is loaded."""
     for path, parse in ((proc, parse_proc_version), (sys, parse_sys_version)):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -59,3 +68,113 @@ def read_kernel_driver(*, proc: str = PROC, sys: str = SYS) -> KernelDriver | No
         if found:
             return found
     return None
+
+
+def read_nvml(nvml: Any = None) -> Report | None:
+    """What NVML reports; None without the library, the driver or a GPU.
+
+    Args:
+        nvml: the ``pynvml`` module; None: import it.
+    """
+    with open_nvml(nvml) as library:
+        if library is None:
+            return None
+        try:
+            return _report(library)
+        except library.NVMLError:
+            return None
+
+
+@contextmanager
+def open_nvml(nvml: Any = None) -> Iterator[Any]:
+    """NVML while the block runs; None without the library or the driver.
+
+    Args:
+        nvml: the ``pynvml`` module; None: import it.
+    """
+    if nvml is None:
+        try:
+            nvml = import_module("pynvml")
+        except ImportError:
+            yield None
+            return
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        yield None
+        return
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def ask_nvml(nvml: Any, name: str, *arguments: Any) -> Any:
+    """Return a property; None where this GPU, driver or binding does not have it."""
+    function = getattr(nvml, name, None)
+    if function is None:
+        return None
+    try:
+        return function(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
+def nvml_text(value: bytes | str | None) -> str | None:
+    """Return a string of NVML, whichever way the binding gives it."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _report(nvml: Any) -> Report | None:
+    handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    devices = tuple(_device(nvml, handle) for handle in handles)
+    if not devices:
+        return None
+    cuda = ask_nvml(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+    return Report(
+        "NVML",
+        driver=nvml_text(nvml.nvmlSystemGetDriverVersion()),
+        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        devices=devices,
+    )
+
+
+def _device(nvml: Any, handle: Any) -> Device:
+    memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    capability = ask_nvml(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    mode = ask_nvml(nvml, "nvmlDeviceGetMigMode", handle)
+    mig = bool(mode and mode[0])
+    return Device(
+        nvml_text(nvml.nvmlDeviceGetName(handle)) or "",
+        bus=_bus(nvml, handle),
+        memory_mib=memory.total // 2**20 if memory else None,
+        capability=f"{capability[0]}.{capability[1]}" if capability else None,
+        mig=mig,
+        slices=_slices(nvml, handle) if mig else (),
+        uuid=nvml_text(ask_nvml(nvml, "nvmlDeviceGetUUID", handle)) or None,
+    )
+
+
+def _bus(nvml: Any, handle: Any) -> str:
+    info = ask_nvml(nvml, "nvmlDeviceGetPciInfo", handle)
+    return (nvml_text(info.busId) or "").lower() if info else ""
+
+
+def _slices(nvml: Any, handle: Any) -> tuple[Slice, ...]:
+    """Return the MIG devices; their names end in the profile (``... MIG 1g.10gb``)."""
+    count = ask_nvml(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+    found = []
+    for index in range(count):
+        part = ask_nvml(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+        if part is None:
+            continue
+        name = nvml_text(ask_nvml(nvml, "nvmlDeviceGetName", part)) or ""
+        memory = ask_nvml(nvml, "nvmlDeviceGetMemoryInfo", part)
+        found.append(
+            Slice(
+                profile=name.partition(" MIG ")[2].strip() or None,
+                memory_mib=memory.total // 2**20 if memory else None,
+                uuid=nvml_text(ask_nvml(nvml, "nvmlDeviceGetUUID", part)) or None,
+            )
+        )
+    return tuple(found)

@@ -13,9 +13,8 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from compatgate.discovery.wheel import is_any_library
-from compatgate.discovery.wheels.families import is_loaded_kernel
-from compatgate.not_json import NOT_JSON
+from compatgate.discovery.wheels.names import is_any_library, is_loaded_kernel
+from compatgate.strict_json import NOT_JSON
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of metadata; the longest descriptions have some 200 kB."""
@@ -164,7 +163,7 @@ def metadata_folder(path: str) -> str | None:
 
 
 def _rows(data: bytes) -> Iterator[str]:
-    """Paths in a ``RECORD``; lines that name no library are passed over unread."""
+    """Yield paths in a ``RECORD``; lines that name no library are passed over unread."""
     for line in trimmed("RECORD", data).decode("utf-8", "replace").splitlines():
         try:
             row = next(csv.reader([line]), [])

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from compatgate.core.package_builds import runtime_major
+from compatgate.core.package_wheels import runtime_major
 from compatgate.core.vocabulary import DLLS, LIBRARIES
-from compatgate.discovery.observed import Observation
-from compatgate.not_json import NOT_JSON
+from compatgate.discovery.observations import Observation
+from compatgate.strict_json import NOT_JSON
 
 _STEM = f"(?P<stem>{'|'.join(LIBRARIES)})"
 _FILE = re.compile(rf"{_STEM}\.so\.(?P<v>[\d.]+)")
@@ -45,7 +45,7 @@ def library_observation(path: str) -> Observation | None:
 
 
 def major_observation(path: str) -> Observation | None:
-    """The major version that a soname or DLL tells: 11 of ``libcudart.so.11.0``; else None.
+    """Return the major version that a soname or DLL tells: 11 of ``libcudart.so.11.0``; else None.
 
     ``cudart64_110.dll`` is of CUDA 11, ``cudart64_80.dll`` of CUDA 8, ``cudnn64_9.dll`` of cuDNN 9.
     """
@@ -65,7 +65,7 @@ def _name(path: str) -> str:
 
 
 def parse_ldconfig(text: str) -> list[str]:
-    """Paths of the CUDA libraries in the output of ``ldconfig -p``."""
+    """Return paths of the CUDA libraries in the output of ``ldconfig -p``."""
     return [
         match["path"]
         for match in _CACHED.finditer(text)

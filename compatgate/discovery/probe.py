@@ -1,7 +1,8 @@
-"""The probe document: everything that is known of a host and its stack, in one file.
+"""Write and read the probe document: everything known of a host and its stack, in one file.
 
 ``compatgate probe -o node.json`` writes it on the host, ``compatgate check --probe node.json``
-reads it anywhere.
+reads it anywhere. `probe_output` and `probe_labels` make one for hosts elsewhere, from what
+they printed or from their node labels.
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.driver import KernelDriver, read_kernel_driver
+from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_nvml
+from compatgate.discovery.findings import measured_of
 from compatgate.discovery.libraries import find_libraries, idle_compat
-from compatgate.discovery.nvidia_smi import Report, parse_nvidia_smi
+from compatgate.discovery.node_labels import pools_of_nodes, read_nodes
+from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
-from compatgate.discovery.nvml import read_nvml
-from compatgate.discovery.observed import DRIVER_CUDA, Conflict, Observation, ObservedPool
+from compatgate.discovery.nvidia_smi.report import Report
+from compatgate.discovery.observations import (
+    DRIVER_CUDA,
+    Conflict,
+    Observation,
+    ObservedPool,
+    settle,
+)
 from compatgate.discovery.python_env import ask_python
-from compatgate.discovery.stack.conclude import measured_of
-from compatgate.discovery.stack.settle import settle
 from compatgate.errors import BadInput
-from compatgate.not_json import NOT_JSON
+from compatgate.strict_json import NOT_JSON
 
 SCHEMA = "probe/v1"
 _TIMEOUT_S = 60
@@ -50,7 +57,7 @@ class Probe(Struct, frozen=True):
     host: dict[str, Any] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """The document; `read_probe` reads it back."""
+        """Return the document; `read_probe` reads it back."""
         return {
             "compatgate": SCHEMA,
             "pools": [pool.to_body() for pool in self.pools],
@@ -110,7 +117,7 @@ def gpus_by_nvml(nvml: Any) -> Report | None:
 def pools_here(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
-    """The pools of a report of this machine; the loaded driver decides.
+    """Return the pools of a report of this machine; the loaded driver decides.
 
     Raises:
         BadInput: a product name is cut off and fits products that differ.
@@ -121,7 +128,7 @@ def pools_here(
 
 
 def _run_nvidia_smi(notes: list[str]) -> Report | None:
-    """The XML report, and the list, which names MIG profiles."""
+    """Return the XML report, and the list, which names MIG profiles."""
     outputs = []
     for arguments in (["-q", "-x"], ["-L"]):
         for command in _PATHS:
@@ -147,7 +154,7 @@ def _run_nvidia_smi(notes: list[str]) -> Report | None:
 
 
 def driver_observations(report: Report | None, kernel: KernelDriver | None) -> list[Observation]:
-    """The driver, and the CUDA that it reports, each with its witness."""
+    """Return the driver, and the CUDA that it reports, each with its witness."""
     found = []
     if kernel:
         found.append(Observation("driver", kernel.version, kernel.origin))
@@ -181,7 +188,7 @@ def describe_host(
     report: Report | None,
     notes: list[str],
 ) -> dict[str, Any]:
-    """The ``host`` of a probe document."""
+    """Return the ``host`` of a probe document."""
     modules = None if kernel is None or kernel.open is None else kernel.open
     return {
         "os": report.os if report else platform.system().lower(),
@@ -223,3 +230,62 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
     if not isinstance(stack, dict):
         raise BadInput("must be an object", field=f"{origin}.stack", hint=hint)
     return dict(document)
+
+
+def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Probe:
+    """What nvidia-smi printed on a host, as a probe of it.
+
+    Raises:
+        BadInput: as `parse_nvidia_smi`.
+    """
+    report = parse_nvidia_smi(text, origin=origin)
+    found = observed_pools(report, facts.gpus)
+    stated = (("driver", report.driver), (DRIVER_CUDA, report.cuda))
+    return Probe(
+        found.pools,
+        {},
+        tuple(Observation(name, value, origin) for name, value in stated if value),
+        disagreements(report, facts),
+        _remote_host(found.pools, report.os, report.driver, found.notes),
+    )
+
+
+def probe_labels(text: str, facts: Facts, *, origin: str = "node labels") -> Probe:
+    """Kubernetes nodes by their labels, as a probe; a pool for each kind of node.
+
+    Raises:
+        BadInput: the text holds no nodes, or none with a GPU.
+    """
+    found = pools_of_nodes(read_nodes(text, origin=origin), facts, origin=origin)
+    systems = {pool.os for pool in found.pools}
+    drivers = {pool.driver for pool in found.pools}
+    return Probe(
+        found.pools,
+        {},
+        tuple(
+            Observation("driver", driver, f"{origin}: labels")
+            for driver in dict.fromkeys(pool.driver for pool in found.pools)
+            if driver
+        ),
+        found.conflicts,
+        _remote_host(
+            found.pools,
+            systems.pop() if len(systems) == 1 else "several",
+            drivers.pop() if len(drivers) == 1 else None,
+            found.notes,
+        ),
+    )
+
+
+def _remote_host(
+    pools: tuple[ObservedPool, ...], system: str, driver: str | None, notes: tuple[str, ...]
+) -> dict[str, object]:
+    cpus = {pool.cpu for pool in pools}
+    return {
+        "os": system,
+        "cpu": cpus.pop() if len(cpus) == 1 else None,
+        "driver": driver,
+        "kernel_modules": None,
+        "gpus": describe_gpus(pools),
+        "notes": list(notes),
+    }

@@ -1,4 +1,8 @@
-"""The frameworks of another Python environment, asked in that environment itself."""
+"""Ask another Python environment for its frameworks, inside that environment.
+
+The program at the end runs in the interpreter that is asked: it needs Python 3.8, imports
+nothing of compatgate, and imports that interpreter's torch.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import COMPONENTS, is_framework
-from compatgate.core.facts import CudaArch
+from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import FILES_ARE_READ, Packages
 from compatgate.core.facts.records import Record
 from compatgate.core.frameworks import CONDA
-from compatgate.discovery import python_script
-from compatgate.discovery.lockfiles import pypi
+from compatgate.discovery.lockfiles import stack_components
 from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
 from compatgate.discovery.lockfiles.interface import Package
-from compatgate.discovery.observed import Observation
+from compatgate.discovery.observations import Observation
 from compatgate.errors import BadInput
-from compatgate.not_json import NOT_JSON
+from compatgate.strict_json import NOT_JSON
 
 if TYPE_CHECKING:
-    from compatgate.discovery.stack import Findings
+    from compatgate.discovery.findings import Findings
 
 TIMEOUT_S = 120.0
 MOST_PLACES = 16
@@ -73,12 +76,10 @@ def ask_python(
     """
     answer = _run(_interpreter(python), timeout_s)
     try:
-        document = msgspec.json.decode(
-            answer[answer.rfind(python_script.MARK) :].partition(b"\n")[2]
-        )
+        document = msgspec.json.decode(answer[answer.rfind(ANSWER_MARK) :].partition(b"\n")[2])
     except NOT_JSON:
         document = None
-    if python_script.MARK not in answer or not isinstance(document, dict):
+    if ANSWER_MARK not in answer or not isinstance(document, dict):
         raise _bad(python, "did not answer as a Python interpreter would")
     files = _files(document.get("places"), known, facts)
     if files is None:
@@ -88,7 +89,7 @@ def ask_python(
 
 def _files(places: Any, known: Packages, facts: CudaArch | None) -> Findings | None:
     """Read the folders in which an interpreter finds its packages; None where none can be read."""
-    from compatgate.discovery.folder import find_in_folder
+    from compatgate.discovery.local import find_in_folder
 
     found: Findings | None = None
     names = places if isinstance(places, list) else []
@@ -120,7 +121,7 @@ def _with_files(answer: Environment, files: Findings, python: str) -> Environmen
 
 
 def read_answer(document: dict[str, Any], python: str, known: Packages) -> Environment:
-    """Observations from the answer of `python_script`.
+    """Observations from the answer of `program`.
 
     Args:
         document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,
@@ -147,7 +148,7 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
         for name, v in packages.items()
         if v is None or isinstance(v, str)
     ]
-    stated = pypi.observe(installed, ())
+    stated = stack_components.observe_pypi(installed, ())
     gpu = gpu_packages(installed, known)
     arch = torch.get("arch")
     notes = [f"{python}: {note}" for note in document.get("notes") or ()]
@@ -163,7 +164,7 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
 
 
 def _with_channel(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
-    """A framework that conda installed is a build of its own; its label says so."""
+    """Return a framework that conda installed is a build of its own; its label says so."""
     if not is_framework(seen.component) or "+" in seen.version:
         return seen
     if seen.component not in conda:
@@ -189,7 +190,7 @@ def _run(interpreter: str, timeout_s: float) -> bytes:
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(  # noqa: S603 - the user named the interpreter
-                [interpreter, "-c", python_script.source()],
+                [interpreter, "-c", program()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -228,3 +229,56 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _bad(python: str, problem: str, hint: str = "") -> BadInput:
     return BadInput(f"'{python}' {problem}", field="python", value=python, hint=hint)
+
+
+ANSWER_MARK = b"compatgate-answer:"
+
+
+def program() -> str:
+    """Return the program, as text for ``python -c``; it prints the mark and one line of JSON."""
+    return _PROGRAM
+
+
+_PROGRAM = """\
+import json, re, sys
+answer = {"python": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "conda": [], "torch": None,
+          "notes": [], "places": []}
+try:
+    import sysconfig
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        answer["python"] += "t"
+    from importlib import metadata
+    for found in metadata.distributions():
+        name = found.metadata["Name"]
+        if name:
+            name = re.sub("[-_.]+", "-", name).lower()
+            answer["packages"].setdefault(name, found.version)
+            place = str(found.locate_file(""))
+            if place not in answer["places"]:
+                answer["places"].append(place)
+            if (found.read_text("INSTALLER") or "").strip() == "conda":
+                answer["conda"].append(name)
+except Exception as error:
+    answer["notes"].append("package metadata cannot be read: %s" % error)
+
+def ask(what, question):
+    try:
+        return question()
+    except Exception as error:
+        answer["notes"].append("%s cannot be asked: %s" % (what, error))
+
+def loaded():
+    import torch
+    found = {"version": torch.__version__, "cuda": torch.version.cuda}
+    if torch.version.cuda:
+        found["cudnn"] = ask("cuDNN", torch.backends.cudnn.version)
+        nccl = ask("NCCL", torch.cuda.nccl.version)
+        found["nccl"] = ".".join(map(str, nccl)) if isinstance(nccl, tuple) else nccl
+        found["arch"] = ask("GPU code", lambda: (torch._C._cuda_getArchFlags() or "").split())
+    return found
+
+if "torch" in answer["packages"]:
+    answer["torch"] = ask("torch", loaded)
+sys.stdout.flush()
+print("\\ncompatgate-answer:\\n" + json.dumps(answer))
+"""

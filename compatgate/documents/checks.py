@@ -1,42 +1,44 @@
-"""What a schema cannot say: components, constraints, GPUs, rules and dates that must exist.
+"""Check what a schema cannot say of documents.
 
-Checks read plain data and skip what has the wrong shape, so that one pass over a file finds both
-kinds of mistake.
+Components, constraints, GPUs, rules and dates must exist. A new waiver says what it is for, and
+lasts no longer than the target's policy allows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
-from datetime import date
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import date, datetime
 from typing import Any
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from compatgate.core.components import resolve_component
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Gpus
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
-from compatgate.documents.durations import parse_duration
-from compatgate.documents.names import did_you_mean
-from compatgate.documents.nodes import RawDocument
-from compatgate.documents.problems import DocumentProblem, Path
-from compatgate.documents.specs import RULE_PATTERN
+from compatgate.documents.quantities import parse_duration
+from compatgate.documents.sources import DocumentProblem, FieldPath, did_you_mean
+from compatgate.documents.specs import RULE_PATTERN, TargetDoc, WaiverDoc, WaiverPolicySpec
+from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput
 
-Found = Iterator[DocumentProblem]
+Mistakes = Iterator[DocumentProblem]
 _NAMESPACES = re.compile(r"[a-z0-9*?\[\]!-]{1,253}")
 """Of RFC 1123 labels, which names of namespaces are, and what a glob has besides."""
 
 
-def check(raw: RawDocument, kind: str, gpus: Gpus) -> Found:
-    """Every mistake of meaning in one document."""
+def check(raw: RawDocument, kind: str, gpus: Gpus) -> Mistakes:
+    """Yield every mistake of meaning in one document."""
     yield from _CHECKS[kind](raw, gpus)
 
 
-def check_target_refs(raw: RawDocument, known: Collection[str]) -> Found:
-    """Every target that an entry or a waiver names and that does not exist.
+def check_target_refs(raw: RawDocument, known: Collection[str]) -> Mistakes:
+    """Yield every target that an entry or a waiver names and that does not exist.
 
     Args:
         raw: the document.
@@ -52,13 +54,13 @@ def check_target_refs(raw: RawDocument, known: Collection[str]) -> Found:
             )
 
 
-def _target(raw: RawDocument, gpus: Gpus) -> Found:
+def _target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     pools = _get(raw.value, "spec", "pools")
     names: dict[str, int] = {}
     for index, pool in enumerate(pools if isinstance(pools, list) else ()):
         if not isinstance(pool, dict):
             continue
-        path: Path = ("spec", "pools", index)
+        path: FieldPath = ("spec", "pools", index)
         yield from _try(raw, (*path, "gpu"), pool.get("gpu"), lambda v: resolve_gpu(v, gpus))
         yield from _try(
             raw, (*path, "driver"), pool.get("driver"), lambda v: parse_version("driver", v)
@@ -77,7 +79,7 @@ def _target(raw: RawDocument, gpus: Gpus) -> Found:
     yield from _twice(raw, ("spec", "policy", "canary", "soak"))
 
 
-def _strictness(raw: RawDocument) -> Found:
+def _strictness(raw: RawDocument) -> Mistakes:
     """Strictness about entries where none is asked for: it would have no effect, unnoticed."""
     policy = _get(raw.value, "spec", "policy")
     strict = isinstance(policy, dict) and policy.get("entries") == "strict"
@@ -90,7 +92,7 @@ def _strictness(raw: RawDocument) -> Found:
         )
 
 
-def _namespaces(raw: RawDocument) -> Found:
+def _namespaces(raw: RawDocument) -> Mistakes:
     """Globs that no namespace of Kubernetes fits: the target would protect nothing, unnoticed."""
     for index, glob in _texts(raw.value, "spec", "match", "namespaces"):
         if glob and not _NAMESPACES.fullmatch(glob):
@@ -102,7 +104,7 @@ def _namespaces(raw: RawDocument) -> Found:
             )
 
 
-def _entry(raw: RawDocument, gpus: Gpus) -> Found:
+def _entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _components(raw, ("spec", "components"))
     for index, name in _texts(raw.value, "spec", "gpus"):
         yield from _try(raw, ("spec", "gpus", index), name, lambda v: _product(v, gpus))
@@ -116,9 +118,9 @@ def _product(name: str, gpus: Gpus) -> None:
         raise BadInput(what, value=name, hint="like A100, A100-SXM4-80GB or L4")
 
 
-def _waiver(raw: RawDocument, gpus: Gpus) -> Found:
+def _waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
     for index, rule in _texts(raw.value, "spec", "rules"):
-        path: Path = ("spec", "rules", index)
+        path: FieldPath = ("spec", "rules", index)
         if (known := BY_ID.get(rule)) and known.not_waivable:
             why = f"{rule} {known.not_waivable}; it cannot be waived"
             yield raw.problem(path, why, value=rule)
@@ -141,8 +143,8 @@ def _waiver(raw: RawDocument, gpus: Gpus) -> Found:
     yield from _twice(raw, ("spec", "targets"))
 
 
-def _everything(raw: RawDocument) -> Found:
-    """A waiver that is for everything, and yet for some images or versions."""
+def _everything(raw: RawDocument) -> Mistakes:
+    """Yield a waiver that is for everything, and yet for some images or versions."""
     match = _get(raw.value, "spec", "match")
     if _get(match, "everything") is not True:
         return
@@ -153,7 +155,7 @@ def _everything(raw: RawDocument) -> Found:
             yield raw.problem(("spec", "match", "everything"), what, value=True, hint=hint)
 
 
-def _components(raw: RawDocument, path: Path) -> Found:
+def _components(raw: RawDocument, path: FieldPath) -> Mistakes:
     stated = _get(raw.value, *path)
     seen: dict[str, str] = {}
     for key, text in stated.items() if isinstance(stated, dict) else ():
@@ -181,7 +183,7 @@ def _constraint(component: str, text: str) -> None:
 
 
 def canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
-    """The same document with canonical component names (``pytorch`` becomes ``torch``).
+    """Return the same document with canonical component names (``pytorch`` becomes ``torch``).
 
     A pool that names no processor has the one that its GPU comes with: GH200 has an Arm one.
     """
@@ -229,7 +231,7 @@ def _day(text: str) -> date:
         raise BadInput(f"{text!r} is not a date", value=text, hint="like 2027-01-31") from None
 
 
-def _try(raw: RawDocument, path: Path, value: Any, read: Callable[[str], object]) -> Found:
+def _try(raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], object]) -> Mistakes:
     """Report what a reader says of a text; anything but text is the schema's business."""
     if not isinstance(value, str):
         return
@@ -239,7 +241,7 @@ def _try(raw: RawDocument, path: Path, value: Any, read: Callable[[str], object]
         yield raw.problem(path, error.problem, value=value, hint=error.hint)
 
 
-def _twice(raw: RawDocument, path: Path) -> Found:
+def _twice(raw: RawDocument, path: FieldPath) -> Mistakes:
     seen: set[str] = set()
     for index, text in _texts(raw.value, *path):
         if text in seen:
@@ -260,8 +262,91 @@ def _get(value: Any, *path: str | int) -> Any:
     return value
 
 
-_CHECKS: dict[str, Callable[[RawDocument, Gpus], Found]] = {
+_CHECKS: dict[str, Callable[[RawDocument, Gpus], Mistakes]] = {
     "Target": _target,
     "Entry": _entry,
     "Waiver": _waiver,
 }
+
+
+class WaiverLimit(Struct, frozen=True):
+    """The latest end of a waiver.
+
+    Attributes:
+        day: last day on which it may hold, in UTC.
+        longest: the duration that this comes from.
+        target: whose policy says so; empty: no target's, it is the usual one.
+    """
+
+    day: date
+    longest: str
+    target: str = ""
+
+
+def waiver_limit(
+    names: Iterable[str], targets: Mapping[str, TargetDoc], now: datetime
+) -> WaiverLimit:
+    """Return the latest end of a waiver for some targets: the earliest that one of them allows.
+
+    Args:
+        names: of the targets; ``*`` is all of them, and those that are yet to come.
+        targets: every target that is named, by name.
+        now: in UTC.
+    """
+    named = list(names)
+    usual = _limit_of_policy(WaiverPolicySpec(), now)
+    every = ANY_TARGET in named
+    found = [
+        usual
+        if target.spec.policy.waivers is UNSET
+        else _limit_of_policy(target.spec.policy.waivers, now, n)
+        for n, target in targets.items()
+        if every or n in named
+    ]
+    return min([*found, usual] if every or not found else found, key=lambda one: one.day)
+
+
+def _limit_of_policy(policy: WaiverPolicySpec, now: datetime, target: str = "") -> WaiverLimit:
+    day = (now + parse_duration(policy.max_duration)).date()
+    return WaiverLimit(day, policy.max_duration, target)
+
+
+def is_within_limit(before: object, after: WaiverDoc) -> bool:
+    """Return whether a waiver is as it was before, or ends earlier and is the same otherwise."""
+    if not isinstance(before, WaiverDoc):
+        return False
+    expires = max(before.spec.expires, after.spec.expires)
+    return replace(after, spec=replace(after.spec, expires=expires)) == before
+
+
+def waiver_problems(
+    raw: RawDocument, waiver: WaiverDoc, latest: WaiverLimit
+) -> Iterator[DocumentProblem]:
+    """What keeps a new waiver, or a changed one, from being stored.
+
+    Args:
+        raw: as it was written, which tells where a mistake is.
+        waiver: the same, read.
+        latest: when it has to end.
+    """
+    if not waiver.spec.match.is_narrow and _stated(raw.value) is not True:
+        yield raw.problem(
+            ("spec", "match"),
+            "names neither an image nor components: the waiver is for every stack of its targets",
+            hint="name them, or state match: {everything: true}",
+        )
+    expires = waiver.spec.expires
+    if expires > latest.day.isoformat():
+        whose = f"the policy of {latest.target}" if latest.target else "the default"
+        yield raw.problem(
+            ("spec", "expires"),
+            f"{expires} is too late: a waiver lasts at most {latest.longest} from today",
+            value=expires,
+            hint=f"{latest.day} is the latest day; {whose} limits it (policy.waivers.maxDuration)",
+        )
+
+
+def _stated(document: Any) -> Any:
+    for step in ("spec", "match", "everything"):
+        document = document.get(step) if isinstance(document, dict) else None
+    return document

@@ -1,18 +1,20 @@
-"""Typed documents into the objects that the rules read."""
+"""Convert typed documents into the objects that the rules read."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from msgspec.structs import replace
 
 from compatgate.core.constraints import Constraint, parse_constraint
-from compatgate.core.facts import Gpus
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import normalise, resolve_gpu
-from compatgate.core.matrix import Entry, Waiver
-from compatgate.core.target import CanaryPolicy, Policy, Pool, Target
+from compatgate.core.matrix import CanaryPolicy, Entry, Policy, Pool, Target, Waiver
 from compatgate.core.versions import parse_version
-from compatgate.documents.durations import parse_duration
+from compatgate.documents.quantities import parse_duration
 from compatgate.documents.specs import EntryDoc, PolicySpec, PoolSpec, TargetDoc, WaiverDoc
 from compatgate.errors import BadInput
 
@@ -20,7 +22,7 @@ _MOST_SKUS = 4096
 
 
 def to_target(document: TargetDoc, gpus: Gpus) -> Target:
-    """A target with its pools resolved.
+    """Return a target with its pools resolved.
 
     Raises:
         BadInput: a GPU or driver that was known when the document was stored no longer is.
@@ -33,7 +35,7 @@ def to_target(document: TargetDoc, gpus: Gpus) -> Target:
 
 
 def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
-    """A row of the matrix.
+    """Return a row of the matrix.
 
     Args:
         document: as stored.
@@ -56,7 +58,7 @@ def to_entry(document: EntryDoc, gpus: Gpus, revision: int) -> Entry:
 
 
 def to_waiver(document: WaiverDoc) -> Waiver:
-    """An exception, as the rules read it."""
+    """Return an exception, as the rules read it."""
     spec = document.spec
     return Waiver(
         name=document.metadata.name,
@@ -133,3 +135,15 @@ def _constraints(components: dict[str, str]) -> dict[str, Constraint]:
 @lru_cache(maxsize=256)
 def _seconds(text: str) -> int:
     return int(parse_duration(text).total_seconds())
+
+
+@contextmanager
+def many_objects() -> Iterator[None]:
+    """Let no garbage collection run within: each would walk all that was made so far, in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
-from compatgate.core.facts import Gpus
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.documents import checks, schemas
-from compatgate.documents.bulk import many_objects
-from compatgate.documents.nodes import RawDocument, read_nodes
-from compatgate.documents.problems import DocumentProblem, Problems
-from compatgate.documents.sources import Source
+from compatgate.documents.convert import many_objects
+from compatgate.documents.sources import DocumentProblem, Problems, Source
 from compatgate.documents.specs import API_VERSION, KINDS, TYPES, Document, Kind, explicit
+from compatgate.documents.text import RawDocument, read_nodes
 
 Read = Sequence[tuple[RawDocument, Document]]
 Judge = Callable[[Read], Iterator[DocumentProblem]]
@@ -160,7 +159,7 @@ def _kind(raw: RawDocument, problems: Problems) -> Kind | None:
 
 
 def _typed(raw: RawDocument, kind: Kind, problems: Problems, gpus: Gpus | None) -> list[Document]:
-    """The document as a struct; the schema explains a refusal.
+    """Return the document as a struct; the schema explains a refusal.
 
     Without ``gpus`` it has mistakes, and is looked at for more of them only.
     """

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from compatgate.documents import durations, sizes, specs
-from compatgate.documents.nodes import RawDocument
-from compatgate.documents.problems import DocumentProblem, Path
+from compatgate.documents import quantities, specs
+from compatgate.documents.sources import DocumentProblem, FieldPath
+from compatgate.documents.text import RawDocument
 from compatgate.errors import CompatgateError
 from compatgate.resources import matrix_dir
 
@@ -25,7 +25,10 @@ _PATTERNS = {
     specs.TEXT_PATTERN: ("must not hold a NUL character", ""),
     specs.LABEL_KEY_PATTERN: ("is not a label's key", _LABEL),
     specs.LABEL_PATTERN: ("is not a label's value", _LABEL),
-    durations.PATTERN: ("is not a duration", "a whole number and s, m, h, d or w, like 30d or 12h"),
+    quantities.DURATION_PATTERN: (
+        "is not a duration",
+        "a whole number and s, m, h, d or w, like 30d or 12h",
+    ),
     specs.DATE_PATTERN: ("is not a date", "like 2027-01-31"),
     specs.RULE_PATTERN: ("is not a rule's id", "like CG803"),
     specs.SLUG_PATTERN: ("is not a name", "a-z, 0-9 and - between them; at most 48 characters"),
@@ -38,7 +41,7 @@ _PATTERNS = {
     specs.DIGEST_PATTERN: ("is not a digest", "sha256: and 64 of 0-9 and a-f"),
     specs.CONTENT_PATTERN: ("is not a workload's content", "like gemm@0123456789ab"),
     specs.MOMENT_PATTERN: ("is not a time", "like 2026-11-21T20:16:37Z"),
-    sizes.PATTERN: ("is not a size", sizes.HINT),
+    quantities.SIZE_PATTERN: ("is not a size", quantities.SIZE_HINT),
 }
 _TYPES = {
     "string": "must be text",
@@ -51,13 +54,13 @@ _TYPES = {
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a kind, as shipped."""
+    """Return the JSON Schema of a kind, as shipped."""
     loaded: dict[str, Any] = _validator(kind).schema
     return loaded
 
 
 def explain(raw: RawDocument, kind: str) -> Iterator[DocumentProblem]:
-    """Every way in which a document does not have the shape of its kind."""
+    """Yield every way in which a document does not have the shape of its kind."""
     for error in _validator(kind).iter_errors(raw.value):
         yield from _translate(raw, error)
 
@@ -74,7 +77,7 @@ def _validator(kind: str) -> Any:
 
 
 def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
-    path: Path = tuple(error.absolute_path)
+    path: FieldPath = tuple(error.absolute_path)
     value, wanted = error.instance, error.validator_value
     known = list(error.schema.get("properties", ())) if isinstance(error.schema, dict) else []
     match error.validator:
@@ -108,7 +111,7 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
             yield raw.problem(path, error.message, value=value)
 
 
-def _pattern(raw: RawDocument, path: Path, error: Any) -> DocumentProblem:
+def _pattern(raw: RawDocument, path: FieldPath, error: Any) -> DocumentProblem:
     pattern = error.validator_value
     if error.parent is not None and error.parent.validator == "propertyNames":
         path = (*path, str(error.instance))
@@ -116,12 +119,12 @@ def _pattern(raw: RawDocument, path: Path, error: Any) -> DocumentProblem:
     return _is_not(raw, path, error.instance, what, hint)
 
 
-def _is_not(raw: RawDocument, path: Path, value: Any, what: str, hint: str) -> DocumentProblem:
+def _is_not(raw: RawDocument, path: FieldPath, value: Any, what: str, hint: str) -> DocumentProblem:
     shown = f"{value!r} " if len(str(value)) <= 80 else ""
     return raw.problem(path, f"{shown}{what}", value=value, hint=hint)
 
 
-def _wrong_type(raw: RawDocument, path: Path, error: Any) -> DocumentProblem:
+def _wrong_type(raw: RawDocument, path: FieldPath, error: Any) -> DocumentProblem:
     wanted, value = str(error.validator_value), error.instance
     if value is None:
         return raw.problem(path, "is empty", hint=_TYPES[wanted].removeprefix("must be "))
@@ -135,8 +138,8 @@ def _wrong_type(raw: RawDocument, path: Path, error: Any) -> DocumentProblem:
     return raw.problem(path, _TYPES[wanted], value=value, hint=hint)
 
 
-def _mistyped(raw: RawDocument, path: Path, value: Any) -> DocumentProblem | None:
-    """A number or a boolean where text belongs: ``12.10`` without quotes is 12.1 to YAML."""
+def _mistyped(raw: RawDocument, path: FieldPath, value: Any) -> DocumentProblem | None:
+    """Return a number or a boolean where text belongs: ``12.10`` without quotes is 12.1 to YAML."""
     if isinstance(value, list | dict | str) or value is None:
         return None
     written = raw.written(path)

@@ -1,19 +1,18 @@
-"""The documents as typed structs; they have the shape of ``matrix/schema/*.schema.json``.
+"""Define the documents as typed structs, and compare two sets of documents field by field.
 
-A struct accepts exactly what its JSON Schema accepts, so reading tries the struct first and asks
-the schema only to explain a refusal.
+The structs have the shape of ``matrix/schema/*.schema.json``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from compatgate.core.matrix import Status
-from compatgate.core.target import (
+from compatgate.core.matrix import (
     Cpu,
     EntriesMode,
     Mode,
@@ -22,14 +21,15 @@ from compatgate.core.target import (
     Os,
     PackagesMode,
     Promote,
+    Status,
 )
-from compatgate.documents.durations import PATTERN as DURATION
+from compatgate.documents.quantities import DURATION_PATTERN as DURATION
+from compatgate.documents.sources import FieldPath, dotted
 
 API_VERSION = "compatgate.dev/v1"
 Kind = Literal["Target", "Entry", "Waiver"]
 KINDS: tuple[Kind, ...] = ("Target", "Entry", "Waiver")
 """In the order of an export: what is named comes before what names it."""
-
 # The look-ahead stands for the line feed that Python's $ would let pass.
 NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\n)"
 REF_PATTERN = r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)$(?!\n)"
@@ -50,7 +50,6 @@ MOMENT_PATTERN = (
     r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$(?!\n)"
 )
-
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 TargetRef = Annotated[str, Meta(pattern=REF_PATTERN)]
 Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
@@ -153,7 +152,7 @@ class WaiverMatch(_Spec, frozen=True):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it leaves any stack out."""
+        """Return whether it leaves any stack out."""
         return bool(self.components or (self.image or "").strip("*"))
 
 
@@ -225,12 +224,12 @@ def key_of(document: Document) -> tuple[Kind, str]:
 
 
 def target_refs(document: Document) -> tuple[str, ...]:
-    """The targets that an entry or a waiver names; ``*`` included."""
+    """Return the targets that an entry or a waiver names; ``*`` included."""
     return () if isinstance(document, TargetDoc) else document.spec.targets
 
 
 def to_body(document: Document) -> dict[str, Any]:
-    """The document as plain data in the order of the files; what is empty is left out."""
+    """Return the document as plain data in the order of the files; what is empty is left out."""
     raw: dict[str, Any] = msgspec.to_builtins(document)
     kind = raw.pop("kind")
     body = {"apiVersion": raw.pop("apiVersion"), "kind": kind, **raw}
@@ -238,7 +237,7 @@ def to_body(document: Document) -> dict[str, Any]:
 
 
 def encode(document: Document) -> str:
-    """The document as JSON text; equal documents have equal text."""
+    """Return the document as JSON text; equal documents have equal text."""
     return msgspec.json.encode(to_body(document)).decode()
 
 
@@ -248,7 +247,7 @@ def decode(kind: str, text: str | bytes) -> Document:
 
 
 def explicit(document: Document) -> Document:
-    """The document; a waiver for every stack says so, which older ones did not have to."""
+    """Return the document; a waiver for every stack says so, which older ones did not have to."""
     if not isinstance(document, WaiverDoc):
         return document
     old = document.spec.match
@@ -267,3 +266,89 @@ def _without_empty(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_empty(item) for item in value]
     return value
+
+
+Action = Literal["create", "change", "delete"]
+
+
+class FieldChange(Struct, frozen=True):
+    """One value that differs; None where there is none."""
+
+    path: str
+    before: Any
+    after: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """``{"path", "before", "after"}``."""
+        return {"path": self.path, "before": self.before, "after": self.after}
+
+
+class Change(Struct, frozen=True):
+    """A document that is made, changed or deleted; ``before`` and ``after`` are plain data."""
+
+    kind: Kind
+    name: str
+    action: Action
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+    @property
+    def fields(self) -> tuple[FieldChange, ...]:
+        """Return the values that differ; empty unless both sides exist."""
+        if self.before is None or self.after is None:
+            return ()
+        return tuple(_compare((), self.before, self.after))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change as answers carry it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "action": self.action,
+            "before": self.before,
+            "after": self.after,
+            "fields": [field.to_json() for field in self.fields],
+        }
+
+
+def change(before: Document | None, after: Document | None) -> Change | None:
+    """Return the difference between two versions of a document; None when they say the same."""
+    document = after or before
+    if document is None or before == after:
+        return None
+    kind, name = key_of(document)
+    action: Action = "create" if before is None else "delete" if after is None else "change"
+    return Change(
+        kind, name, action, to_body(before) if before else None, to_body(after) if after else None
+    )
+
+
+def compare(before: Iterable[Document], after: Iterable[Document]) -> list[Change]:
+    """What turns one set of documents into another: targets first, then by name."""
+    old = {key_of(document): document for document in before}
+    new = {key_of(document): document for document in after}
+    found = [change(old.get(key), new.get(key)) for key in old.keys() | new.keys()]
+    return sorted((c for c in found if c is not None), key=lambda c: (KINDS.index(c.kind), c.name))
+
+
+def _compare(path: FieldPath, before: Any, after: Any) -> Iterator[FieldChange]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in [*before, *(k for k in after if k not in before)]:
+            yield from _compare((*path, key), before.get(key), after.get(key))
+    elif _named(before) and _named(after):
+        yield from _compare(path, _by_name(before), _by_name(after))
+    elif before != after:
+        yield FieldChange(dotted(path), before, after)
+
+
+def _named(value: Any) -> bool:
+    """Return pools are compared by name, not by position."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and "name" in item for item in value)
+    )
+
+
+def _by_name(items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {item["name"]: item for item in items}

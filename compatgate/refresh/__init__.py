@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-from compatgate.refresh.bounds import Bounds
-from compatgate.refresh.listing import Listing
-from compatgate.refresh.news import NOT_TOLD, News
+from compatgate.refresh.index import NOT_TOLD, Bounds, Listing, News
 from compatgate.refresh.survey import Survey, chosen, followed, survey
 
 __all__ = ["NOT_TOLD", "Bounds", "Listing", "News", "Survey", "chosen", "followed", "survey"]

@@ -1,20 +1,30 @@
-"""New releases of frameworks, and what came to known ones later, as far as an index tells it."""
+"""Find new releases of frameworks, and additions to known ones, as far as an index tells them.
+
+The section ``index`` of a framework's fact file says how a package index tells of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from packaging.version import Version
 
 from compatgate.core.facts.packages import Packages
-from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import IndexFile, choose
+from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.wheels.archive import Identity
-from compatgate.refresh.bounds import Bounds
-from compatgate.refresh.listing import Listing, first_upload, last_upload
-from compatgate.refresh.news import NOT_TOLD, News
-from compatgate.refresh.recipes import BuildRecipe, Recipe
+from compatgate.discovery.wheels.index import IndexFile, choose_wheel
+from compatgate.refresh.index import (
+    NOT_TOLD,
+    Bounds,
+    Listing,
+    News,
+    first_upload,
+    last_upload,
+    pythons,
+)
 from compatgate.refresh.requirements import (
     Needed,
     cuda_of,
@@ -24,7 +34,6 @@ from compatgate.refresh.requirements import (
     range_of,
     spec_of,
 )
-from compatgate.refresh.tags import pythons
 
 _X86, _ARM = Platform(), Platform(cpu="aarch64")
 Record = dict[str, Any]
@@ -99,7 +108,7 @@ class FrameworkReader:
 
     def _release(self, title: str, wheels: Sequence[IndexFile]) -> News:
         package = self._recipe.releases[0]
-        main = self._wheel(package, title) or choose(wheels, _X86)[:1]
+        main = self._wheel(package, title) or choose_wheel(wheels, _X86)[:1]
         uploaded = first_upload(wheels)
         if not main:
             what = "a new release without a wheel for Linux x86_64"
@@ -207,7 +216,7 @@ class FrameworkReader:
             pins = [p for p in one.requirement.specifier if p.operator == "=="]
             if one.requirement.name == name and pins:
                 wheels = self._listing.releases(name).get(Version(pins[0].version), ())
-                chosen = choose(wheels, _X86)
+                chosen = choose_wheel(wheels, _X86)
                 base = self._listing.identity(chosen[0]) if chosen else None
                 return needed(base.requires, (), names) if base else ()
         return ()
@@ -253,7 +262,7 @@ class FrameworkReader:
         ]
 
     def _wheel(self, package: str, title: str) -> list[IndexFile]:
-        return choose(self._wheels(package, title), _X86)
+        return choose_wheel(self._wheels(package, title), _X86)
 
 
 def _python_update(known: Record, wheels: Sequence[IndexFile]) -> tuple[list[str], Record] | None:
@@ -318,3 +327,69 @@ def _groups(found: Sequence[Needed]) -> list[Record]:
 
 def _metadata_of(identity: Identity) -> str:
     return f"package metadata of {identity.package}=={identity.version} on the package index"
+
+
+class BuildRecipe(Struct, frozen=True):
+    """How a build is read from the index.
+
+    Attributes:
+        name: of the build; ``{cuda}`` is its CUDA as ``132``, ``{major}`` its major.
+        accepts: ``minor``, ``major`` or ``range`` of the CUDA that it requires, or a range.
+        label: its name is its label.
+        package: the distribution that holds it; None: the framework's own.
+        packages: all distributions that hold it.
+        extras: whose requirements name its CUDA; none: the core ones.
+        default: what a plain install gives.
+        built_with: the CUDA that it requires is the one that it was built with.
+        through: the framework that it pins, whose CUDA is its own.
+    """
+
+    name: str
+    accepts: str
+    label: bool = False
+    package: str | None = None
+    packages: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    default: bool = False
+    built_with: bool = False
+    through: str | None = None
+
+
+class Recipe(Struct, frozen=True):
+    """How the releases of a framework are read from the index.
+
+    Attributes:
+        releases: distributions whose releases are those of the framework.
+        python: the distribution whose wheels tell the Pythons; None: the first of ``releases``.
+        parts: numbers that name a release (TensorRT 11.4.0.106 is 11.4.0); 0: all of them.
+        pins: frameworks that every build pins.
+        extras: of the framework's own metadata, whose requirements are kept.
+    """
+
+    releases: tuple[str, ...]
+    builds: tuple[BuildRecipe, ...]
+    python: str | None = None
+    parts: int = 0
+    pins: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+
+    def title(self, version: Version) -> str:
+        """Return the number of a release as facts write it."""
+        if self.parts:
+            return ".".join(map(str, (*version.release, 0, 0, 0)[: self.parts]))
+        return version.public
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name every distribution that is asked for."""
+        builds = (build.package for build in self.builds if build.package)
+        return tuple(dict.fromkeys((*self.releases, *builds)))
+
+
+def recipe_of(document: dict[str, Any]) -> Recipe | None:
+    """Read the recipe of a framework; None where its file has none."""
+    section = document.get("index")
+    if section is None:
+        return None
+    stated = {"releases": document.get("distributions", [document["component"]]), **section}
+    return msgspec.convert(stated, Recipe)

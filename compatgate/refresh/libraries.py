@@ -8,12 +8,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import IndexFile
-from compatgate.refresh.bounds import Bounds
-from compatgate.refresh.listing import Listing, first_upload, last_upload
-from compatgate.refresh.news import News
-from compatgate.refresh.tags import is_for
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.wheels.index import IndexFile
+from compatgate.refresh.index import Bounds, Listing, News, first_upload, is_for, last_upload
 
 _X86 = Platform()
 _MAJOR = re.compile(r"-cu(\d+)$")

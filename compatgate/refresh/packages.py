@@ -8,12 +8,18 @@ from msgspec.structs import replace
 from packaging.version import Version
 
 from compatgate.core.facts.records import Record
-from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import IndexFile, choose
-from compatgate.refresh.bounds import Bounds, is_later
-from compatgate.refresh.listing import first_upload, last_upload
-from compatgate.refresh.news import Kind, News
-from compatgate.refresh.tags import is_for, python_of
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.wheels.index import IndexFile, choose_wheel
+from compatgate.refresh.index import (
+    Bounds,
+    Kind,
+    News,
+    first_upload,
+    is_for,
+    is_later,
+    last_upload,
+    python_of,
+)
 
 Releases = Mapping[Version, Sequence[IndexFile]]
 
@@ -111,7 +117,7 @@ def _representatives(
     found = [
         wheel
         for platform in bounds.platforms
-        for wheel in choose(wheels, replace(platform, python=python or platform.python))
+        for wheel in choose_wheel(wheels, replace(platform, python=python or platform.python))
     ]
     return tuple({wheel.name: wheel for wheel in found}.values())
 
@@ -152,7 +158,7 @@ def _one_a_python(
 ) -> list[IndexFile]:
     """Choose one wheel for each Python; one in all for a platform without a record."""
     if not covered:
-        return choose(wheels, platform)
+        return choose_wheel(wheels, platform)
     found: dict[str | None, IndexFile] = {}
     for wheel in sorted(wheels, key=lambda wheel: wheel.uploaded):
         found[python_of(wheel.name)] = wheel

@@ -1,27 +1,33 @@
-"""Compare everything that the facts follow with what an index offers."""
+"""Compare everything that the facts follow with an index, and write what is new for review.
+
+The folder that a refresh writes holds files of facts in the shape of an overlay.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import yaml
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from compatgate.catalog import open_library, records, sources
 from compatgate.catalog.library import Library
+from compatgate.catalog.overlay import find_overlays
 from compatgate.catalog.sources import title
 from compatgate.core.facts import Facts
-from compatgate.errors import CompatgateError, NotFound
-from compatgate.refresh.bounds import Bounds
-from compatgate.refresh.frameworks import FrameworkReader
+from compatgate.core.facts.records import Record
+from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.refresh.frameworks import FrameworkReader, recipe_of
+from compatgate.refresh.index import Bounds, Listing, News
 from compatgate.refresh.libraries import LibraryReader
-from compatgate.refresh.listing import Listing
-from compatgate.refresh.news import News
 from compatgate.refresh.packages import news_of_package
-from compatgate.refresh.recipes import recipe_of
 
 LIBRARIES = ("cudnn", "nccl", "cuda_driver")
-Found = tuple[list[News], int]
-Look = Callable[[Listing, Bounds], Found]
+NewsAndOmitted = tuple[list[News], int]
+FindNews = Callable[[Listing, Bounds], NewsAndOmitted]
 
 
 class Followed(Struct, frozen=True):
@@ -39,7 +45,7 @@ class Followed(Struct, frozen=True):
     facts: str
     names: frozenset[str]
     distributions: tuple[str, ...]
-    look: Look
+    look: FindNews
     has_wheels: bool = True
 
 
@@ -74,7 +80,7 @@ def _framework(source: str, library: Library, facts: Facts) -> Followed | None:
     if recipe is None:
         return None
 
-    def look(listing: Listing, bounds: Bounds) -> Found:
+    def look(listing: Listing, bounds: Bounds) -> NewsAndOmitted:
         return FrameworkReader(document, recipe, listing, facts.packages).news(bounds)
 
     names = frozenset((document["component"], *recipe.names))
@@ -85,7 +91,7 @@ def _library(source: str, library: Library) -> Followed | None:
     document = library.document(source)
     distributions = tuple(document.get("distributions", ()))
 
-    def look(listing: Listing, bounds: Bounds) -> Found:
+    def look(listing: Listing, bounds: Bounds) -> NewsAndOmitted:
         return LibraryReader(source, document, listing).news(bounds)
 
     names = frozenset((source, *distributions))
@@ -95,7 +101,7 @@ def _library(source: str, library: Library) -> Followed | None:
 def package(name: str, facts: Facts) -> Followed:
     """Describe a package, with records or without any yet."""
 
-    def look(listing: Listing, bounds: Bounds) -> Found:
+    def look(listing: Listing, bounds: Bounds) -> NewsAndOmitted:
         return news_of_package(name, facts.records(name), listing.releases(name), bounds)
 
     has_wheels = bool(facts.records(name)) or name not in facts.recorded
@@ -127,3 +133,92 @@ def survey(things: Sequence[Followed], listing: Listing, bounds: Bounds) -> Iter
             yield Survey(one.facts, problem=error)
             continue
         yield Survey(one.facts, tuple(news), left_out)
+
+
+_FORMS = {"cudnn": "facts/cudnn/v1", "nccl": "facts/nccl/v1"}
+_WIDTH = 120
+
+
+class Folder:
+    """Files below a folder, laid out as the shipped facts are.
+
+    Args:
+        path: of the folder; it is made with the first file.
+        overlays: that lie over the shipped facts, below what is written.
+
+    Raises:
+        BadInput: it is a file, or the folder of the shipped facts.
+    """
+
+    def __init__(self, path: str, overlays: Sequence[str] | None = None) -> None:
+        self.path = path
+        self._below = [overlay.path for overlay in find_overlays(overlays)]
+        self.written: list[str] = []
+        real, shipped = os.path.realpath(path), os.path.realpath(sources.facts_dir())
+        if real == shipped or real.startswith(f"{shipped}{os.sep}"):
+            hint = "name another folder, review its files, then copy them"
+            raise BadInput("holds the shipped facts", field="--out", value=path, hint=hint)
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise BadInput("is not a folder", field="--out", value=path)
+
+    def has(self, package: str, wheel: str, sha256: str | None) -> bool:
+        """Tell whether a wheel was measured by an earlier run."""
+        return any(
+            record.wheel == wheel and sha256 in (None, record.sha256)
+            for record in self._records(package)
+        )
+
+    def add_record(self, record: Record) -> None:
+        """Write the record of a wheel beside those that are in the folder already."""
+        kept = {one.wheel: one for one in self._records(record.package)}
+        kept[record.wheel] = record
+        text = records.to_yaml(record.package, list(kept.values()), with_sources=True)
+        self._write(f"packages/{record.package}", text)
+
+    def add_entry(self, news: News) -> None:
+        """Write what the index tells of a framework or library, beside what is there already."""
+        assert news.entry is not None  # noqa: S101 - the caller checked
+        head: dict[str, Any] = {"schema": _FORMS.get(news.facts, "facts/framework/v1")}
+        if "/" in news.facts:
+            head["component"] = sources.title(news.facts)
+        there = self._document(news.facts) or {**head, "releases": []}
+        releases = {row["version"]: row for row in there["releases"]}
+        key = news.entry["version"]
+        releases[key] = {**releases.get(key, {}), **news.entry}
+        document = {**there, "releases": list(releases.values())}
+        text = yaml.safe_dump(
+            document, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
+        )
+        self._write(news.facts, text)
+
+    def check(self) -> None:
+        """Check the written files as overlays of the facts.
+
+        Raises:
+            BadInput: one of them cannot be laid over the facts.
+        """
+        open_library([*self._below, *self.written])
+
+    def _records(self, package: str) -> tuple[Record, ...]:
+        facts = f"packages/{package}"
+        document = self._document(facts)
+        return records.of_document(package, document, self._path(facts)) if document else ()
+
+    def _document(self, facts: str) -> dict[str, Any] | None:
+        path = self._path(facts)
+        if not os.path.isfile(path):
+            return None
+        return sources.parse(sources.read_bytes(path), path)
+
+    def _path(self, facts: str) -> str:
+        return os.path.join(self.path, *facts.split("/")) + sources.SUFFIX
+
+    def _write(self, facts: str, text: str) -> None:
+        path = self._path(facts)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        beside = f"{path}.part"
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(beside, path)
+        if path not in self.written:
+            self.written.append(path)

@@ -6,7 +6,7 @@ Revision 0001, after nothing.
 import sqlalchemy as sa
 from alembic import op
 
-from compatgate.store.types import BigKey, UtcTime
+from compatgate.kit.database.tables import BigKey, UtcTime
 
 revision = "0001"
 down_revision = None

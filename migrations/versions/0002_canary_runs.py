@@ -6,7 +6,7 @@ Revision 0002, after 0001.
 import sqlalchemy as sa
 from alembic import op
 
-from compatgate.store.types import BigKey, UtcTime
+from compatgate.kit.database.tables import BigKey, UtcTime
 
 revision = "0002"
 down_revision = "0001"

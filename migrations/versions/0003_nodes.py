@@ -6,7 +6,7 @@ Revision 0003, after 0002.
 import sqlalchemy as sa
 from alembic import op
 
-from compatgate.store.types import UtcTime
+from compatgate.kit.database.tables import UtcTime
 
 revision = "0003"
 down_revision = "0002"

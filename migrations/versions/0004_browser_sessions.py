@@ -6,7 +6,7 @@ Revision 0004, after 0003.
 import sqlalchemy as sa
 from alembic import op
 
-from compatgate.store.types import UtcTime
+from compatgate.kit.database.tables import UtcTime
 
 revision = "0004"
 down_revision = "0003"

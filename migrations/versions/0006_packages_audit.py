@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.documents.specs import TargetDoc, decode
-from compatgate.store import revisions
+from compatgate.service.matrix import revisions
 
 revision = "0006"
 down_revision = "0005"

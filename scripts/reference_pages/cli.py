@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from importlib import import_module
 
-from compatgate.cli.main import COMMANDS, _parser
+from compatgate.cli.main import COMMANDS, parser_of
 
 HEAD = """# Command line
 
@@ -34,7 +33,7 @@ def page() -> str:
     index = "\n".join(
         f"- [{name}](#compatgate-{name}): {text}" for name, (_, text) in COMMANDS.items()
     ).replace("*", "\\*")
-    parts = (_command(_parser(name, import_module(COMMANDS[name][0]))) for name in COMMANDS)
+    parts = (_command(parser_of(name)) for name in COMMANDS)
     return f"{HEAD}{index}\n\n" + "\n\n".join(parts) + "\n"
 
 

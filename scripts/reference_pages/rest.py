@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from compatgate.web.app import HOOKS, ROUTES, TAGS
-from compatgate.web.openapi.document import describe
+from compatgate.service.routes import HOOKS, ROUTES, TAGS
+from compatgate.service.web.openapi import describe
 
 HEAD = """# REST operations
 

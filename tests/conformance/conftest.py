@@ -10,13 +10,13 @@ import pytest
 import yaml
 from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
 
-from compatgate.core.case import Case
-from compatgate.core.facts import Facts, Gpu
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import Matrix
+from compatgate.core.matrix import Matrix, Pool, Target
+from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import BY_ID
 from compatgate.core.stack import parse_stack
-from compatgate.core.target import Pool, Target
 from compatgate.core.versions import parse_version
 
 FACTS = Path(__file__).parents[2] / "matrix" / "facts"
@@ -95,7 +95,7 @@ class Walk:
         os: str = "linux",
         cpu: str = "x86_64",
         today: str = TODAY,
-    ) -> Case:
+    ) -> RuleContext:
         """A stack on one pool."""
         pool = Pool(
             "pool",
@@ -105,7 +105,7 @@ class Walk:
             cpu,  # type: ignore[arg-type]
         )
         target = Target("", (pool,))
-        return Case(
+        return RuleContext(
             parse_stack(stack), pool, target, self.facts, Matrix(), today=today, now=1_795_000_000.0
         )
 

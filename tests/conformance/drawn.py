@@ -9,11 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from compatgate.catalog import load_facts
-from compatgate.core.case import Case
-from compatgate.core.matrix import Matrix
+from compatgate.core.matrix import Matrix, Target
 from compatgate.core.request import parse_pool
+from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack import complete, parse_stack
-from compatgate.core.target import Target
 from compatgate.core.versions import show
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -162,6 +161,6 @@ def questions(compat=True):
 def case_of(stack, pool):
     made = parse_pool(pool, facts().gpus)
     read = complete(parse_stack(stack))
-    return Case(
+    return RuleContext(
         read, made, Target("t", (made,)), facts(), Matrix(), today="2026-11-21", now=NOW.timestamp()
     )

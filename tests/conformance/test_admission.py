@@ -21,15 +21,15 @@ from tables import read_table
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.gate.admission.admit import AdmissionOptions
-from compatgate.gate.admission.exemptions import Exemption
-from compatgate.gate.admission.kinds import load_kinds
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store import schema
-from compatgate.store.database import Database
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.kit.database import schema
+from compatgate.kit.database.database import Database
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.questions import Exemption
+from compatgate.service.admission.service import AdmissionOptions
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 FOLDER = Path(__file__).with_name("admission")
 PATH = "/hooks/kubernetes/validate?timeout=30s"
@@ -109,7 +109,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gat
     schema.prepare(database)
     gate = Gate(database, facts)
     sources = read_paths([str(FOLDER / "matrix.yaml")])
-    gate.matrix.import_documents(sources, By("tester", "for the table"))
+    gate.matrix.import_documents(sources, Authorship("tester", "for the table"))
     yield gate
     gate.close()
 

@@ -11,8 +11,8 @@ import yaml
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
+from compatgate.core.matrix import Pool, Target
 from compatgate.core.stack import Stack, with_changes
-from compatgate.core.target import Pool, Target
 from compatgate.core.verdict import Verdict
 
 ROWS: list[dict[str, Any]] = yaml.safe_load(

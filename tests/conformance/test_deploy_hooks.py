@@ -15,13 +15,13 @@ from werkzeug.test import TestResponse
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.gate.hooks.flagger import TYPES
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store import schema
-from compatgate.store.database import Database
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.kit.database import schema
+from compatgate.kit.database.database import Database
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
+from compatgate.service.webhooks.questions import TYPES
 
 FOLDER = Path(__file__).with_name("hooks")
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "argo-rollouts" / "analysis-template.yaml"
@@ -54,7 +54,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gat
     database = Database.open(str(tmp_path_factory.mktemp("hooks") / "gate.db"))
     schema.prepare(database)
     gate = Gate(database, facts)
-    gate.matrix.import_documents(read_paths([str(FOLDER / "matrix.yaml")]), By("t", "tables"))
+    gate.matrix.import_documents(
+        read_paths([str(FOLDER / "matrix.yaml")]), Authorship("t", "tables")
+    )
     yield gate
     gate.close()
 

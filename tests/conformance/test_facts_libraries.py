@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from compatgate.core.facts import CudnnBuild, Facts
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import CudnnBuild
 from compatgate.core.versions import Version, parse_version
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from compatgate.catalog import read_source, source_names
 from compatgate.catalog.schema import errors
-from compatgate.core.facts import Build, Facts, MinorCompat, Release
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build, Release
+from compatgate.core.facts.nvidia import MinorCompat
 from compatgate.core.versions import Version, parse_version
 
 

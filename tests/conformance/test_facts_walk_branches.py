@@ -82,8 +82,7 @@ def test_a_bare_capability_is_driven_to_the_last_branch_of_its_architecture(walk
 
 
 def test_each_mig_slice_needs_the_driver_that_makes_it(walk):
-    from compatgate.core.gpus import resolve_gpu
-    from compatgate.core.mig import mig_profiles
+    from compatgate.core.gpus import mig_profiles, resolve_gpu
 
     for gpu in walk.read("gpus")["gpus"]:
         if not gpu["mig_capable"]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tables import read_table
 
-from compatgate.core.facts import Gpus
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 

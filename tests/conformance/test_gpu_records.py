@@ -10,9 +10,8 @@ from tables import read_table
 
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
-from compatgate.core.gpus import normalise, resolve_gpu
-from compatgate.core.mig import mig_profiles
-from compatgate.discovery.nfd.devices import load_devices
+from compatgate.core.gpus import mig_profiles, normalise, resolve_gpu
+from compatgate.discovery.integrations.nfd_spec import load_devices
 
 FILE = Path(__file__).parents[2] / "matrix" / "facts" / "gpus.yaml"
 RECORDS: list[dict[str, Any]] = read_table(FILE)["gpus"]

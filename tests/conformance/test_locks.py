@@ -15,12 +15,12 @@ import pytest
 from tables import read_table
 
 from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.discovery.lockfiles import Platform, read_lockfile
 from compatgate.discovery.lockfiles.gpu_packages import gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import LockFile, Selection
-from compatgate.discovery.lockfiles.read import recognise
-from compatgate.discovery.stack.settle import settle
-from compatgate.discovery.stack.stated import stated_wins, with_remarks, with_wheels
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile, recognise
+from compatgate.discovery.observations import settle
+from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, prefer_stated
 
 LOCKS = Path(__file__).parent / "locks"
 _TABLE = read_table(LOCKS / "projects.yaml")
@@ -56,8 +56,8 @@ def read(facts):
         data = text.encode() or path.read_bytes()
         reading = read_lockfile(path.name, data, known=facts.packages, platform=LINUX)
         stack, disagreements = settle(reading.observations, reading.arch)
-        body = with_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
-        return with_wheels(body, reading.wheels)
+        body = attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
+        return attach_wheels(body, reading.wheels)
 
     return stack_of
 
@@ -66,7 +66,7 @@ def stated(row: dict[str, Any], body: dict[str, Any]) -> Stack:
     """Return the stack of a lock with what its asker states of packages."""
     codes = dict(text.rstrip("]").split("[") for text in row.get("stated", ()))
     said = {name: f"{body[name]}[{code}]" for name, code in codes.items()}
-    return parse_stack(stated_wins(body, said, "the lock"))
+    return parse_stack(prefer_stated(body, said, "the lock"))
 
 
 def parts(body: dict[str, Any]) -> set[str]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from compatgate.core.arch import parse_arch, parse_capability
 from compatgate.core.components import COMPONENTS, resolve_component
 from compatgate.core.constraints import parse_constraint
+from compatgate.core.gpu_code import parse_arch, parse_capability
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.request import parse_pool, parse_request
 from compatgate.core.stack import parse_stack, parse_stack_text, with_changes

@@ -12,13 +12,13 @@ from drawn import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.core.matrix import ANY_TARGET, Matrix, Waiver
+from compatgate.core import evaluate as evaluate_module
+from compatgate.core.matrix import ANY_TARGET, Matrix, Policy, Target, Waiver
 from compatgate.core.request import parse_pool
-from compatgate.core.target import Policy, Target
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.gate import deciding, remembered
-from compatgate.gate.deciding import Decider, decide
-from compatgate.gate.snapshot import Snapshot
+from compatgate.service.gate import deciding
+from compatgate.service.gate.deciding import Decider, decide
+from compatgate.service.gate.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
 TARGETS = ("prod", "staging")
@@ -99,7 +99,7 @@ def test_what_is_remembered_of_other_images_never_changes_an_answer(snapshot, as
 def clock():
     """It stays ``NOW``: what is remembered is so until the hour ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remembered, "time", SimpleNamespace(time=NOW.timestamp))
+        patch.setattr(deciding, "time", SimpleNamespace(time=NOW.timestamp))
         yield
 
 
@@ -107,7 +107,7 @@ def clock():
 def assessments(monkeypatch):
     """The stacks that were assessed."""
     made = []
-    real = deciding.assess
+    real = evaluate_module.assess
     monkeypatch.setattr(deciding, "assess", lambda *a, **k: made.append(a) or real(*a, **k))
     return made
 

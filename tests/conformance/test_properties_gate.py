@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from compatgate.core.evaluate import evaluate
 from compatgate.core.fixes import apply_changes
+from compatgate.core.matrix import Target
 from compatgate.core.request import change_stack, parse_pool
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.stack import parse_stack
-from compatgate.core.target import Target
 from compatgate.core.verdict import RANK
 from compatgate.core.versions import show
 

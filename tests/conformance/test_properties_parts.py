@@ -13,16 +13,15 @@ from msgspec.structs import asdict, replace
 from tables import read_table
 
 from compatgate.core import fixes
-from compatgate.core.case import DERIVED, Case
 from compatgate.core.components import COMPONENTS
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.derived import derived
 from compatgate.core.fixes import FixFinder, apply_changes
-from compatgate.core.matrix import Entry, EntryIndex, Matrix
-from compatgate.core.parts import EVERYTHING, parts_of
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, Policy, Target
+from compatgate.core.rule import EVERYTHING, parts_of
+from compatgate.core.rule_context import DERIVED, RuleContext
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.stack import parse_stack, parse_stack_text, with_changes
-from compatgate.core.target import Policy, Target
 from compatgate.core.verdict import RANK
 from compatgate.errors import BadInput
 
@@ -64,7 +63,7 @@ class HiddenDriver:
         pass
 
 
-class Driverless(Case):
+class Driverless(RuleContext):
     driver = HiddenDriver()
 
 
@@ -83,7 +82,7 @@ def blind(case, reads):
     )  # fmt: skip
     sees = "driver" in reads
     pool = case.pool if sees else Without(case.pool, {"driver"}, driver=None)
-    made = (Case if sees else Driverless)(
+    made = (RuleContext if sees else Driverless)(
         stack, pool, case.target, case.facts, case.matrix,
         today=case.today, now=case.now, brief=case.brief,
     )  # fmt: skip
@@ -148,7 +147,7 @@ def test_what_a_rule_says_that_it_reads_it_does_somewhere():
 
 @pytest.mark.parametrize("name", sorted(DERIVED))
 def test_what_is_carried_over_is_something_that_a_case_derives(name):
-    assert isinstance(vars(Case)[name], derived)
+    assert isinstance(vars(RuleContext)[name], lazy_property)
 
 
 # --- a case after a change -------------------------------------------------------------------
@@ -282,7 +281,9 @@ def blessed(draw):
     matrix = Matrix(1, EntryIndex(entry(n, *row) for n, row in enumerate(chosen)))
     target = replace(case.target, policy=Policy(require_entry=draw(st.booleans())))
     assert isinstance(target, Target)
-    return Case(case.stack, case.pool, target, case.facts, matrix, today=case.today, now=case.now)
+    return RuleContext(
+        case.stack, case.pool, target, case.facts, matrix, today=case.today, now=case.now
+    )
 
 
 @at_least(150)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import pytest
 from tables import read_table
 
-from compatgate.core.requirements import MalformedRequirement, Properties, check
+from compatgate.core.requirements import check
+from compatgate.core.requirements.model import MalformedRequirement, Properties
 
 HERE = Path(__file__).parent
 FACTS = HERE.parents[1] / "matrix" / "facts" / "require_cuda.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.catalog import load_facts, read_source
-from compatgate.catalog.build.vocabulary import source_of
+from compatgate.catalog.build.packages import source_of
 from compatgate.core import vocabulary
 from compatgate.core.components import find_component, mention
 from compatgate.diagnostics import imported, loaded

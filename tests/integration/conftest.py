@@ -20,13 +20,12 @@ from sqlalchemy import create_engine, make_url, text
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import Source, read_paths
 from compatgate.errors import CompatgateError
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.kit.database import schema
+from compatgate.kit.database.database import Database, resolve_url
+from compatgate.kit.database.tables import Base
 from compatgate.resources import matrix_dir
-from compatgate.store import schema
-from compatgate.store.database import Database
-from compatgate.store.models import Base
-from compatgate.store.urls import resolve_url
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 _numbers = count(1)
 
@@ -156,13 +155,13 @@ def gate(database_url: str, facts: Facts) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def by() -> By:
+def by() -> Authorship:
     """Who changes things in tests."""
-    return By("tester", "to see what happens")
+    return Authorship("tester", "to see what happens")
 
 
 @pytest.fixture
-def stocked(gate: Gate, by: By) -> Gate:
+def stocked(gate: Gate, by: Authorship) -> Gate:
     """A gate with the example matrix, as revision 1."""
     gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     return gate

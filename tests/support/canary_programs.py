@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.protocol import read_report
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workloads.read import read_workload
 from compatgate.resources import canary_dir
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from compatgate.canary.engine.interface import Lease
 from compatgate.canary.hosts import Host
-from compatgate.canary.queue import Lease
 from compatgate.canary.workload import ImageSpec, Suite, Workload
 from compatgate.canary.workloads import Library
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
-from compatgate.store import clock
+from compatgate.kit import clock
 
 GPU = "A100-SXM4-80GB"
 DRIVER = "535.183.01"

@@ -3,10 +3,9 @@
 import json
 import threading
 
-from compatgate.canary.engine.parts import Judged
-from compatgate.canary.executors.interface import Handle, Prepared, Status
-from compatgate.canary.queue import LeaseLost
-from compatgate.canary.report import Check, Device, Env, Metric, Report
+from compatgate.canary.engine.interface import LeaseLost, StepJudgement
+from compatgate.canary.executors.interface import Handle, PreparedJob, Status
+from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.errors import Infrastructure
 
@@ -55,7 +54,7 @@ class Says:
     """A judge that says what it is told: a judgement for each look, the last one for the rest."""
 
     def __init__(self, *judged):
-        self._judged = judged or (Judged("passed", ""),)
+        self._judged = judged or (StepJudgement("passed", ""),)
         self.offered = []
 
     def judge(self, workload, reports):
@@ -86,7 +85,7 @@ class Script:
         if self.fail_prepare:
             raise self.fail_prepare
         progress(f"pulling for {job.step}", 0.5)
-        return Prepared(job, "sha256:1")
+        return PreparedJob(job, "sha256:1")
 
     def start(self, prepared):
         job = prepared.job

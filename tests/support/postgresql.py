@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from compatgate.store.urls import resolve_url
+from compatgate.kit.database.database import resolve_url
 
 ADDRESS = "127.0.0.1"
 _PATIENCE = 30.0

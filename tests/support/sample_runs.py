@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.judge.judged import judge_reports
-from compatgate.canary.report import Check, Device, Env, Metric, Report
-from compatgate.canary.run import Origin, StepResult
-from compatgate.canary.samples.take import Taken, Whole, take
+from compatgate.canary.judge.workload import judge_reports
+from compatgate.canary.run import Check, Device, Env, Metric, Origin, Report, StepResult
+from compatgate.canary.samples.extract import ExtractedSamples, FinishedRun, extract_samples
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
@@ -72,22 +71,24 @@ def step(said: Report | None = None, **changes: Any) -> StepResult:
     return msgspec.structs.replace(result, **changes)
 
 
-def whole(*steps: StepResult, **changes: Any) -> Whole:
+def whole(*steps: StepResult, **changes: Any) -> FinishedRun:
     """A run that ended inconclusive, for want of a baseline."""
-    run = Whole("run_1", "inconclusive", "", parse_stack({"cuda": "12.4"}), steps or (step(),))
+    run = FinishedRun(
+        "run_1", "inconclusive", "", parse_stack({"cuda": "12.4"}), steps or (step(),)
+    )
     return msgspec.structs.replace(run, **changes)
 
 
-def taken(facts: Facts, *steps: StepResult, **changes: Any) -> Taken:
+def taken(facts: Facts, *steps: StepResult, **changes: Any) -> ExtractedSamples:
     """What such a run gives."""
-    return take(whole(*steps, **changes), {"gemm": GEMM}, facts)
+    return extract_samples(whole(*steps, **changes), {"gemm": GEMM}, facts)
 
 
 def sample_source(facts: Facts, *, run: str = "run_1", centre: float = 10.0, **head: Any) -> Source:
     """The file of a sample; ``head`` changes members of its first line."""
-    from compatgate.canary.samples.lines import to_text
+    from compatgate.canary.samples.sample import sample_text
 
     said = report(metrics=(Metric("time", "ms", values(centre)),))
     (sample,) = taken(facts, step(said), id=run).samples
     changed = msgspec.structs.replace(sample.head, **head)
-    return Source(f"{run}.jsonl", to_text(msgspec.structs.replace(sample, head=changed)))
+    return Source(f"{run}.jsonl", sample_text(msgspec.structs.replace(sample, head=changed)))

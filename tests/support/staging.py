@@ -13,17 +13,16 @@ from typing import Any, TypeVar
 
 from engines import PYTHON, Engine
 
-from compatgate.canary.engine.settings import Settings
+from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.hosts_file import read_hosts
-from compatgate.canary.worker.bench import open_bench
-from compatgate.canary.worker.loop import Worker
+from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.catalog.sources import ROOT
-from compatgate.gate.runs.service import RunDetail
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
-from compatgate.store.run_rows import RunRow
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.service import RunDetail
+from compatgate.service.runs.submission import Submission
 
 GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"
 STACK = {"cuda": "12.4"}
@@ -157,17 +156,17 @@ class Staging:
         """Work here, with the parts that a worker has, until nothing is left to run."""
         hosts = read_hosts(self.hosts_file)
         queue = self.gate.runs.open_queue(SETTINGS)
-        benches = {
-            host.name: open_bench(
+        contexts = {
+            host.name: open_host(
                 host, queue, self.gate.baselines, self.library, self.gate.facts, SETTINGS
             )
             for host in hosts
         }
         try:
-            Worker(name, queue, hosts, benches, idle=0.05).run(once=True)
+            Worker(name, queue, hosts, contexts, idle=0.05).run(once=True)
         finally:
-            for bench in benches.values():
-                bench.executor.close()
+            for context in contexts.values():
+                context.executor.close()
 
     def work_until_ended(self, *runs: str) -> None:
         """Work here, also after pauses and when leases have run out, until runs have ended."""

@@ -10,19 +10,19 @@ import msgspec
 import yaml
 from ui_runs import Runs
 
+from compatgate.canary.engine.interface import BaselineKey, Lease
 from compatgate.canary.hosts import Host
-from compatgate.canary.judge.judged import judge_reports
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.queue import Ground, Lease
-from compatgate.canary.report import Check, Device, Env, Metric, Report
-from compatgate.canary.run import StepResult
+from compatgate.canary.judge.workload import judge_reports
+from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.documents.sources import Source
 from compatgate.errors import CompatgateError
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store import audit, clock
-from compatgate.wire.node_reports import Report as NodesReport
+from compatgate.kit import clock
+from compatgate.service.audit import repository as audit
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.schemas import Report as NodesReport
 
 LINE = (
     "hostile<script>hostile()</script>\"'><img src=x onerror=hostile()><hostile hostile=1>"
@@ -34,7 +34,7 @@ TEXT = f'{LINE}\n=HYPERLINK("http://hostile")\r\n\x1b[31m\x01\x7f {"w" * 5000}'
 FORMULA = "=cmd|' /C hostile'!A0"
 SHORT = "<hostile onload=1>\"'{{7*191}}"
 _SCRIPT = "javascript:hostile()//https://"
-BY = By(LINE, TEXT)
+BY = Authorship(LINE, TEXT)
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}
 RUN_HOST = f"{LINE[:200]}"
 
@@ -136,7 +136,7 @@ def _matrix(gate: Gate) -> None:
     gate.matrix.import_documents(
         [Source("again.yaml", yaml.safe_dump({"apiVersion": "compatgate.dev/v1", "kind": "Entry",
          "metadata": {"name": "third"}, "spec": {**entry, "reason": FORMULA}}))],
-        By(FORMULA, FORMULA),
+        Authorship(FORMULA, FORMULA),
     )  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def _runs(gate: Gate, folder: Path) -> dict[str, str]:
     gate.runs.queue.record(going, _step())
     gate.runs.queue.write(going, LINE, TEXT.encode())
     gate.runs.queue.say(going, LINE, 0.5)
-    ground = Ground(LINE[:200], SHORT, LINE[:200])
+    ground = BaselineKey(LINE[:200], SHORT, LINE[:200])
     spec = MetricSpec(SHORT, "lower")
     values = tuple(8 + i / 100 for i in range(40))
     for run in ("run_a", "run_b"):

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from compatgate.gate.service import Gate
-from compatgate.store import clock
-from compatgate.wire.node_reports import MOST_NODES, Report
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.nodes.schemas import MOST_NODES, Report
 
 NODES = 512
 DRIFTED = ("gpu-017", "gpu-203", "gpu-380")

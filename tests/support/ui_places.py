@@ -7,8 +7,8 @@ from typing import Literal
 
 from werkzeug.routing import Map, Rule
 
-from compatgate.web.ui.page import Page
-from compatgate.web.ui.pages import PAGES
+from compatgate.service.page_table import PAGES
+from compatgate.service.web.page import Page
 
 Names = Mapping[str, str]
 """What stands for ``<name>`` below each room: ``{"targets": "prod-a100"}``."""

@@ -16,19 +16,17 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from compatgate.canary.engine.settings import Settings
+from compatgate.canary.engine.interface import Lease, Settings
 from compatgate.canary.health import Gpu, Snapshot, judge_health, read_log
-from compatgate.canary.hosts import Host, Quiet
-from compatgate.canary.queue import Lease
+from compatgate.canary.hosts import Host, MaintenanceWindow
 from compatgate.canary.run import StepResult
-from compatgate.canary.worker.bench import open_bench
-from compatgate.canary.worker.loop import Worker
+from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
-from compatgate.gate.runs import submission
-from compatgate.gate.runs.samples import take_samples
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.kit import clock
+from compatgate.service.baselines.exchange import take_samples
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs import submission
+from compatgate.service.runs.submission import Submission
 
 GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
@@ -38,7 +36,9 @@ AWAY = Host(
     "staging-l4",
     gpu="L4",
     driver="550.54.15",
-    quiet=(Quiet("20:00", "06:00", ("mon", "tue", "wed", "thu", "fri"), "Europe/Berlin"),),
+    quiet=(
+        MaintenanceWindow("20:00", "06:00", ("mon", "tue", "wed", "thu", "fri"), "Europe/Berlin"),
+    ),
 )
 HOSTILE = (
     b'<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\n'
@@ -160,15 +160,15 @@ class Runs:
         settings = Settings(heartbeat=5.0, lease=30.0, pauses=(0.1,), poll=0.05, repeats=0)
         queue = self.gate.runs.open_queue(settings)
         library, facts = self.gate.runs.catalogue, self.gate.facts
-        benches = {
-            host.name: open_bench(host, queue, self.gate.baselines, library, facts, settings)
+        contexts = {
+            host.name: open_host(host, queue, self.gate.baselines, library, facts, settings)
             for host in hosts
         }
         try:
-            Worker("stage-worker", queue, hosts, benches, idle=0.05).run(once=True)
+            Worker("stage-worker", queue, hosts, contexts, idle=0.05).run(once=True)
         finally:
-            for bench in benches.values():
-                bench.executor.close()
+            for context in contexts.values():
+                context.executor.close()
 
     def begin(self, **fields: Any) -> Lease:
         """A run that a worker has, and that goes on until the test ends it."""

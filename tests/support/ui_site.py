@@ -10,10 +10,10 @@ from ui_nodes import fill_nodes
 from ui_runs import days_ago, fill_runs
 
 from compatgate.documents.sources import read_paths
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.kit import clock
 from compatgate.resources import matrix_dir
-from compatgate.store import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),
@@ -40,7 +40,7 @@ def fill(database: str) -> None:
     try:
         with days_ago(_DAYS + 1):
             gate.matrix.import_documents(
-                read_paths([matrix_dir() / "examples"]), By("mara", "the first matrix")
+                read_paths([matrix_dir() / "examples"]), Authorship("mara", "the first matrix")
             )
         _past(gate)
         fill_runs(gate, workloads_of(database))
@@ -75,7 +75,7 @@ def _change(gate: Gate) -> None:
         "Entry",
         "torch22-cu121",
         {"metadata": stored["metadata"], "spec": spec},
-        By("mara", "cuDNN 8 is no longer patched"),
+        Authorship("mara", "cuDNN 8 is no longer patched"),
     )
 
 
@@ -90,5 +90,5 @@ def _waive(gate: Gate) -> None:
             "expires": (clock.today() + timedelta(days=days)).isoformat(),
             "match": {"components": {"torch": "~=2.3.0"}},
         }
-        by = By("mara", f"until {name} has moved")
+        by = Authorship("mara", f"until {name} has moved")
         gate.matrix.create("Waiver", {"metadata": {"name": name}, "spec": spec}, by)

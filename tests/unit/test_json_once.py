@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.json_once import KeyTwice, decode_once
+from compatgate.strict_json import KeyTwice, decode_once
 
 KEYS = st.text(max_size=3)
 JSON = st.recursive(

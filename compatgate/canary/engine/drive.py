@@ -1,24 +1,27 @@
-"""A leased run from beginning to end; whatever happens, the run ends or goes back to the queue."""
+"""Drive a leased run from beginning to end.
+
+Whatever happens, the run ends or goes back to the queue. A `Heartbeat` renews the lease meanwhile,
+and a `PatientQueue` bridges a restart of the database.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from compatgate.canary.engine.conclude_run import Conclusion, Conditions, conclude_run
-from compatgate.canary.engine.execute import Stopped
-from compatgate.canary.engine.heartbeat import Heartbeat
-from compatgate.canary.engine.measured import Expected
-from compatgate.canary.engine.parts import Bench
-from compatgate.canary.engine.patient import PatientQueue
-from compatgate.canary.engine.steps import Step, Steps, plan
-from compatgate.canary.queue import Lease, LeaseLost, Order, Queue
-from compatgate.canary.run import Run, StepResult
+from compatgate.canary.engine.conclude import Conclusion, Conditions, Expectation, conclude_run
+from compatgate.canary.engine.interface import HostContext, Lease, LeaseLost, Order, Queue, Settings
+from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
+from compatgate.canary.hosts import Host
+from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.errors import CompatgateError, Infrastructure, Unavailable
@@ -26,7 +29,9 @@ from compatgate.errors import CompatgateError, Infrastructure, Unavailable
 _log = logging.getLogger(__name__)
 
 
-def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: False) -> bool:
+def drive(
+    lease: Lease, context: HostContext, hand_back: Callable[[], bool] = lambda: False
+) -> bool:
     """Carry a leased run to its end.
 
     A host or database that fails puts the run back into the queue; any other error ends it, with
@@ -34,26 +39,26 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
 
     Args:
         lease: of the run.
-        bench: of the lease's host.
+        context: of the lease's host.
         hand_back: asked at least every second; once it says so, the run goes back to the queue.
 
     Returns:
         False where the host, or something that the run needed there, failed.
     """
     failed = False
-    bench = replace(bench, queue=PatientQueue(bench.queue, bench.settings))
+    context = replace(context, queue=PatientQueue(context.queue, context.settings))
     try:
-        with Heartbeat(bench.queue, lease, bench.settings) as heartbeat:
+        with Heartbeat(context.queue, lease, context.settings) as heartbeat:
             try:
-                _carry_out(lease, bench, lambda: heartbeat.must_stop() or hand_back())
-            except Stopped:
-                _dropped(lease, bench, heartbeat.order)
+                _carry_out(lease, context, lambda: heartbeat.must_stop() or hand_back())
+            except ExecutionStopped:
+                _drop(lease, context, heartbeat.order)
             except Unavailable as error:
                 failed = True
-                bench.executor.clean(lease.run.id)  # the next attempt may be on another host
-                bench.queue.retry(lease, error.detail)
+                context.executor.clean(lease.run.id)  # the next attempt may be on another host
+                context.queue.retry(lease, error.detail)
             except CompatgateError as error:
-                _end(lease, bench, Conclusion("error", error.detail))
+                _end(lease, context, Conclusion("error", error.detail))
     except LeaseLost:
         _log.warning("lease of run %s lost; another worker has it", lease.run.id)
     except Unavailable as error:
@@ -61,62 +66,62 @@ def drive(lease: Lease, bench: Bench, hand_back: Callable[[], bool] = lambda: Fa
         _log.warning("run %s is left to the next worker: %s", lease.run.id, error.detail)
     except Exception as error:
         _log.exception("a defect ended run %s", lease.run.id)
-        _end(lease, bench, Conclusion("error", f"a defect: {type(error).__name__}: {error}"))
+        _end(lease, context, Conclusion("error", f"a defect: {type(error).__name__}: {error}"))
     return not failed
 
 
-def _dropped(lease: Lease, bench: Bench, order: Order) -> None:
+def _drop(lease: Lease, context: HostContext, order: Order) -> None:
     if order == "cancel":
-        _end(lease, bench, Conclusion("cancelled", "cancelled"))
+        _end(lease, context, Conclusion("cancelled", "cancelled"))
     elif order == "go":
-        bench.executor.clean(lease.run.id)
-        bench.queue.retry(lease, "its worker was stopped")
+        context.executor.clean(lease.run.id)
+        context.queue.retry(lease, "its worker was stopped")
     else:
         raise LeaseLost
 
 
-def _carry_out(lease: Lease, bench: Bench, must_stop: Callable[[], bool]) -> None:
+def _carry_out(lease: Lease, context: HostContext, must_stop: Callable[[], bool]) -> None:
     run = lease.run
     if lease.attempt > run.max_attempts:
-        _give_up(lease, bench)
+        _give_up(lease, context)
         return
     if lease.abandoned or lease.attempt > 1:
-        bench.executor.clean(run.id)
-    workloads = list(bench.workloads(run.suite))
-    results = _run_steps(lease, bench, must_stop, workloads)
-    bench.queue.enter(lease, "judging")
-    conclusion = conclude_run(run, results, _conditions(lease, bench, workloads), bench.gpus)
+        context.executor.clean(run.id)
+    workloads = list(context.workloads(run.suite))
+    results = _run_steps(lease, context, must_stop, workloads)
+    context.queue.enter(lease, "judging")
+    conclusion = conclude_run(run, results, _conditions(lease, context, workloads), context.gpus)
     if conclusion.sound:
         by_name = {workload.name: workload for workload in workloads}
         for result in results:
-            bench.judge.offer(run.id, by_name[result.workload], result)
-    _end(lease, bench, conclusion)
+            context.judge.offer(run.id, by_name[result.workload], result)
+    _end(lease, context, conclusion)
 
 
-def _give_up(lease: Lease, bench: Bench) -> None:
+def _give_up(lease: Lease, context: HostContext) -> None:
     """End a run that is out of attempts, even on a host that is gone for good."""
     run = lease.run
     reason = f"gave up after {run.max_attempts} attempts: {run.reason or 'workers went silent'}"
     try:
-        bench.executor.clean(run.id)
+        context.executor.clean(run.id)
     except Infrastructure as error:
         reason += f"; what it left on {lease.host} is removed when that answers ({error.detail})"
-    bench.queue.finish(lease, "error", reason, None)
+    context.queue.finish(lease, "error", reason, None)
 
 
 def _run_steps(
-    lease: Lease, bench: Bench, must_stop: Callable[[], bool], workloads: Sequence[Workload]
+    lease: Lease, context: HostContext, must_stop: Callable[[], bool], workloads: Sequence[Workload]
 ) -> list[StepResult]:
-    planned = plan(workloads)
-    done = {result.name: result for result in bench.queue.results(lease)}
+    planned = plan_steps(workloads)
+    done = {result.name: result for result in context.queue.results(lease)}
     todo = [step for step in planned if step.name not in done]
     if todo:
-        steps = Steps(lease, bench, must_stop)
-        bench.queue.enter(lease, "preparing")
+        steps = StepRunner(lease, context, must_stop)
+        context.queue.enter(lease, "preparing")
         prepared = {step.name: steps.prepare(step) for step in todo}
-        bench.queue.enter(lease, "running")
+        context.queue.enter(lease, "running")
         for step in todo:
-            _announce(bench.queue, lease, planned, step)
+            _announce(context.queue, lease, planned, step)
             done[step.name] = steps.run(step, prepared[step.name])
     return [done[step.name] for step in planned]
 
@@ -126,25 +131,136 @@ def _announce(queue: Queue, lease: Lease, planned: Sequence[Step], step: Step) -
     queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
 
 
-def _conditions(lease: Lease, bench: Bench, workloads: Sequence[Workload]) -> Conditions:
+def _conditions(lease: Lease, context: HostContext, workloads: Sequence[Workload]) -> Conditions:
     return Conditions(
-        expected=Expected(
-            _under_test(lease.run),
-            resolve_gpu(bench.gpu, bench.gpus).sku if bench.gpu else None,
-            parse_version("driver", bench.driver) if bench.driver else None,
+        expected=Expectation(
+            _stack_under_test(lease.run),
+            resolve_gpu(context.gpu, context.gpus).sku if context.gpu else None,
+            parse_version("driver", context.driver) if context.driver else None,
         ),
         gpu_workloads=frozenset(w.name for w in workloads if w.gpus),
-        development=bench.executor.development,
+        development=context.executor.development,
         now=int(time.time()),
     )
 
 
-def _under_test(run: Run) -> Stack:
+def _stack_under_test(run: Run) -> Stack:
     """What was stated; where nothing was, whatever the containers bring is measured."""
     return parse_stack(run.stack) if run.stack else Stack({})
 
 
-def _end(lease: Lease, bench: Bench, conclusion: Conclusion) -> None:
+def _end(lease: Lease, context: HostContext, conclusion: Conclusion) -> None:
     """Clean the host, then end the run: its slots must not be free while something holds them."""
-    bench.executor.clean(lease.run.id)
-    bench.queue.finish(lease, conclusion.outcome, conclusion.reason, conclusion.evidence)
+    context.executor.clean(lease.run.id)
+    context.queue.finish(lease, conclusion.outcome, conclusion.reason, conclusion.evidence)
+
+
+class Heartbeat:
+    """A thread that renews a lease until the block ends.
+
+    Attributes:
+        order: ``go`` until the queue says otherwise.
+    """
+
+    def __init__(self, queue: Queue, lease: Lease, settings: Settings) -> None:
+        self.order: Order = "go"
+        self._queue = queue
+        self._lease = lease
+        self._settings = settings
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease {lease.run.id}")
+        self._renewed = time.monotonic()
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def must_stop(self) -> bool:
+        """Return whether the work is to be dropped.
+
+        So it is when the queue was silent, or did not even refuse, for as long as a lease holds:
+        another worker may have the run by now.
+        """
+        if self.order == "go" and time.monotonic() - self._renewed > self._settings.lease:
+            self.order = "lost"
+        return self.order != "go"
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._settings.heartbeat) and not self.must_stop():
+            asked = time.monotonic()
+            try:
+                order = self._queue.renew(self._lease)
+            except LeaseLost:
+                order = "lost"
+            except CompatgateError:
+                continue
+            self._renewed = asked
+            if self.order == "go":
+                self.order = order
+
+
+_T = TypeVar("_T")
+
+
+class PatientQueue:
+    """`Queue` for a run that goes on: a database that is restarted must not cost it an attempt.
+
+    A call is repeated for as long as a lease holds. One that was done, and whose answer was lost,
+    is refused the second time (`LeaseLost`, the run has ended) or does the same again.
+    """
+
+    def __init__(self, queue: Queue, settings: Settings) -> None:
+        self._queue = queue
+        self._settings = settings
+
+    def lease(self, worker: str, hosts: Sequence[Host]) -> Lease | None:
+        """See `Queue`; asked once, there is always a next time."""
+        return self._queue.lease(worker, hosts)
+
+    def renew(self, lease: Lease) -> Order:
+        """See `Queue`; asked once, the heartbeat goes on."""
+        return self._queue.renew(lease)
+
+    def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.enter(lease, state))
+
+    def say(self, lease: Lease, doing: str, progress: float | None) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.say(lease, doing, progress))
+
+    def write(self, lease: Lease, step: str, data: bytes) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.write(lease, step, data))
+
+    def record(self, lease: Lease, result: StepResult) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.record(lease, result))
+
+    def results(self, lease: Lease) -> list[StepResult]:
+        """See `Queue`."""
+        return self._ask(lambda: self._queue.results(lease))
+
+    def finish(
+        self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
+    ) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.finish(lease, outcome, reason, evidence))
+
+    def retry(self, lease: Lease, reason: str) -> None:
+        """See `Queue`."""
+        self._ask(lambda: self._queue.retry(lease, reason))
+
+    def _ask(self, call: Callable[[], _T]) -> _T:
+        deadline = time.monotonic() + self._settings.lease
+        while True:
+            try:
+                return call()
+            except Unavailable:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(self._settings.poll)

@@ -1,27 +1,43 @@
-"""The steps of a run: each workload with each of its seeds."""
+"""Run the steps of a run: each workload with each of its seeds.
+
+A step is prepared on its host, executed under a watch of the host's health, concluded, judged, and
+repeated while its values are too noisy to judge. Its log goes to the queue in bounded pieces.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
-from compatgate.canary.engine.conclude_step import Verdict, conclude_step
-from compatgate.canary.engine.execute import Stopped, execute
-from compatgate.canary.engine.judging import sku_of
-from compatgate.canary.engine.log import StepLog
-from compatgate.canary.engine.parts import Bench, Judged, Observed, Reader
-from compatgate.canary.executors.interface import Job, Prepared, Progress
-from compatgate.canary.queue import Lease
-from compatgate.canary.report import Report, together
-from compatgate.canary.run import Origin, Run, StepResult
+from compatgate.canary.engine.baseline_judge import sku_of
+from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
+from compatgate.canary.engine.interface import (
+    HostContext,
+    HostObservation,
+    Lease,
+    OutputReader,
+    Queue,
+    StepJudgement,
+)
+from compatgate.canary.executors.interface import (
+    Executor,
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
+)
+from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
 from compatgate.canary.workload import Workload
 from compatgate.core.gpu_code import how_it_runs
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack
+from compatgate.errors import Infrastructure
 
 _TELL_S = 1.0
 
@@ -38,22 +54,22 @@ class Step(Struct, frozen=True):
         return f"{self.workload.name}-{self.seed}"
 
 
-def plan(workloads: Sequence[Workload]) -> list[Step]:
-    """The steps of a suite, in order."""
+def plan_steps(workloads: Sequence[Workload]) -> list[Step]:
+    """Return the steps of a suite, in order."""
     return [Step(workload, seed) for workload in workloads for seed in workload.seeds]
 
 
-class Steps:
+class StepRunner:
     """Runs the steps of one leased run."""
 
-    def __init__(self, lease: Lease, bench: Bench, must_stop: Callable[[], bool]) -> None:
+    def __init__(self, lease: Lease, context: HostContext, must_stop: Callable[[], bool]) -> None:
         self._lease = lease
-        self._queue = bench.queue
-        self._executor = bench.executor
-        self._bench = bench
+        self._queue = context.queue
+        self._executor = context.executor
+        self._context = context
         self._must_stop = must_stop
 
-    def prepare(self, step: Step) -> Prepared:
+    def prepare(self, step: Step) -> PreparedJob:
         """Have the step's image on the host.
 
         Raises:
@@ -62,7 +78,7 @@ class Steps:
                 have it.
         """
         if self._must_stop():
-            raise Stopped
+            raise ExecutionStopped
         run = self._lease.run
         workload = step.workload
         job = Job(
@@ -71,9 +87,9 @@ class Steps:
             step=step.name,
             workload=workload,
             seed=step.seed,
-            image=self._bench.images.check(run.image),
+            image=self._context.images.check(run.image),
             gpu_slots=self._lease.slots[: workload.gpus],
-            needs_ptx=_needs_ptx(run, self._bench),
+            needs_ptx=_needs_ptx(run, self._context),
         )
         return self._executor.prepare(job, self._telling())
 
@@ -87,7 +103,7 @@ class Steps:
         def tell(doing: str, share: float | None) -> None:
             nonlocal told, before
             if self._must_stop():
-                raise Stopped
+                raise ExecutionStopped
             now = time.monotonic()
             if doing != told or now - before >= _TELL_S:
                 told, before = doing, now
@@ -95,7 +111,7 @@ class Steps:
 
         return tell
 
-    def run(self, step: Step, prepared: Prepared) -> StepResult:
+    def run(self, step: Step, prepared: PreparedJob) -> StepResult:
         """Run a step, again while its values are too noisy to judge, and record what came of it."""
         reports: list[Report] = []
         while True:
@@ -103,20 +119,20 @@ class Steps:
             reports.append(report)
             if result.outcome != "passed":
                 break
-            judged = self._bench.judge.judge(step.workload, reports)
-            result = _with_judgement(result, reports, judged)
-            if not judged.more or len(reports) > self._bench.settings.repeats:
+            judged = self._context.judge.judge(step.workload, reports)
+            result = _add_judgement(result, reports, judged)
+            if not judged.more or len(reports) > self._context.settings.repeats:
                 break
         self._queue.record(self._lease, result)
         return result
 
-    def _once(self, step: Step, prepared: Prepared, repeat: int) -> tuple[StepResult, Report]:
+    def _once(self, step: Step, prepared: PreparedJob, repeat: int) -> tuple[StepResult, Report]:
         workload = step.workload
         job = prepared.job
         if repeat:
             job = msgspec.structs.replace(job, step=f"{step.name}-again{repeat}")
         prepared = msgspec.structs.replace(prepared, job=job)
-        reader = self._bench.reader(workload)
+        reader = self._context.reader(workload)
         log = StepLog(self._queue, self._lease, step.name, workload.limits.output)
         began = datetime.now(UTC)
 
@@ -125,20 +141,20 @@ class Steps:
             return self._must_stop()
 
         try:
-            with self._bench.watch(job.gpu_slots) as watching:
+            with self._context.watch(job.gpu_slots) as watching:
                 ended = execute(
                     self._executor,
                     prepared,
-                    _Both(reader, log),
+                    _Tee(reader, log),
                     must_stop,
-                    poll=self._bench.settings.poll,
+                    poll=self._context.settings.poll,
                     waits=lambda why: self._say_waiting(step, why),
                 )
         finally:
             log.close()
         report = reader.report()
         observed = watching.observed()
-        verdict = _on_a_sound_host(conclude_step(workload, ended, report), observed)
+        verdict = _discount_unsound_host(conclude_step(workload, ended, report), observed)
         result = StepResult(
             name=step.name,
             workload=workload.name,
@@ -157,7 +173,7 @@ class Steps:
 
     def _origin(self, workload: Workload) -> Origin:
         executor = self._executor
-        sku = sku_of(self._bench.gpu, self._bench.gpus)
+        sku = sku_of(self._context.gpu, self._context.gpus)
         return Origin(workload.digest, sku, executor.kind, executor.development)
 
     def _say_waiting(self, step: Step, why: str) -> None:
@@ -165,19 +181,19 @@ class Steps:
         self._queue.say(self._lease, doing, None)
 
 
-def _needs_ptx(run: Run, bench: Bench) -> bool | None:
+def _needs_ptx(run: Run, context: HostContext) -> bool | None:
     """Whether the stated stack's code runs on the host's GPU through the driver's compiler only."""
     codes = parse_stack(run.stack).arch if run.stack else None
-    device = resolve_gpu(bench.gpu, bench.gpus).capability if bench.gpu else None
-    if codes is None or device is None or bench.code is None:
+    device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
+    if codes is None or device is None or context.code is None:
         return None
-    return how_it_runs(codes, device, bench.code) != "sass"
+    return how_it_runs(codes, device, context.code) != "sass"
 
 
-class _Both:
+class _Tee:
     """Hands each piece to the reader and to the log."""
 
-    def __init__(self, reader: Reader, log: StepLog) -> None:
+    def __init__(self, reader: OutputReader, log: StepLog) -> None:
         self._reader = reader
         self._log = log
 
@@ -186,20 +202,160 @@ class _Both:
         self._log.feed(data)
 
 
-def _on_a_sound_host(verdict: Verdict, observed: Observed) -> Verdict:
-    """A result from a sick or shared GPU says nothing about the stack, good or bad."""
+def _discount_unsound_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
+    """Return a result from a sick or shared GPU says nothing about the stack, good or bad."""
     spoilt = observed.spoils(passed=verdict.outcome == "passed")
     if not spoilt or verdict.outcome == "inconclusive":
         return verdict
     why = f"the host was {observed.state}: {observed.reason}"
-    return Verdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
+    return StepVerdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
 
 
-def _with_judgement(result: StepResult, reports: Sequence[Report], judged: Judged) -> StepResult:
+def _add_judgement(
+    result: StepResult, reports: Sequence[Report], judged: StepJudgement
+) -> StepResult:
     return msgspec.structs.replace(
         result,
         outcome=judged.outcome,
         reason=judged.reason,
         judgement=judged.body,
-        report=msgspec.to_builtins(together(reports)),
+        report=msgspec.to_builtins(merge_reports(reports)),
     )
+
+
+class ExecutionStopped(Exception):
+    """The work was dropped from outside: the run was cancelled, or the lease is lost."""
+
+
+class Sink(Protocol):
+    """Takes what a program prints."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        ...
+
+
+def execute(
+    executor: Executor,
+    prepared: PreparedJob,
+    sink: Sink,
+    must_stop: Callable[[], bool],
+    *,
+    poll: float,
+    waits: Callable[[str], None] | None = None,
+) -> ExecutionEnd:
+    """Run a prepared job to its end.
+
+    The time that a batch scheduler lets it wait does not count.
+
+    Args:
+        executor: of the host that it was prepared on.
+        prepared: the job.
+        sink: is given standard output and error as they come.
+        must_stop: asked at least every second; the job is killed once it says so.
+        poll: seconds between two looks at a silent job.
+        waits: told why a job waits, each time for another reason; "" once it has begun.
+
+    Raises:
+        Stopped: ``must_stop`` said so.
+        Infrastructure: the job was lost with its host.
+    """
+    handle = executor.start(prepared)
+    try:
+        _await_start(executor, handle, must_stop, poll, waits)
+        deadline = time.monotonic() + prepared.job.workload.timeout_s
+
+        def time_is_up() -> bool:
+            return must_stop() or time.monotonic() >= deadline
+
+        for piece in executor.output(handle, time_is_up):
+            sink.feed(piece)
+        status = _await_end(executor, handle, time_is_up, poll)
+    finally:
+        executor.kill(handle)
+    if must_stop():
+        raise ExecutionStopped
+    return _execution_end(status)
+
+
+def _await_start(
+    executor: Executor,
+    handle: Handle,
+    must_stop: Callable[[], bool],
+    poll: float,
+    waits: Callable[[str], None] | None,
+) -> None:
+    said = ""
+    while not must_stop() and (status := executor.status(handle)).state == "waiting":
+        if waits and status.reason != said:
+            waits(status.reason)
+            said = status.reason
+        time.sleep(poll)
+    if waits and said:
+        waits("")
+
+
+def _await_end(
+    executor: Executor, handle: Handle, time_is_up: Callable[[], bool], poll: float
+) -> Status:
+    while (status := executor.status(handle)).state == "running" and not time_is_up():
+        time.sleep(poll)
+    return status
+
+
+def _execution_end(status: Status) -> ExecutionEnd:
+    if status.oom_killed:
+        return ExecutionEnd("memory", status.exit_code)
+    if status.state == "exited":
+        return ExecutionEnd("exited", status.exit_code)
+    if status.state == "lost":
+        raise Infrastructure(f"the job was lost: {status.reason or 'its host does not know it'}")
+    return ExecutionEnd("timeout")
+
+
+_PIECE = 64 << 10
+_SECONDS = 1.0
+
+
+class StepLog:
+    """Collects output and writes it to the queue now and then.
+
+    Args:
+        limit: bytes that are kept; what comes after is counted, and the log says so at its end.
+    """
+
+    def __init__(self, queue: Queue, lease: Lease, step: str, limit: int) -> None:
+        self._queue = queue
+        self._lease = lease
+        self._step = step
+        self._left = limit
+        self._dropped = 0
+        self._waiting = bytearray()
+        self._written = time.monotonic()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        kept = data[: self._left]
+        self._left -= len(kept)
+        self._dropped += len(data) - len(kept)
+        self._waiting += kept
+        if len(self._waiting) >= _PIECE:
+            self._write()
+        self.tick()
+
+    def tick(self) -> None:
+        """Write what has waited for long; a program that is silent now is watched by someone."""
+        if time.monotonic() - self._written >= _SECONDS:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._dropped:
+            self._waiting += f"\n[{self._dropped} bytes more were printed and not kept]\n".encode()
+        self._write()
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        if self._waiting:
+            self._queue.write(self._lease, self._step, bytes(self._waiting))
+            self._waiting.clear()

@@ -1,4 +1,4 @@
-"""What the engine asks of an executor; Docker, bare processes and batch schedulers alike.
+"""Declare what the engine asks of an executor: Docker, bare processes and batch schedulers alike.
 
 An executor keeps no state of its own: everything that it needs to find a job again is in the
 `Handle`, which the engine stores, and in labels on what it started, so that after a crash another
@@ -8,10 +8,12 @@ worker can find and remove it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Workload
 
 Progress = Callable[[str, float | None], None]
@@ -39,7 +41,7 @@ class Job(Struct, frozen=True):
     needs_ptx: bool | None = None
 
 
-class Prepared(Struct, frozen=True):
+class PreparedJob(Struct, frozen=True):
     """A job whose image is on the host.
 
     Attributes:
@@ -94,16 +96,16 @@ class Executor(Protocol):
     development: bool
     """Runs are marked; no target's policy accepts them unless it says so."""
 
-    def prepare(self, job: Job, progress: Progress) -> Prepared:
+    def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Have the job's image on the host, by pull, build or because it is there."""
         ...
 
-    def start(self, prepared: Prepared) -> Handle:
+    def start(self, prepared: PreparedJob) -> Handle:
         """Start the job with the limits of its workload; at most once per run, attempt, step."""
         ...
 
     def status(self, handle: Handle) -> Status:
-        """How the job stands now."""
+        """Return how the job stands now."""
         ...
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
@@ -122,9 +124,25 @@ class Executor(Protocol):
         ...
 
     def left(self) -> set[str]:
-        """Ids of the runs of which something is on the host, whoever started it."""
+        """Return the ids of the runs of which something is on the host, whoever started it."""
         ...
 
     def close(self) -> None:
         """Let go of connections."""
         ...
+
+
+EXECUTORS: dict[str, tuple[str, str]] = {
+    "kubernetes": ("compatgate.canary.executors.kubernetes", "KubernetesExecutor"),
+    "docker": ("compatgate.canary.executors.docker", "DockerExecutor"),
+    "process": ("compatgate.canary.executors.process", "ProcessExecutor"),
+    "slurm": ("compatgate.canary.executors.slurm", "SlurmExecutor"),
+}
+"""Kind to module and class; a module is imported when a host needs it."""
+
+
+def open_executor(host: Host) -> Executor:
+    """Return the executor of a host; it talks to the host when it is first asked something."""
+    module, name = EXECUTORS[host.executor]
+    make: Callable[[Host], Executor] = getattr(import_module(module), name)
+    return make(host)

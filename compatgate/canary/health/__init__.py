@@ -6,10 +6,9 @@ reports meanwhile, and asks `judge_health` what became of the GPUs.
 
 from __future__ import annotations
 
-from compatgate.canary.health.events import Event
-from compatgate.canary.health.host import KernelLog, watch
+from compatgate.canary.health.events import Event, read_log
 from compatgate.canary.health.judge import Health, judge_health
-from compatgate.canary.health.log import read_log
+from compatgate.canary.health.kernel_log import KernelLog, watch
 from compatgate.canary.health.snapshot import Gpu, Snapshot, snapshot
 
 __all__ = [

@@ -58,14 +58,14 @@ class Health(Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
     def spoils(self, passed: bool) -> bool:
-        """Whether a run that passed (or failed) on its own says nothing, for the GPU's sake.
+        """Return whether a run that passed (or failed) on its own says nothing, for the GPU's sake.
 
         On a sick or shared GPU neither counts; on a suspect one a failure does not.
         """
         return self.state in ("sick", "shared") or (self.state == "suspect" and not passed)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
@@ -99,7 +99,7 @@ def judge_health(
     Returns:
         The health; None where nothing was observed, which is not the same as healthy.
     """
-    ours = _Ours(gpus, (before, *during, after))
+    ours = _RunGpus(gpus, (before, *during, after))
     concerning = tuple(event for event in events if ours.concerns(event))
     if before is None and after is None and not during and not concerning:
         return None
@@ -118,7 +118,7 @@ def judge_health(
     )
 
 
-class _Ours:
+class _RunGpus:
     """Which GPUs of the host the run had."""
 
     def __init__(self, named: Collection[str] | None, snapshots: Iterable[Snapshot | None]) -> None:
@@ -135,13 +135,13 @@ class _Ours:
         return any(name and name.lower() in self._named for name in (gpu.uuid, gpu.pci))
 
     def concerns(self, event: Event) -> bool:
-        """Whether an event is about one of them; a switch is everybody's."""
+        """Return whether an event is about one of them; a switch is everybody's."""
         return self._named is None or event.sxid is not None or event.device in self._named
 
     def identities(
         self, before: Snapshot | None, during: Sequence[Snapshot], after: Snapshot | None
     ) -> list[str]:
-        """Every GPU that any snapshot has."""
+        """Return every GPU that any snapshot has."""
         found = (
             _identity(gpu)
             for snapshot in (before, *during, after)
@@ -152,7 +152,7 @@ class _Ours:
         return list(dict.fromkeys(found))
 
     def find(self, snapshot: Snapshot | None, identity: str) -> Gpu | None:
-        """A GPU in a snapshot; None where it is not there."""
+        """Return a GPU in a snapshot; None where it is not there."""
         gpus = snapshot.gpus if snapshot else ()
         return next((gpu for gpu in gpus if _identity(gpu) == identity), None)
 
@@ -203,7 +203,7 @@ def _gpu(
     if last.recovery not in (None, "none"):
         action = _RECOVERY.get(last.recovery or "", DRAIN)
         yield _Point("sick", f"{name}: the driver asks for recovery ({last.recovery})", action)
-    yield from _slowed(name, [gpu for gpu in during if gpu is not None] or there)
+    yield from _slowdowns(name, [gpu for gpu in during if gpu is not None] or there)
     yield from _processes(name, before, [gpu for gpu in (*during, after) if gpu], own_pids)
 
 
@@ -227,7 +227,7 @@ def _memory(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
         yield _Point("suspect", f"{name}: a page retirement waits for a reboot", REBOOT)
 
 
-def _slowed(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
+def _slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Point]:
     """Slow-downs while the run computed; outside of it they concern nobody."""
     reasons = {reason for gpu in there for reason in gpu.throttle or ()}
     for reason, text in _SLOWED.items():

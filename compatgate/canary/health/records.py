@@ -1,14 +1,26 @@
-"""Kernel messages out of every kind of log: dmesg, syslog, journal, /dev/kmsg; text and JSON."""
+"""Read kernel messages out of every kind of log: dmesg, syslog, journal, /dev/kmsg; text and JSON.
+
+Logs of any size are read in bounded memory. A message may carry its time in several ways.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, Protocol
 
-from compatgate.canary.health.pieces import Stream, lines
-from compatgate.canary.health.stamps import Stamp, boot, epoch, stamps
+from compatgate.errors import BadInput
+
+Clock = Literal["boot", "epoch", "iso", "ctime", "syslog"]
+
+
+class Stamp(NamedTuple):
+    """A time on one clock; times of different clocks are not compared."""
+
+    clock: Clock
+    text: str
 
 
 class Record(NamedTuple):
@@ -33,7 +45,6 @@ _REPEATED = re.compile(r"message repeated \d+ times: \[\s*$")
 _TAG = re.compile(r"(?:^|\s)([\w./@-]+?)(?:\[\d+\])?:\s*(?:\[[^\]]{0,40}\]:?\s*)?$")
 _KERNEL = frozenset({"kernel", "kern", "vmkernel", "dmesg"})
 _LEVELS = frozenset(("emerg", "alert", "crit", "err", "error", "warn", "warning", "notice", "info"))
-
 _FIELD = re.compile(rb'^\s*"(\w+)"\s*:\s*(".*"|[\d.]+)\s*,?\s*$')
 _EXPORT = re.compile(rb"^([A-Z_][A-Z0-9_]{1,63})=(.*)$", re.DOTALL)
 _TEXT_FIELDS = ("MESSAGE", "msg", "message", "log", "text")
@@ -52,7 +63,7 @@ _FIELDS = frozenset(
 
 
 def _interesting(line: bytes) -> bool:
-    """Whether a line may concern a GPU; most do not, and a log can have many millions."""
+    """Return whether a line may concern a GPU; most do not, and a log can have many millions."""
     low = line.lower()
     return b"xid" in low or b"nvrm" in low or b"pcie bus err" in low or b"fallen off" in low
 
@@ -71,17 +82,17 @@ class Reader:
         self._binary: str | None = None
 
     def read(self, stream: Stream) -> Iterator[Record]:
-        """Every record that may concern a GPU.
+        """Yield every record that may concern a GPU.
 
         Raises:
             BadInput: the log is compressed.
         """
-        for line in lines(stream):
+        for line in log_lines(stream):
             yield from self.feed(line)
         yield from self._end()
 
     def feed(self, line: bytes) -> Iterator[Record]:
-        """The records that a line completes."""
+        """Yield the records that a line completes."""
         bare = line.strip(b" \t\r\x1e\0")
         if bare:
             self.seen += 1
@@ -124,18 +135,18 @@ class Reader:
 
 
 def from_text(line: str) -> Iterator[Record]:
-    """The messages of a line; more than one where line breaks were lost."""
+    """Yield the messages of a line; more than one where line breaks were lost."""
     head, *found = _STARTS.split(line)
     if not found:
         head, *found = _BARE.split(line)
     if not found and _interesting(line.encode()):
-        yield Record(line.strip(), stamps(line[:120]), quoted=False)
+        yield Record(line.strip(), parse_stamps(line[:120]), quoted=False)
         return
     before = head
     for text in found:
         prefix = before[-200:]
         repeated = _REPEATED.search(prefix)
-        at = () if repeated else stamps(prefix)
+        at = () if repeated else parse_stamps(prefix)
         yield Record(
             text.strip().removesuffix("]") if repeated else text.strip(), at, _is_quoted(prefix)
         )
@@ -143,7 +154,7 @@ def from_text(line: str) -> Iterator[Record]:
 
 
 def _is_quoted(prefix: str) -> bool:
-    """Whether the tag before a message is that of a program."""
+    """Return whether the tag before a message is that of a program."""
     if any(f"{name}:" in prefix or f"{name} " in prefix for name in _KERNEL):
         return False
     match = _TAG.search(prefix)
@@ -164,7 +175,7 @@ def _json(raw: bytes) -> Any:
 
 
 def _from_json_line(bare: bytes) -> Iterator[Record]:
-    """An object on one line; where it is none, or cut, what can be read of it as text."""
+    """Yield an object on one line; where it is none, or cut, what can be read of it as text."""
     # A message that is no UTF-8 is a list of numbers in the journal.
     if not _interesting(bare) and b'"MESSAGE":[' not in bare.replace(b" ", b""):
         return
@@ -218,15 +229,15 @@ def _field_stamps(fields: dict[str, Any]) -> tuple[Stamp, ...]:
     found: list[Stamp] = []
     for name in ("_SOURCE_BOOTTIME_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP"):
         if (number := _number(fields.get(name))) is not None:
-            found.append(boot(number / 1e6))
+            found.append(boot_stamp(number / 1e6))
             break
     if (number := _number(fields.get("__REALTIME_TIMESTAMP"))) is not None:
-        found += epoch(number)
+        found += epoch_stamps(number)
     when = fields.get("time", fields.get("timestamp"))
     if isinstance(when, str):
-        found += stamps(when)
+        found += parse_stamps(when)
     elif (number := _number(when)) is not None:
-        found.append(boot(number))
+        found.append(boot_stamp(number))
     return tuple(found)
 
 
@@ -236,3 +247,108 @@ def _number(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if 0 <= number < 1e18 else None
+
+
+BEST: tuple[Clock, ...] = ("epoch", "iso", "ctime", "syslog", "boot")
+"""Clocks in the order in which a reader wants them."""
+
+# 6,1234,5678,-;message: priority, sequence, microseconds since boot (Documentation/ABI/dev-kmsg).
+_KMSG = re.compile(r"^(?:<\d+>)?\s*\d{1,3},\d+,(\d{1,18})(?:,[^;]{0,80})?;")
+_BOOT = re.compile(r"\[\s*(\d{1,10}\.\d{1,9})\](?!:? \w+\[)")
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+)
+_CTIME = re.compile(r"\b[^\W\d_]{2,4} [^\W\d_]{3,4} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4}")
+_SYSLOG = re.compile(r"(?:^|[>\s])([^\W\d_]{3,4}\.? {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\b")
+_UNIX = re.compile(r"^(\d{9,11}\.\d{1,9}) ")
+
+
+def parse_stamps(prefix: str) -> tuple[Stamp, ...]:
+    """Return the times that stand before a message; none where it has none."""
+    found = []
+    if match := _KMSG.match(prefix):
+        found.append(boot_stamp(int(match[1]) / 1e6))
+    elif boots := _BOOT.findall(prefix):
+        found.append(boot_stamp(float(boots[-1])))
+    if match := _ISO.search(prefix):
+        found.append(Stamp("iso", match[0]))
+    elif match := _CTIME.search(prefix):
+        found.append(Stamp("ctime", match[0]))
+    elif match := _SYSLOG.search(prefix):
+        found.append(Stamp("syslog", match[1]))
+    elif match := _UNIX.match(prefix):
+        found += epoch_stamps(float(match[1]) * 1e6)
+    return tuple(found)
+
+
+def boot_stamp(seconds: float) -> Stamp:
+    """Return seconds since boot."""
+    return Stamp("boot", f"{seconds:.6f} s after boot")
+
+
+def epoch_stamps(microseconds: float) -> tuple[Stamp, ...]:
+    """Microseconds since 1970, as journald counts; none where that is no date."""
+    try:
+        moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ()
+    return (Stamp("epoch", moment.isoformat(timespec="microseconds")),)
+
+
+CHUNK = 1 << 16
+LONGEST = 1 << 16
+"""A longer line is cut; a kernel message is 1 KiB at most, so only a log without line breaks is."""
+
+
+class Stream(Protocol):
+    """What a log is read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, at most so many; none at the end."""
+        ...
+
+
+_PACKED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+_CUTS = (b"},", b"\\n", b"NVRM:", b" ")
+
+
+def log_lines(stream: Stream) -> Iterator[bytes]:
+    """Yield the lines, without their ends.
+
+    Raises:
+        BadInput: the file is compressed; it would look like a log without errors.
+    """
+    rest = b""
+    first = True
+    while chunk := stream.read(CHUNK):
+        if first:
+            first = False
+            _refuse_packed(chunk)
+        rest += chunk
+        *whole, rest = rest.split(b"\n")
+        yield from whole
+        while len(rest) > LONGEST:
+            cut = _cut(rest)
+            yield rest[:cut]
+            rest = rest[cut:]
+    if rest:
+        yield rest
+
+
+def _cut(line: bytes) -> int:
+    """Where an endless line can be cut with the least harm: between two records of JSON."""
+    for mark in _CUTS:
+        found = line.rfind(mark, LONGEST // 2, LONGEST)
+        if found > 0:
+            return found if mark == b"NVRM:" else found + len(mark)
+    return LONGEST
+
+
+def _refuse_packed(head: bytes) -> None:
+    for magic, name in _PACKED.items():
+        if head.startswith(magic):
+            raise BadInput(
+                f"the log is compressed ({name})",
+                field="--dmesg",
+                hint="unpack it first, such as with: zcat FILE | compatgate health --dmesg -",
+            )

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.health.sightings import device_of
-from compatgate.discovery.nvml import asked, opened, text
+from compatgate.canary.health.gpu_errors import device_of
+from compatgate.discovery.driver import ask_nvml, nvml_text, open_nvml
 
 
 class Process(Struct, frozen=True):
@@ -92,24 +92,24 @@ _GPU_SENSOR = 0
 
 
 def snapshot(nvml: Any = None) -> Snapshot | None:
-    """How every GPU stands now; None without NVML, its library or a GPU.
+    """Return how every GPU stands now; None without NVML, its library or a GPU.
 
     Args:
         nvml: the ``pynvml`` module; None: import it.
     """
-    with opened(nvml) as library:
+    with open_nvml(nvml) as library:
         if library is None:
             return None
         try:
             gpus = tuple(_gpu(library, index) for index in range(library.nvmlDeviceGetCount()))
-            driver = text(asked(library, "nvmlSystemGetDriverVersion"))
+            driver = nvml_text(ask_nvml(library, "nvmlSystemGetDriverVersion"))
         except library.NVMLError:
             return None
     return Snapshot(datetime.now(UTC), driver, gpus) if gpus else None
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """The names of the reasons in NVML's mask; a bit without a name is shown as such."""
+    """Return the names of the reasons in NVML's mask; a bit without a name is shown as such."""
     known = [name for bit, name in _THROTTLE.items() if mask & bit]
     rest = mask & ~sum(_THROTTLE)
     return (*known, *([f"unknown_{rest:#x}"] if rest else []))
@@ -122,7 +122,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         return Gpu(index, lost=_is_lost(nvml, error))
 
     def ask(name: str, *arguments: Any) -> Any:
-        return asked(nvml, name, handle, *arguments)
+        return ask_nvml(nvml, name, handle, *arguments)
 
     remapped = ask("nvmlDeviceGetRemappedRows") or (None, None, None, None)
     retired = ask("nvmlDeviceGetRetiredPages", _DOUBLE_BIT)
@@ -137,9 +137,9 @@ def _gpu(nvml: Any, index: int) -> Gpu:
     info = ask("nvmlDeviceGetPciInfo")
     return Gpu(
         index=index,
-        uuid=text(ask("nvmlDeviceGetUUID")),
-        pci=device_of(text(info.busId) or "") if info else None,
-        name=text(ask("nvmlDeviceGetName")),
+        uuid=nvml_text(ask("nvmlDeviceGetUUID")),
+        pci=device_of(nvml_text(info.busId) or "") if info else None,
+        name=nvml_text(ask("nvmlDeviceGetName")),
         lost=_lost(nvml, handle),
         mig=bool(mode[0]) if mode else None,
         persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
@@ -167,7 +167,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 def _processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
     """Of the whole GPU, its MIG devices included."""
-    found = asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    found = ask_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if found is None:
         return None
     seen = {one.pid: Process(one.pid, getattr(one, "usedGpuMemory", None) or None) for one in found}
@@ -176,7 +176,7 @@ def _processes(nvml: Any, handle: Any) -> tuple[Process, ...] | None:
 
 def _recovery(nvml: Any, handle: Any) -> str | None:
     field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    values = asked(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
+    values = ask_nvml(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
     if not values or values[0].nvmlReturn != 0:
         return None
     number = values[0].value.uiVal
@@ -184,7 +184,7 @@ def _recovery(nvml: Any, handle: Any) -> str | None:
 
 
 def _lost(nvml: Any, handle: Any) -> bool:
-    """Whether the GPU no longer answers; the temperature is read from the GPU itself."""
+    """Return whether the GPU no longer answers; the temperature is read from the GPU itself."""
     try:
         nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)
     except nvml.NVMLError as error:

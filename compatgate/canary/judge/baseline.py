@@ -1,18 +1,26 @@
-"""Baselines: the accepted distribution of a metric for a workload, a SKU and a stack family."""
+"""Learn baselines: the accepted distribution of a metric for a workload, a SKU and a stack family.
+
+A family is the CUDA release, the cuDNN and NCCL majors, and the minor release of each framework.
+Patches of these stay in the family, so that what they do to a metric is seen; a new minor of CUDA
+or of a framework is another program, for which a baseline of its own is accepted. The driver is
+never part of it: a driver is rolled out below stacks that stay, and its effect must show.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import expm1, log, log1p
 from typing import Any, Self
 
 from msgspec import Struct, convert, to_builtins
 
-from compatgate.canary.judge.order import median, quantile
 from compatgate.canary.judge.prepare import is_count
 from compatgate.canary.judge.result import Samples
+from compatgate.canary.judge.statistics import median, quantile
 from compatgate.canary.judge.units import conversion
 from compatgate.canary.workload import Better, MetricSpec
+from compatgate.core.components import in_order, is_framework, resolve_component
+from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
 
 KEPT_RUNS = 10
@@ -51,7 +59,7 @@ class RunValues(Struct, frozen=True, omit_defaults=True):
     sample: SampleSource | None = None
 
 
-class Discarded(Struct, frozen=True):
+class DiscardedRun(Struct, frozen=True):
     """A run that was offered and not kept, with the reason."""
 
     run: str
@@ -63,7 +71,7 @@ class Baseline(Struct, frozen=True):
 
     Attributes:
         sku: as runs name it, the MIG profile included.
-        family: stack family (see `compatgate.canary.judge.family`).
+        family: stack family (see `compatgate.canary.judge.baseline`).
         runs: that it was learnt from, oldest first.
         discarded: runs that were offered and not kept.
         version: of this baseline, from 1; a new one is proposed and approved, never changed.
@@ -80,7 +88,7 @@ class Baseline(Struct, frozen=True):
     better: Better
     tolerance: float
     runs: tuple[RunValues, ...]
-    discarded: tuple[Discarded, ...] = ()
+    discarded: tuple[DiscardedRun, ...] = ()
     version: int = 1
     approved_by: str | None = None
     approved_at: str | None = None
@@ -93,16 +101,16 @@ class Baseline(Struct, frozen=True):
 
     @property
     def thin(self) -> bool:
-        """Whether it rests on too few runs to know how far runs differ."""
+        """Return whether it rests on too few runs to know how far runs differ."""
         return len(self.runs) < GOOD_RUNS
 
     @property
     def starting(self) -> bool:
-        """Whether it rests on samples alone, and on nothing that was measured here."""
+        """Return whether it rests on samples alone, and on nothing that was measured here."""
         return bool(self.runs) and all(run.sample is not None for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, to be stored."""
+        """Return plain data, to be stored."""
         body: dict[str, Any] = to_builtins(self)
         return body
 
@@ -160,17 +168,17 @@ def learn(
         BadInput: no run can be used; says why for each.
     """
     kept: list[RunValues] = []
-    discarded: list[Discarded] = []
+    discarded: list[DiscardedRun] = []
     for run, samples in accepted:
-        reason = unusable(samples, spec)
+        reason = learning_problem(samples, spec)
         factor = conversion(samples.unit, spec.unit)
         if reason or factor is None:
-            discarded.append(Discarded(run, reason or "its unit does not convert"))
+            discarded.append(DiscardedRun(run, reason or "its unit does not convert"))
         else:
             values = tuple(value * factor for value in samples.values)
             kept.append(RunValues(run, values, (sources or {}).get(run)))
-    kept, apart = _without_strangers(kept, spec.tolerance)
-    older = [Discarded(r.run, f"the latest {KEPT_RUNS} are kept") for r in kept[:-KEPT_RUNS]]
+    kept, apart = _discard_strangers(kept, spec.tolerance)
+    older = [DiscardedRun(r.run, f"the latest {KEPT_RUNS} are kept") for r in kept[:-KEPT_RUNS]]
     if not kept:
         why = "; ".join(f"{d.run}: {d.reason}" for d in discarded) or "none was accepted"
         raise BadInput(
@@ -186,7 +194,7 @@ def learn(
 
 
 def distribution(baseline: Baseline) -> Distribution:
-    """Its quantiles and a histogram of twenty bars from the least to the greatest value."""
+    """Return its quantiles and a histogram of twenty bars from the least to the greatest value."""
     ordered = sorted(baseline.samples.values)
     least, most = ordered[0], ordered[-1]
     edges = [least + (most - least) * i / _BINS for i in range(_BINS)] + [most]
@@ -211,8 +219,8 @@ def distribution(baseline: Baseline) -> Distribution:
     )
 
 
-def unusable(samples: Samples, spec: MetricSpec) -> str:
-    """Why nothing can be learnt from a run's values; "" where something can."""
+def learning_problem(samples: Samples, spec: MetricSpec) -> str:
+    """Return why nothing can be learnt from a run's values; "" where something can."""
     values = samples.values
     if len(values) < spec.repetitions:
         return f"{len(values)} values, {spec.repetitions} are needed"
@@ -224,9 +232,9 @@ def unusable(samples: Samples, spec: MetricSpec) -> str:
     return ""
 
 
-def _without_strangers(
+def _discard_strangers(
     runs: list[RunValues], tolerance: float
-) -> tuple[list[RunValues], list[Discarded]]:
+) -> tuple[list[RunValues], list[DiscardedRun]]:
     """Leave out runs whose centre is off the others' by more than the tolerance.
 
     Where one is off, of two runs nobody can say which; three or more are asked.
@@ -238,7 +246,52 @@ def _without_strangers(
     off = {name: centre - middle for name, centre in centres.items()}
     strangers = {name for name, by in off.items() if abs(by) > log1p(tolerance)}
     return [r for r in runs if r.run not in strangers], [
-        Discarded(r.run, f"its median is off the other runs' by {100 * expm1(off[r.run]):+.1f} %")
+        DiscardedRun(
+            r.run, f"its median is off the other runs' by {100 * expm1(off[r.run]):+.1f} %"
+        )
         for r in runs
         if r.run in strangers
     ]
+
+
+_PLACES = {"cuda": 2, "cudnn": 1, "nccl": 1, "tensorrt": 1}
+_FRAMEWORK_PLACES = 2
+
+
+def family_of(versions: Mapping[str, str]) -> str:
+    """The family's key, such as ``cuda-12.4+cudnn-9+torch-2.4``; ``none`` where nothing counts.
+
+    Args:
+        versions: component (or an alias) to version as measured in the process.
+
+    Raises:
+        BadInput: a component or version that is none.
+    """
+    found: dict[str, Version] = {}
+    for name, text in versions.items():
+        canonical = resolve_component(name).component.name
+        found[canonical] = parse_version(canonical, text)
+    parts = [
+        f"{name}-{'.'.join(map(str, found[name].at(places)))}"
+        for name in in_order(found)
+        if (places := _places(name))
+    ]
+    return "+".join(parts) or "none"
+
+
+def nearest_family(wanted: str, known: Iterable[str]) -> str | None:
+    """Return the known family that shares the most components, to compare with for information.
+
+    Nothing is ever judged against another family: it tells whoever approves the first baseline of
+    a new one what has changed. None where no component is shared.
+    """
+    own = set(wanted.split("+"))
+    shared = {family: len(own & set(family.split("+"))) for family in known}
+    best = max(shared.values(), default=0)
+    return min((f for f, count in shared.items() if count == best), default=None) if best else None
+
+
+def _places(component: str) -> int:
+    if component in _PLACES:
+        return _PLACES[component]
+    return _FRAMEWORK_PLACES if is_framework(component) else 0

@@ -1,13 +1,18 @@
-"""One metric against its baseline: regression, improvement, neither, or not to be told."""
+"""Judge one metric against its baseline: regression, improvement, neither, or inconclusive.
+
+Three aspects of two comparable samples are judged, each with an answer in words: centre, tail and
+spread. Values are logarithms turned so that higher is worse. Counts are judged apart: their zeros
+are honest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, isinf
+from math import ceil, exp, expm1, isfinite, isinf, log1p
 
-from compatgate.canary.judge.aspects import Side, judge_centre, judge_spread, judge_tail, look
-from compatgate.canary.judge.counts import judge_counts
-from compatgate.canary.judge.order import median, quantile
+from msgspec import Struct
+
+from compatgate.canary.judge import statistics as tails
 from compatgate.canary.judge.prepare import Prepared, is_count, prepare
 from compatgate.canary.judge.result import (
     Aspect,
@@ -17,9 +22,22 @@ from compatgate.canary.judge.result import (
     Samples,
     worst,
 )
-from compatgate.canary.judge.shift import Shift
-from compatgate.canary.judge.spread import Spread
-from compatgate.canary.judge.tail import Tail
+from compatgate.canary.judge.statistics import (
+    EFFICIENCY,
+    EXACT,
+    SHIFT_ALARM,
+    SHIFT_CLEAR,
+    Shift,
+    Spread,
+    Tail,
+    median,
+    quantile,
+    scale,
+    shift_between,
+    spread_between,
+    tail_chance,
+    tail_of,
+)
 from compatgate.canary.workload import MetricSpec
 
 _DIGITS = 6
@@ -54,11 +72,11 @@ def judge_metric(
     numbers = None
     for sign in _signs(spec):
         side = _side(prepared, sign, spec.tolerance)
-        shift, tail, spread = look(side)
+        shift, tail, spread = compute_statistics(side)
         aspects += [judge_centre(side, shift), judge_tail(side, tail), judge_spread(side, spread)]
         numbers = numbers or _numbers(side, shift, tail, spread, prepared.dropped)
     if spec.better == "either":
-        aspects = _of_both(aspects)
+        aspects = _worse_of_both(aspects)
     return _said(name, spec, aspects, numbers)
 
 
@@ -66,8 +84,8 @@ def _signs(spec: MetricSpec) -> Sequence[int]:
     return {"lower": (1,), "higher": (-1,), "either": (1, -1)}[spec.better]
 
 
-def _side(prepared: Prepared, sign: int, tolerance: float) -> Side:
-    return Side(
+def _side(prepared: Prepared, sign: int, tolerance: float) -> Direction:
+    return Direction(
         tuple(sign * value for value in prepared.baseline),
         tuple(sign * value for value in prepared.candidate),
         sign,
@@ -78,7 +96,7 @@ def _side(prepared: Prepared, sign: int, tolerance: float) -> Side:
     )
 
 
-def _of_both(aspects: Sequence[Aspect]) -> list[Aspect]:
+def _worse_of_both(aspects: Sequence[Aspect]) -> list[Aspect]:
     """The worse of each aspect's two directions; where either is worse, nothing is better."""
     half = len(aspects) // 2
     found = []
@@ -110,7 +128,7 @@ def _said(
     )
 
 
-def _numbers(side: Side, shift: Shift, tail: Tail, spread: Spread, dropped: int) -> Numbers:
+def _numbers(side: Direction, shift: Shift, tail: Tail, spread: Spread, dropped: int) -> Numbers:
     bounds = (shift.low, shift.high) if side.sign > 0 else (shift.high, shift.low)
     bad_ends = [quantile(sorted(v), 0.95) for v in (side.baseline, side.candidate)]
     low, high = (None if isinf(b) else _rounded(exp(side.sign * b)) for b in bounds)
@@ -134,3 +152,229 @@ def _numbers(side: Side, shift: Shift, tail: Tail, spread: Spread, dropped: int)
 def _rounded(value: float) -> float:
     """As many digits as every platform's logarithm agrees on, and no minus zero."""
     return float(f"{value:.{_DIGITS}g}") + 0.0
+
+
+MOST_REPETITIONS = 1000
+_IMPLAUSIBLE = 10.0
+_FAR_TOLERANCES = 2.0
+_FAR_SCALES = 5.0
+_SPREAD_TOLERANCE = 0.2
+
+
+class Direction(Struct, frozen=True):
+    """One direction in which a metric may change for the worse.
+
+    Attributes:
+        baseline, candidate: logarithms, higher is worse.
+        sign: 1 where greater values are worse, -1 where smaller are.
+        tolerance: relative, as stated.
+    """
+
+    baseline: tuple[float, ...]
+    candidate: tuple[float, ...]
+    sign: int
+    tolerance: float
+    widen: float
+    widen_spread: float
+    wander: float
+
+    @property
+    def limit(self) -> float:
+        """Return the tolerance as a logarithm: ``x 1.05`` upwards, ``x 0.95`` downwards."""
+        return log1p(self.tolerance) if self.sign > 0 else -log1p(-self.tolerance)
+
+    def percent(self, shift: float) -> str:
+        """Return a shift as people say it: ``12.1 % higher``."""
+        change = expm1(self.sign * shift)
+        return f"{percent(abs(change))} {'higher' if change > 0 else 'lower'}"
+
+
+def percent(share: float) -> str:
+    """Return a share with as many digits as mean something; a factor where it is large."""
+    if share >= 10:
+        return f"{share:.3g} x"
+    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.1f} %"
+
+
+def judge_centre(side: Direction, shift: Shift) -> Aspect:
+    """Return whether the centre has moved by the tolerance, has not, or cannot be told."""
+    may_be_worse = shift.high >= side.limit - EXACT
+    words = f"{side.percent(shift.estimate)} than the baseline{_between(side, shift)}"
+    if may_be_worse and shift.surely_above > EXACT:
+        return Aspect("centre", "regression", f"{words}; the tolerance is {_tolerance(side)}")
+    if may_be_worse:
+        return _unsure(side, words)
+    if -shift.estimate > log1p(_IMPLAUSIBLE - 1):
+        return Aspect(
+            "centre",
+            "inconclusive",
+            f"{words}: more likely the work was not done",
+            missing="a look at whether the candidate did its work; accept the run if it did",
+        )
+    if -shift.low >= side.limit - EXACT and shift.surely_below < -EXACT:
+        return Aspect("centre", "improvement", words)
+    return Aspect("centre", "ok", f"{words}, within the tolerance of {_tolerance(side)}")
+
+
+def judge_tail(side: Direction, tail: Tail) -> Aspect:
+    """Return whether far values have become more frequent."""
+    n, m = len(side.baseline), len(side.candidate)
+    beyond = side.percent(tail.limit - median(side.baseline))
+    words = (
+        f"{tail.candidate} of {m} values are more than {beyond} than the baseline's median, "
+        f"of the baseline {tail.baseline} of {n}"
+    )
+    if tail.chance > tails.TAIL_SUSPICION or tail.candidate < 2:
+        return Aspect("tail", "ok", words)
+    if tail.chance <= tails.TAIL_ALARM:
+        return Aspect("tail", "regression", f"the tail grew: {words}")
+    wanted = _repetitions_for_tail(tail, n, m)
+    return Aspect(
+        "tail",
+        "inconclusive",
+        f"the tail may have grown: {words}",
+        missing=missing_repetitions(wanted, m),
+        repetitions=wanted,
+    )
+
+
+def judge_spread(side: Direction, spread: Spread) -> Aspect:
+    """Return whether values scatter more, by an amount that matters."""
+    before, after = percent(expm1(spread.baseline)), percent(expm1(spread.candidate))
+    words = f"noise of a repetition is {after}, of the baseline {before}"
+    m = len(side.candidate)
+    matters = (
+        spread.candidate - spread.baseline >= _SPREAD_TOLERANCE * side.limit
+        and spread.ratio >= tails.SPREAD_FACTOR
+        and _bad_end(side.candidate) > _bad_end(side.baseline)
+    )
+    if not matters or spread.z < tails.SPREAD_SUSPICION:
+        return Aspect("spread", "ok", words)
+    if spread.z >= tails.SPREAD_ALARM:
+        return Aspect("spread", "regression", f"values scatter more: {words}")
+    wanted = ceil(m * (tails.SPREAD_ALARM / spread.z) ** 2) + 1
+    return Aspect(
+        "spread",
+        "inconclusive",
+        f"values may scatter more: {words}",
+        missing=missing_repetitions(wanted, m),
+        repetitions=wanted,
+    )
+
+
+def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
+    """Return the statistics of one direction."""
+    shift = shift_between(side.baseline, side.candidate, side.widen, side.wander)
+    apart = max(_FAR_TOLERANCES * side.limit, _FAR_SCALES * scale(side.baseline))
+    tail = tail_of(side.baseline, side.candidate, median(side.baseline) + apart)
+    return shift, tail, spread_between(side.baseline, side.candidate, side.widen_spread)
+
+
+def missing_repetitions(wanted: int, have: int) -> str:
+    """What to ask of the candidate."""
+    if wanted > MOST_REPETITIONS:
+        return f"less noise: more than {MOST_REPETITIONS} repetitions would be needed"
+    return f"{wanted - have} more repetitions of the candidate ({wanted} in all)"
+
+
+def _unsure(side: Direction, words: str) -> Aspect:
+    reason = f"{words}: a change of {_tolerance(side)} can be neither shown nor excluded"
+    n, m = len(side.baseline), len(side.candidate)
+    error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2 - side.wander**2
+    if error <= 0:
+        runs = percent(expm1(side.wander))
+        missing = f"a steadier baseline: its runs differ from each other by about {runs}"
+        return Aspect("centre", "inconclusive", reason, missing=missing)
+    wanted, both = _repetitions_for_centre((error / _variance(side)), n, m)
+    if both and wanted <= MOST_REPETITIONS:
+        missing = f"{wanted} repetitions on each side; the baseline has {n}, the candidate {m}"
+    else:
+        missing = missing_repetitions(wanted, m)
+    return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
+
+
+def _variance(side: Direction) -> float:
+    """Variance of the estimate for one repetition on each side, ``1/n + 1/m`` apart."""
+    noise = max(scale(side.baseline), scale(side.candidate))
+    return EFFICIENCY * (noise * side.widen) ** 2 or 1.0
+
+
+def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
+    """Repetitions after which the two conclusions cannot both stay open, and whether of both sides.
+
+    Args:
+        share: what ``1/n + 1/m`` must come down to.
+        n: of the baseline.
+        m: of the candidate.
+    """
+    left = share - 1 / n
+    alone = ceil(1 / left) if left > 0 else MOST_REPETITIONS + 1
+    if alone <= 4 * max(n, m):
+        return max(alone, m + 1), False
+    return max(ceil(2 / share), m + 1), True
+
+
+def _repetitions_for_tail(tail: Tail, n: int, m: int) -> int:
+    """Return repetitions at which the same share of far values would be beyond chance."""
+    wanted = m
+    while wanted < 4 * m:
+        wanted += max(m // 10, 1)
+        if (
+            tails.tail_chance(tail.baseline, n, tail.candidate * wanted // m, wanted)
+            <= tails.TAIL_ALARM
+        ):
+            break
+    return wanted
+
+
+def _between(side: Direction, shift: Shift) -> str:
+    if isinf(shift.low) or isinf(shift.high):
+        return ""
+    low, high = sorted(expm1(side.sign * s) for s in (shift.low, shift.high))
+    return f" (98 % interval {_signed(low)} to {_signed(high)})"
+
+
+def _signed(share: float) -> str:
+    rounded = percent(abs(share))
+    return f"{'-' if share < 0 and rounded != '0.0 %' else '+'}{rounded}"
+
+
+def _tolerance(side: Direction) -> str:
+    return f"{100 * side.tolerance:g} %"
+
+
+def _bad_end(values: Sequence[float]) -> float:
+    return quantile(sorted(values), 0.9)
+
+
+def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect:
+    """Judge counts of which some are zero.
+
+    Only a baseline that is zero throughout can be compared with: of others no ratio can be taken.
+    """
+    values = [*baseline.values, *candidate.values]
+    n, m = len(baseline.values), len(candidate.values)
+    if min(n, m) < spec.repetitions or not all(isfinite(v) and v >= 0 for v in values):
+        found = prepare(spec, baseline, candidate)
+        if isinstance(found, Aspect):
+            return found
+    if any(baseline.values):
+        return Aspect(
+            "data",
+            "inconclusive",
+            "some counts are 0 and others not, of which no ratio can be taken",
+            missing="a check in the workload that says how many are too many",
+        )
+    above = sum(value > 0 for value in candidate.values)
+    words = f"{above} of {m} counts are above 0, of the baseline none of {n}"
+    chance = tail_chance(0, n, above, m)
+    if above == 0:
+        return Aspect("centre", "ok", "always 0, as in the baseline")
+    if spec.better == "higher":
+        return Aspect("centre", "improvement", words)
+    if chance <= tails.TAIL_ALARM:
+        return Aspect("tail", "regression", words)
+    return Aspect(
+        "tail", "inconclusive", words, missing=f"{m} more repetitions of the candidate",
+        repetitions=2 * m,
+    )  # fmt: skip

@@ -7,8 +7,8 @@ from math import ceil, isfinite, log, sqrt
 
 from msgspec import Struct
 
-from compatgate.canary.judge.order import dependence, median, scale, trimmed_mean, warmup_of
 from compatgate.canary.judge.result import Aspect, Samples
+from compatgate.canary.judge.statistics import dependence, median, scale, trimmed_mean, warmup_of
 from compatgate.canary.judge.units import conversion, parse_unit
 from compatgate.canary.workload import MetricSpec
 
@@ -116,7 +116,7 @@ def _repetitions(count: int) -> str:
 
 
 def is_count(samples: Samples) -> bool:
-    """Whether zeros are honest values of this metric."""
+    """Return whether zeros are honest values of this metric."""
     return parse_unit(samples.unit).dimension == "count"
 
 

@@ -1,4 +1,4 @@
-"""What the judge says of a metric, and of everything that a workload reported."""
+"""Hold what the judge says of a metric, and the samples that it judges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from compatgate.canary.workload import Better
 
 JUDGE = "1"
 """Version of the statistics, kept with every judgement: another may judge otherwise."""
-
 MetricOutcome = Literal["regression", "inconclusive", "no-baseline", "improvement", "ok"]
 """Worst first."""
 AspectName = Literal["data", "centre", "tail", "spread"]
@@ -29,7 +28,7 @@ class Samples(Struct, frozen=True):
 
     @property
     def values(self) -> tuple[float, ...]:
-        """All values."""
+        """Return all values."""
         return tuple(value for run in self.runs for value in run)
 
 
@@ -105,5 +104,5 @@ _ORDER: tuple[MetricOutcome, ...] = (
 
 
 def worst(outcomes: list[MetricOutcome]) -> MetricOutcome:
-    """The outcome that decides among several."""
+    """Return the outcome that decides among several."""
     return min(outcomes, key=_ORDER.index)

@@ -112,7 +112,7 @@ def parse_unit(text: str) -> Unit:
 
 
 def conversion(source: str, target: str) -> float | None:
-    """The factor from one unit into another; None where they cannot be compared."""
+    """Return the factor from one unit into another; None where they cannot be compared."""
     one, other = parse_unit(source), parse_unit(target)
     if one.dimension != other.dimension:
         return None

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
 from compatgate.canary.protocol.jsonl import JsonLines
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workload import Workload
-from compatgate.documents.names import did_you_mean
+from compatgate.documents.sources import did_you_mean
 from compatgate.errors import NotFound
 
 
@@ -19,7 +19,7 @@ class Reader(Protocol):
 
     @property
     def progress(self) -> float | None:
-        """How far the program says it is, 0 to 1."""
+        """Return how far the program says it is, 0 to 1."""
         ...
 
     def feed(self, data: bytes) -> None:
@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[Workload], Reader]] = {
 
 
 def reader_of(workload: Workload) -> Reader:
-    """A reader for one execution of a workload.
+    """Return a reader for one execution of a workload.
 
     Raises:
         NotFound: there is no such adapter.
@@ -55,7 +55,7 @@ def reader_of(workload: Workload) -> Reader:
 
 
 def read_report(pieces: Iterable[bytes], workload: Workload) -> Report:
-    """The report of a whole output.
+    """Return the report of a whole output.
 
     Raises:
         NotFound: there is no such adapter.

@@ -1,9 +1,10 @@
-"""The line protocol: JSON lines among log lines.
+"""Read the line protocol: JSON lines among log lines.
 
 A line is of the protocol when it is a JSON object with a ``type``; everything else is log. What
 wants to be of the protocol and is not (cut off, not UTF-8, ``NaN``, a wrong type, a name that
 ``workload.toml`` does not declare) is a problem of the report, and a report with problems is never
-evidence. docs/canaries.md is the specification.
+evidence. The ``env`` line says the driver, the GPUs, and what is loaded in the process.
+docs/canaries.md is the specification.
 """
 
 from __future__ import annotations
@@ -14,11 +15,20 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.protocol.env import read_env
-from compatgate.canary.protocol.fields import Broken, number, numbers, text
-from compatgate.canary.protocol.lines import LONGEST, Line, Lines
-from compatgate.canary.report import Check, Env, Metric, Report
+from compatgate.canary.protocol.lines import (
+    LONGEST,
+    BrokenLine,
+    Line,
+    Lines,
+    read_number,
+    read_numbers,
+    read_text,
+)
+from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
+from compatgate.core.components import COMPONENTS, find_component
+from compatgate.core.versions import parse_version
+from compatgate.errors import CompatgateError
 
 MOST_VALUES = 1_000_000
 """Values of all metrics together."""
@@ -52,7 +62,7 @@ class JsonLines:
 
     @property
     def progress(self) -> float | None:
-        """How far the program says it is, 0 to 1."""
+        """Return how far the program says it is, 0 to 1."""
         return self._progress
 
     def feed(self, data: bytes) -> None:
@@ -84,7 +94,7 @@ class JsonLines:
         try:
             if (body := protocol_body(line)) is not None:
                 self._read(body)
-        except Broken as problem:
+        except BrokenLine as problem:
             if len(self._problems) < _MOST_PROBLEMS:
                 self._problems.append(f"line {line.number}: {problem}")
             else:
@@ -94,60 +104,62 @@ class JsonLines:
         kind = body.pop("type")
         read = self._kinds.get(kind) if isinstance(kind, str) else None
         if read is None:
-            raise Broken(f"{_short(kind)} is not a type; known: {', '.join(_KINDS)}")
+            raise BrokenLine(f"{_short(kind)} is not a type; known: {', '.join(_KINDS)}")
         read(body)
         self._began = True
 
     def _read_env(self, body: dict[str, Any]) -> None:
         if self._env is not None:
-            raise Broken("a second env")
+            raise BrokenLine("a second env")
         if self._began:
-            raise Broken("env comes after other lines; it must be the first")
+            raise BrokenLine("env comes after other lines; it must be the first")
         self._env = read_env(body)
 
     def _read_metric(self, body: dict[str, Any]) -> None:
-        name = text(body, "name")
+        name = read_text(body, "name")
         declared = self._workload.metrics.get(name)
         if declared is None:
-            raise Broken(f"the metric {_short(name)} is not declared in workload.toml")
-        unit = text(body, "unit")
+            raise BrokenLine(f"the metric {_short(name)} is not declared in workload.toml")
+        unit = read_text(body, "unit")
         if unit != declared.unit:
-            raise Broken(f"the metric {name} is in {_short(unit)}, declared is {declared.unit}")
-        values, warmup = numbers(body, "values", "value"), numbers(body, "warmup")
+            raise BrokenLine(f"the metric {name} is in {_short(unit)}, declared is {declared.unit}")
+        values, warmup = read_numbers(body, "values", "value"), read_numbers(body, "warmup")
         if not (values or warmup):
-            raise Broken(f"the metric {name} has no value")
+            raise BrokenLine(f"the metric {name} has no value")
         self._room -= len(values) + len(warmup)
         if self._room < 0:
-            raise Broken(f"more than {MOST_VALUES} values")
+            raise BrokenLine(f"more than {MOST_VALUES} values")
         known = self._values.setdefault(name, ([], []))
         known[0].extend(values)
         known[1].extend(warmup)
 
     def _read_check(self, body: dict[str, Any]) -> None:
-        name = text(body, "name")
+        name = read_text(body, "name")
         if name not in self._workload.checks:
-            raise Broken(f"the check {_short(name)} is not declared in workload.toml")
+            raise BrokenLine(f"the check {_short(name)} is not declared in workload.toml")
         ok = body.get("ok")
         if not isinstance(ok, bool):
-            raise Broken(f"the check {name}: ok must be true or false")
+            raise BrokenLine(f"the check {name}: ok must be true or false")
         skipped = body.get("skipped", False)
         if not isinstance(skipped, bool) or (skipped and not ok):
-            raise Broken(f"the check {name}: skipped must be true or false, and true only with ok")
-        check = Check(name, ok, text(body, "message", default="")[:_MESSAGE], skipped)
+            raise BrokenLine(
+                f"the check {name}: skipped must be true or false, and true only with ok"
+            )
+        check = Check(name, ok, read_text(body, "message", default="")[:_MESSAGE], skipped)
         known = self._checks.get(name)
         # A check that failed once has failed, whatever comes later; one that held was no skip.
         if known is None or (known.ok and (known.skipped or not check.skipped)):
             self._checks[name] = check
 
     def _read_lost(self, body: dict[str, Any]) -> None:
-        raise Broken(text(body, "message", default="lines were lost"))
+        raise BrokenLine(read_text(body, "message", default="lines were lost"))
 
     def _read_progress(self, body: dict[str, Any]) -> None:
-        self._progress = min(max(number("value", body.get("value")), 0.0), 1.0)
+        self._progress = min(max(read_number("value", body.get("value")), 0.0), 1.0)
 
 
 def protocol_body(line: Line) -> dict[str, Any] | None:
-    """The object of a protocol line; None for log.
+    """Return the object of a protocol line; None for log.
 
     Raises:
         Broken: it was meant to be of the protocol.
@@ -173,10 +185,103 @@ def protocol_body(line: Line) -> dict[str, Any] | None:
     else:
         return body if isinstance(body, dict) and "type" in body else None
     if meant:
-        raise Broken(reason)
+        raise BrokenLine(reason)
     return None
 
 
 def _short(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 80 else f"{shown[:80]}..."
+
+
+_MOST_GPUS = 256
+_OWN = ("driver", "gpus", "versions", "paths")
+_DEVICE = ("uuid", "pci", "compute_capability", "mig")
+
+
+def read_env(body: dict[str, Any]) -> Env:
+    """Read the members of the line.
+
+    Components stand under ``versions``, by any name that a stack may call them; ``cuda``,
+    ``cudnn``, ``nccl``, ``torch`` and the others may stand beside it as well.
+
+    Raises:
+        Broken: a wrong type, a version that is none, a component stated twice differently.
+    """
+    stated = {k: v for k, v in body.items() if k in COMPONENTS and k not in _OWN}
+    versions: dict[str, str] = {}
+    for name, value in [*_mapping(body, "versions").items(), *stated.items()]:
+        _add(versions, name, value)
+    paths = _mapping(body, "paths")
+    return Env(
+        driver=_driver(body, versions),
+        gpus=_gpus(body.get("gpus", [])),
+        versions=versions,
+        paths={_canonical(name): read_text(paths, name) for name in paths},
+        other={k: v for k, v in body.items() if k not in _OWN and k not in stated},
+    )
+
+
+def _driver(body: dict[str, Any], versions: dict[str, str]) -> str | None:
+    found: dict[str, str] = {}
+    if stated := versions.pop("driver", None):
+        found["driver"] = stated
+    _add(found, "driver", body.get("driver"))
+    return found.get("driver")
+
+
+def _add(versions: dict[str, str], name: str, value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise BrokenLine(f"the version of {name} must be text")
+    component = _canonical(name)
+    _check(component, value)
+    if versions.setdefault(component, value) != value:
+        raise BrokenLine(f"{component} is both {versions[component]} and {value}")
+
+
+def _canonical(name: str) -> str:
+    found = find_component(name)
+    if found is None:
+        raise BrokenLine(f"{name[:80]!r} is not a component")
+    return found.component.name
+
+
+def _check(component: str, value: str) -> None:
+    try:
+        parse_version(component, value)
+    except CompatgateError:
+        raise BrokenLine(f"{value[:80]!r} is not a version of {component}") from None
+
+
+def _gpus(value: object) -> tuple[Device, ...]:
+    if not isinstance(value, list):
+        raise BrokenLine("gpus must be a list")
+    if len(value) > _MOST_GPUS:
+        raise BrokenLine(f"more than {_MOST_GPUS} gpus")
+    return tuple(_device(index, item) for index, item in enumerate(value))
+
+
+def _device(index: int, item: object) -> Device:
+    if isinstance(item, str):
+        return Device(item)
+    if not isinstance(item, dict):
+        raise BrokenLine(f"gpus[{index}] must be an object with a name")
+    memory = item.get("memory_bytes")
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int)):
+        raise BrokenLine(f"gpus[{index}].memory_bytes must be a whole number")
+    try:
+        known = {k: read_text(item, k) for k in _DEVICE if item.get(k) is not None}
+        return Device(name=read_text(item, "name"), memory_bytes=memory, **known)
+    except BrokenLine as problem:
+        raise BrokenLine(f"gpus[{index}].{problem}") from None
+
+
+def _mapping(body: dict[str, Any], field: str) -> dict[str, Any]:
+    value = body.get(field, {})
+    if not isinstance(value, dict):
+        raise BrokenLine(f"{field} must be an object")
+    return value

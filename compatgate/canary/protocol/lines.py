@@ -1,8 +1,10 @@
-"""Bytes in pieces to lines, with bounds on a line and on all of them."""
+"""Cut bytes into lines, with bounds, and read members of a line strictly."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
@@ -41,7 +43,7 @@ class Lines:
         self.dropped = 0
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """The lines that a piece completes."""
+        """Yield the lines that a piece completes."""
         taken = data[: self._left]
         self._left -= len(taken)
         self.dropped += len(data) - len(taken)
@@ -77,3 +79,55 @@ class Lines:
         content = bytes(self._buffer)
         self._buffer.clear()
         return Line(self.count, content.removesuffix(b"\r"), complete, too_long)
+
+
+LOST = b'{"type": "lost", "message": "the log outgrew its files, lines may be missing"}\n'
+
+
+class BrokenLine(Exception):
+    """A line that breaks the protocol, and how."""
+
+
+def read_text(body: dict[str, Any], field: str, default: str | None = None) -> str:
+    """Return a member that must be text.
+
+    Raises:
+        Broken: it is missing and has no default, or is something else.
+    """
+    value = body.get(field, default)
+    if not isinstance(value, str):
+        raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be text")
+    return value
+
+
+def read_number(field: str, value: object) -> float:
+    """Return a finite number.
+
+    Raises:
+        Broken: anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BrokenLine(f"{field} is missing" if value is None else f"{field} must be a number")
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise BrokenLine(f"{field} is larger than a number may be")
+    return found
+
+
+def read_numbers(body: dict[str, Any], field: str, single: str | None = None) -> list[float]:
+    """Return a list of numbers, or one number under another name; [] where neither is there.
+
+    Raises:
+        Broken: something else, or both.
+    """
+    if single is not None and single in body:
+        if field in body:
+            raise BrokenLine(f"both {field} and {single}")
+        return [read_number(single, body[single])]
+    values = body.get(field, [])
+    if not isinstance(values, list):
+        raise BrokenLine(f"{field} must be a list of numbers")
+    return [read_number(f"{field}[{index}]", value) for index, value in enumerate(values)]

@@ -1,9 +1,11 @@
-"""The little that is asked of a Dockerfile: its arguments, images and downloads."""
+"""Read the little that is asked of a workload's Dockerfile: its arguments, images and downloads."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+from compatgate.canary.workload import Workload
 
 BASE = "BASE"
 """The argument that once named the image under test; nothing is built on that image."""
@@ -16,8 +18,8 @@ _SOURCE = re.compile(r"(?:[a-z]+://|git@)[^\s\"',\]]+", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
-def arguments(text: str) -> dict[str, str | None]:
-    """Names of the build arguments with their defaults, None where there is none."""
+def build_arguments(text: str) -> dict[str, str | None]:
+    """Return the names of the build arguments with their defaults, None where there is none."""
     found: dict[str, str | None] = {}
     for line in _ARG.findall(text):
         for part in line.split():
@@ -26,8 +28,8 @@ def arguments(text: str) -> dict[str, str | None]:
     return found
 
 
-def images(text: str) -> list[str]:
-    """Images that the stages start from, arguments replaced by their defaults.
+def base_images(text: str) -> list[str]:
+    """Return images that the stages start from, arguments replaced by their defaults.
 
     Stages of the file itself and ``scratch`` are left out, and so is an image that only an
     argument without a default names.
@@ -48,8 +50,8 @@ def downloads(text: str) -> list[str]:
     return [source for line in _ADD.findall(joined) for source in _SOURCE.findall(line)]
 
 
-def is_whole(text: str) -> bool:
-    """Whether the file itself says what each of its stages starts from.
+def is_self_contained(text: str) -> bool:
+    """Return whether the file itself says what each of its stages starts from.
 
     It does not where only an argument without a default, ``BASE``, would name an image.
     """
@@ -58,6 +60,25 @@ def is_whole(text: str) -> bool:
 
 def _starts(text: str) -> Iterator[tuple[str, str]]:
     """What each stage starts from, "" where nothing names it, and what the stage is called."""
-    known = arguments(text)
+    known = build_arguments(text)
     for image, stage in _FROM.findall(text):
         yield _VARIABLE.sub(lambda m: known.get(m[1] or m[3]) or m[2] or "", image), stage
+
+
+def brings_image(workload: Workload) -> bool:
+    """Whether it names an image, or its ``Dockerfile`` starts from one without being told which.
+
+    A folder without a readable ``Dockerfile`` is another mistake, and counts as one that does.
+    """
+    own = workload.image
+    if own.reference:
+        return True
+    if own.context is None:
+        return False
+    if workload.folder is None:
+        return True
+    try:
+        text = (workload.folder / own.context / "Dockerfile").read_text(errors="replace")
+    except OSError:
+        return True
+    return is_self_contained(text)

@@ -14,7 +14,7 @@ from compatgate.canary.workloads.read import (
     find_workload,
     read_suites,
 )
-from compatgate.documents.names import did_you_mean
+from compatgate.documents.sources import did_you_mean
 from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
 from compatgate.resources import canary_dir
 
@@ -59,7 +59,7 @@ class Library:
         return library
 
     def reread(self) -> Library:
-        """The same folders as they are now.
+        """Return the same folders as they are now.
 
         Raises:
             CompatgateError: as `open`.
@@ -67,7 +67,7 @@ class Library:
         return Library.open(self.folders)
 
     def workload(self, name: str) -> Workload:
-        """A workload by its name.
+        """Return a workload by its name.
 
         Raises:
             NotFound: with the nearest names.
@@ -78,7 +78,7 @@ class Library:
         raise NotFound(f"there is no workload {name!r}", field="workload", value=name, hint=hint)
 
     def suite(self, name: str) -> Suite:
-        """A suite by its name.
+        """Return a suite by its name.
 
         Raises:
             NotFound: with the nearest names.
@@ -100,7 +100,7 @@ class Library:
         return f"that is a workload; name it in a suite, in the {SUITES} beside its folder"
 
     def of_suite(self, name: str) -> tuple[Workload, ...]:
-        """The workloads of a suite, in its order.
+        """Return the workloads of a suite, in its order.
 
         Raises:
             NotFound: there is no such suite.
@@ -108,7 +108,7 @@ class Library:
         return tuple(self.workload(workload) for workload in self.suite(name).workloads)
 
     def gpus_of(self, name: str) -> int:
-        """GPUs that the hungriest workload of a suite needs, on all its nodes.
+        """Return GPUs that the hungriest workload of a suite needs, on all its nodes.
 
         Raises:
             NotFound: there is no such suite.
@@ -116,7 +116,7 @@ class Library:
         return max(workload.gpus * workload.nodes for workload in self.of_suite(name))
 
     def nodes_of(self, name: str) -> int:
-        """Nodes that the widest workload of a suite runs on at once.
+        """Return nodes that the widest workload of a suite runs on at once.
 
         Raises:
             NotFound: there is no such suite.
@@ -171,7 +171,7 @@ class Library:
 
 
 def contents(folder: Path) -> tuple[list[Path], Path | None]:
-    """The workloads' folders in a folder, and its ``suites.toml``.
+    """Return the workloads' folders in a folder, and its ``suites.toml``.
 
     Raises:
         BadInput: there is no such folder, or nothing of this in it.

@@ -1,21 +1,51 @@
-"""What can be said of a workload without running it."""
+"""Lint a workload and its samples, without running it."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
 
 from compatgate.canary.protocol import READERS
+from compatgate.canary.samples.extract import find_doubts, stale_reason
+from compatgate.canary.samples.sample import (
+    PAGE,
+    Sample,
+    read_sample_head,
+    read_sample_report,
+    sample_files,
+)
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import dockerfile
-from compatgate.canary.workloads.finding import Finding, Said
 from compatgate.canary.workloads.library import contents
-from compatgate.canary.workloads.lint_samples import lint_samples
 from compatgate.canary.workloads.pack import SAMPLES, Packed, files_of
 from compatgate.canary.workloads.read import MANIFEST, read_suites, read_workload
+from compatgate.core.facts import Facts
+from compatgate.documents.sources import Problems, Source, read_paths
 from compatgate.errors import CompatgateError, ManyProblems
+
+Severity = Literal["error", "warning"]
+LintMessage = tuple[Severity, str]
+"""How bad it is, and what it is."""
+
+
+class Finding(Struct, frozen=True):
+    """Something to mend.
+
+    Attributes:
+        file: that it is about.
+        severity: an error keeps the workload from showing what it promises.
+    """
+
+    file: str
+    severity: Severity
+    message: str
+
 
 _PAGE = "README.md"
 _SCRIPT = re.compile(r".+\.(py|sh|bash|pl|rb|js|lua)")
@@ -63,7 +93,7 @@ def _errors(file: Path, error: CompatgateError) -> list[Finding]:
     return [Finding(str(file), "error", p.detail.removeprefix(prefix)) for p in problems]
 
 
-def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
+def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
     if workload.folder and workload.folder.name != workload.name:
         yield "error", f"the folder {workload.folder.name} is not called {workload.name}"
     if _PAGE not in files:
@@ -82,8 +112,8 @@ def _described(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
         yield "error", f"adapter: {workload.adapter!r} is not known ({', '.join(READERS)})"
 
 
-def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
-    """Whether the command's own files are there, compile and may be executed."""
+def _runs(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
+    """Yield whether the command's own files are there, compile and may be executed."""
     program = workload.command[0]
     named = [os.path.normpath(part) for part in workload.command if _is_own(part)]
     for path in named:
@@ -117,7 +147,7 @@ def _does_not_compile(file: Packed) -> str:
     return ""
 
 
-def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
+def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[LintMessage]:
     image = workload.image
     if image.reference and not _BY_DIGEST.fullmatch(image.reference):
         yield "warning", f"image.reference: {image.reference} is not pinned by a digest"
@@ -128,14 +158,73 @@ def _images(workload: Workload, files: dict[str, Packed]) -> Iterator[Said]:
         yield "error", f"image.context: there is no {path}"
         return
     text = files[path].content.decode(errors="replace")
-    for name in dockerfile.images(text):
+    for name in dockerfile.base_images(text):
         if not _BY_DIGEST.fullmatch(name):
             yield "warning", f"{path}: {name} is not pinned by a digest"
     if image.inside:
         return
-    if dockerfile.BASE in dockerfile.arguments(text):
+    if dockerfile.BASE in dockerfile.build_arguments(text):
         what = "nothing is built on the image under test; say inside = true, or name a tool"
         yield "error", f"{path}: ARG {dockerfile.BASE}: {what}"
     elif image.tool is None:
         what = "has no tool and cannot run inside: it never tests another image than its own"
         yield "warning", f"image: {what}"
+
+
+_STRAY_FILE = "is no sample, and travels into no container; put it elsewhere"
+
+
+def lint_samples(workload: Workload, folder: Path) -> Iterator[Finding]:
+    """Yield whether they are whole, and of the workload as it is now."""
+    known = sample_files(folder)
+    for path in sorted((folder / SAMPLES).iterdir()):
+        if path in known:
+            for severity, message in _lint_sample(path, workload):
+                yield Finding(str(path), severity, message)
+        elif path.name != PAGE and not path.name.startswith("."):
+            yield Finding(str(path), "error", _STRAY_FILE)
+
+
+def _lint_sample(path: Path, workload: Workload) -> Iterator[LintMessage]:
+    try:
+        (source,) = read_paths([path])
+    except CompatgateError as error:
+        yield "error", error.problem
+        return
+    yield from _lint_source(source, path, workload)
+
+
+def _lint_source(source: Source, path: Path, workload: Workload) -> Iterator[LintMessage]:
+    problems = Problems()
+    head = read_sample_head(source, problems)
+    if head is None or len(problems):
+        yield from _problem_messages(problems)
+        return
+    if head.workload != workload.name:
+        yield "error", f"is a sample of {head.workload}"
+        return
+    if path.name != head.file_name:
+        yield "warning", f"is called {head.file_name} where compatgate writes it"
+    if why := stale_reason(head, workload):
+        yield "warning", f"{why}; measure it again"
+        return
+    report = read_sample_report(source, workload, problems)
+    yield from _problem_messages(problems)
+    if not len(problems):
+        yield from (
+            ("error", doubt) for doubt in find_doubts(Sample(head, report), workload, _facts())
+        )
+
+
+def _problem_messages(problems: Problems) -> Iterator[LintMessage]:
+    for problem in problems:
+        at = f"line {problem.line}: " if problem.line else ""
+        yield "error", f"{at}{problem.detail.removeprefix(f'{problem.where}: ')}"
+
+
+@cache
+def _facts() -> Facts:
+    """Vendors' facts; only samples need them."""
+    from compatgate.catalog import load_facts
+
+    return load_facts()

@@ -99,7 +99,7 @@ def container_files(workload: Workload) -> list[Packed]:
 
 
 def shared_modules() -> Iterator[Packed]:
-    """The modules that any workload may import from ``lib``."""
+    """Yield the modules that any workload may import from ``lib``."""
     folder = canary_dir() / LIBRARY
     for path in sorted(folder.glob("*.py")):
         yield Packed(f"{LIBRARY}/{path.name}", False, path.read_bytes())

@@ -1,30 +1,41 @@
-"""A workload's folder into a `Workload`, and ``suites.toml`` into `Suite`s."""
+"""Read a workload's folder into a `Workload`, and ``suites.toml`` into `Suite`s.
+
+The structs have the shape of the JSON Schemas of both files.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from compatgate.canary.judge.units import conversion
-from compatgate.canary.toml import read_toml, refused
-from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Suite, Workload
+from compatgate.canary.structured_files import file_error, read_toml
+from compatgate.canary.workload import Better, ImageSpec, Limits, MetricSpec, Suite, Workload
 from compatgate.canary.workloads.pack import digest_of
-from compatgate.canary.workloads.spec import LimitsTable, MetricTable, SuitesFile, WorkloadFile
-from compatgate.core.facts.peaks import unit_of
-from compatgate.documents.durations import parse_duration
-from compatgate.documents.nodes import RawDocument
-from compatgate.documents.problems import DocumentProblem
-from compatgate.documents.sizes import parse_size
+from compatgate.core.facts.nvidia import PeakKind, unit_of
+from compatgate.documents.quantities import DURATION_PATTERN as DURATION
+from compatgate.documents.quantities import SIZE_PATTERN as SIZE
+from compatgate.documents.quantities import parse_duration, parse_size
+from compatgate.documents.sources import DocumentProblem
+from compatgate.documents.specs import (
+    LINE_PATTERN,
+    NAME_PATTERN,
+    SLUG_PATTERN,
+    TEXT_PATTERN,
+    TOOL_PATTERN,
+    VARIABLE_PATTERN,
+)
+from compatgate.documents.text import RawDocument
 
 MANIFEST = "workload.toml"
 SUITES = "suites.toml"
 
 
-class Found(Struct, frozen=True):
+class FoundWorkload(Struct, frozen=True):
     """A workload, and whether it is meant to take the place of one of the same name."""
 
     workload: Workload
@@ -40,7 +51,7 @@ class FoundSuite(Struct, frozen=True):
 
 
 def read_workload(folder: Path) -> Workload:
-    """The workload of a folder.
+    """Return the workload of a folder.
 
     Raises:
         NotFound: the folder has no ``workload.toml``.
@@ -50,18 +61,18 @@ def read_workload(folder: Path) -> Workload:
     return find_workload(folder).workload
 
 
-def find_workload(folder: Path) -> Found:
+def find_workload(folder: Path) -> FoundWorkload:
     """As `read_workload`, with what only a library of several wants to know."""
     path = folder / MANIFEST
     written, raw = read_toml(path, "workload", WorkloadFile)
-    problems = list(_meaningless(written, raw))
+    problems = list(_workload_problems(written, raw))
     if problems:
-        raise refused(path, problems)
-    return Found(_workload(written, folder.resolve()), written.replaces)
+        raise file_error(path, problems)
+    return FoundWorkload(_workload(written, folder.resolve()), written.replaces)
 
 
 def read_suites(path: Path) -> list[FoundSuite]:
-    """The suites of a file, in its order.
+    """Return the suites of a file, in its order.
 
     Raises:
         NotFound: there is no such file.
@@ -74,14 +85,14 @@ def read_suites(path: Path) -> list[FoundSuite]:
         if (twice := _first_twice(table.workloads))
     ]
     if problems:
-        raise refused(path, problems)
+        raise file_error(path, problems)
     return [
         FoundSuite(Suite(name, table.description, table.workloads), path, table.replaces)
         for name, table in written.items()
     ]
 
 
-def _meaningless(written: WorkloadFile, raw: RawDocument) -> list[DocumentProblem]:
+def _workload_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProblem]:
     """What a schema cannot say."""
     found = []
     image = written.image
@@ -106,12 +117,12 @@ def _meaningless(written: WorkloadFile, raw: RawDocument) -> list[DocumentProble
     return found + [
         raw.problem(("metrics", name, "peak"), why, value=table.peak)
         for name, table in written.metrics.items()
-        if (why := _peakless(table, written.gpus))
+        if (why := _peak_problem(table, written.gpus))
     ]
 
 
-def _peakless(table: MetricTable, gpus: int) -> str:
-    """Why a metric cannot be a share of the peak that it names; "" where it can."""
+def _peak_problem(table: MetricTable, gpus: int) -> str:
+    """Return why a metric cannot be a share of the peak that it names; "" where it can."""
     if table.peak is None:
         return ""
     if not gpus:
@@ -168,3 +179,81 @@ def _limits(table: LimitsTable) -> Limits:
         cpus=table.cpus,
         output=parse_size(table.output),
     )
+
+
+_Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
+_Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
+_Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
+_Duration = Annotated[str, Meta(pattern=DURATION)]
+_Size = Annotated[str, Meta(pattern=SIZE)]
+_Variable = Annotated[str, Meta(pattern=VARIABLE_PATTERN)]
+_Text = Annotated[str, Meta(pattern=TEXT_PATTERN, max_length=8192)]
+_Seed = Annotated[int, Meta(ge=0, le=4_294_967_295)]
+
+
+class _Spec(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class ImageTable(_Spec, frozen=True):
+    """``[image]``."""
+
+    inside: bool = False
+    context: _Line | None = None
+    tool: Annotated[str, Meta(pattern=TOOL_PATTERN)] | None = None
+    reference: _Line | None = None
+    network: bool = False
+
+
+class LimitsTable(_Spec, frozen=True):
+    """``[limits]``."""
+
+    memory: _Size = "8GiB"
+    shm: _Size = "1GiB"
+    tmp: _Size = "1GiB"
+    pids: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
+    cpus: Annotated[float, Meta(gt=0, le=4096)] | None = None
+    output: _Size = "16MiB"
+
+
+class MetricTable(_Spec, frozen=True):
+    """``[metrics.NAME]``."""
+
+    unit: _Line
+    better: Better
+    tolerance: Annotated[float, Meta(gt=0, le=10)] = 0.05
+    repetitions: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    description: _Text = ""
+    peak: PeakKind | None = None
+
+
+class WorkloadFile(_Spec, frozen=True):
+    """The whole of a ``workload.toml``."""
+
+    name: _Slug
+    description: _Line
+    command: Annotated[tuple[_Line, ...], Meta(min_length=1, max_length=256)]
+    image: ImageTable
+    catches: Annotated[tuple[_Line, ...], Meta(max_length=64)] = ()
+    gpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
+    timeout: _Duration = "10m"
+    seeds: Annotated[tuple[_Seed, ...], Meta(min_length=1, max_length=32)] = (0,)
+    adapter: _Slug = "jsonl"
+    user: Literal["nobody", "image"] = "nobody"
+    replaces: bool = False
+    environment: dict[_Variable, _Text] = {}
+    limits: LimitsTable = LimitsTable()
+    metrics: Annotated[dict[_Name, MetricTable], Meta(max_length=256)] = {}
+    checks: Annotated[dict[_Name, _Line], Meta(max_length=256)] = {}
+
+
+class SuiteTable(_Spec, frozen=True):
+    """``[NAME]`` of a ``suites.toml``."""
+
+    description: _Line
+    workloads: Annotated[tuple[_Slug, ...], Meta(min_length=1, max_length=256)]
+    replaces: bool = False
+
+
+SuitesFile = dict[_Slug, SuiteTable]

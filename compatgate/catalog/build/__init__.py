@@ -13,7 +13,7 @@ class Table(NamedTuple):
 
     Attributes:
         source: the fact file, without its ending.
-        adapter: module and function of this package; empty: the file as it is.
+        adapter: function of a module of this package, ``nvidia.gpus``; empty: the file as it is.
     """
 
     source: str
@@ -21,18 +21,18 @@ class Table(NamedTuple):
 
 
 TABLES: dict[str, Table] = {
-    "cuda_driver": Table("cuda_driver", "cuda_driver"),
-    "driver_branches": Table("driver_branches", "driver_branches"),
-    "forward_compat": Table("forward_compat", "forward_compat"),
-    "gpus": Table("gpus", "gpus"),
-    "cuda_arch_support": Table("cuda_arch_support", "cuda_arch"),
-    "cudnn": Table("cudnn", "cudnn"),
-    "nccl": Table("nccl", "nccl"),
-    "known_issues": Table("known_issues", "known_issues"),
-    "cuda_components": Table("cuda_components", "cuda_components"),
-    "components": Table("components", "components"),
-    "xid": Table("xid", "xid"),
-    "gpu_peaks": Table("gpu_peaks", "gpu_peaks"),
+    "cuda_driver": Table("cuda_driver", "nvidia.cuda_driver"),
+    "driver_branches": Table("driver_branches", "nvidia.driver_branches"),
+    "forward_compat": Table("forward_compat", "nvidia.forward_compat"),
+    "gpus": Table("gpus", "nvidia.gpus"),
+    "cuda_arch_support": Table("cuda_arch_support", "nvidia.cuda_arch"),
+    "cudnn": Table("cudnn", "nvidia.cudnn"),
+    "nccl": Table("nccl", "nvidia.nccl"),
+    "known_issues": Table("known_issues", "framework.known_issues"),
+    "cuda_components": Table("cuda_components", "packages.cuda_components"),
+    "components": Table("components", "packages.components"),
+    "xid": Table("xid", "xid.xid"),
+    "gpu_peaks": Table("gpu_peaks", "nvidia.gpu_peaks"),
 }
 """Typed tables of single files. Each file of a folder has one too, and every fact file has a table
 ``source/NAME``, the file as it is."""
@@ -48,7 +48,7 @@ def table(name: str) -> Table:
     if kind == "source":
         return Table(rest, "")
     folder = next((folder for folder, form in FOLDERS.items() if form == kind), None)
-    return Table(f"{folder}/{rest}", kind) if folder and rest else TABLES[name]
+    return Table(f"{folder}/{rest}", f"{kind}.{kind}") if folder and rest else TABLES[name]
 
 
 def typed(source: str) -> list[str]:
@@ -66,12 +66,14 @@ def in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:
-    """The table of this name, from its parsed file."""
+    """Return the table of this name, from its parsed file."""
     adapter = table(name).adapter
     if not adapter:
         return document
     from importlib import import_module
 
-    module = import_module(f"{__name__}.{adapter}")
-    function: Callable[[dict[str, Any]], Any] = getattr(module, adapter)
+    module, _, function_name = adapter.partition(".")
+    function: Callable[[dict[str, Any]], Any] = getattr(
+        import_module(f"{__name__}.{module}"), function_name
+    )
     return function(document)

@@ -1,7 +1,7 @@
-"""Frameworks, from ``frameworks/NAME.yaml``: one format, whatever a project publishes.
+"""Build the table of a framework from ``frameworks/NAME.yaml``, and known issues.
 
-A source counts for everything below it: what a build, a pin or a list of architectures does not
-say of itself is what the release says.
+One format, whatever a project publishes. Pins of builds are written as package metadata and
+documentation write them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from compatgate.catalog.build import pins
-from compatgate.catalog.build.read import (
+from compatgate.catalog.build.values import (
     Record,
     ascending,
     drivers,
@@ -22,8 +21,11 @@ from compatgate.catalog.build.read import (
     pairs,
     version,
 )
-from compatgate.core.arch import Arch, parse_arch
-from compatgate.core.facts import Build, Framework, Pair, Pin, Release, Source
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts.frameworks import Build, Framework, KnownIssue, KnownIssues, Pin, Release
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.gpu_code import Arch, parse_arch
+from compatgate.errors import BadInput
 
 _SYSTEMS = ("linux", "windows")
 
@@ -62,7 +64,7 @@ def _release(name: str, record: Record) -> Release:
 
 
 def _range(python: Record) -> tuple[str | None, str | None]:
-    """The lowest and highest Python, where no list of wheels says it."""
+    """Return the lowest and highest Python, where no list of wheels says it."""
     return (python.get("min"), python.get("max"))
 
 
@@ -107,7 +109,7 @@ def _required(build: Record) -> list[Record]:
 
 
 def _own(record: Record, above: Source) -> Source:
-    """The source of a part, or that of what it is a part of."""
+    """Return the source of a part, or that of what it is a part of."""
     return _stated(record) or above
 
 
@@ -120,7 +122,7 @@ def _pair(text: str | None) -> Pair | None:
 
 
 def _major(accepts: str) -> int:
-    """The CUDA major that a build is for: the first number of what it accepts."""
+    """Return the CUDA major that a build is for: the first number of what it accepts."""
     found = re.search(r"\d+", accepts)
     if not found:
         raise ValueError(f"{accepts!r} names no CUDA major")
@@ -138,4 +140,66 @@ def _per_system(driver: Record | None) -> Mapping[str, str]:
 
 def _pins(record: Record, above: Source) -> dict[str, Pin]:
     stated = record.get("pins") or {}
-    return {name: pins.read(name, pin, _own(pin, above)) for name, pin in stated.items()}
+    return {name: read_pins(name, pin, _own(pin, above)) for name, pin in stated.items()}
+
+
+_FLOOR = re.compile(r">=\s*([\d.]+)")
+_MAJOR = re.compile(r"\d+\.\*")
+
+
+def read_pins(component: str, pin: Record, source: Source) -> Pin:
+    """Read a pin; the form of its ``spec`` says how strictly it is meant.
+
+    ``==9.1.0.70``: made and tested with this version. ``9.*``: any release of the major.
+    ``>=9.8,<10``: a range. Any of them may be ``optional``: the build can do without.
+    """
+    spec, optional = str(pin["spec"]).replace(" ", ""), bool(pin.get("optional"))
+    if spec.startswith("=="):
+        floor = version(component, spec.removeprefix("=="))
+        return Pin(component, spec, floor, True, 3, True, source, optional)
+    if _MAJOR.fullmatch(spec):
+        return Pin(component, spec, None, False, 1, True, source, optional)
+    if optional:  # the versions that a project names as tested: no bound that could fail
+        return Pin(component, spec, None, False, 2, False, source, optional)
+    return _pin_range(component, spec, source)
+
+
+def _pin_range(component: str, spec: str, source: Source) -> Pin:
+    """Return a range as metadata writes it: the floor counts as far as it is stated."""
+    found = _FLOOR.search(spec)
+    floor = version(component, found[1]) if found else None
+    clauses = ",".join(sorted(spec.split(","), reverse=True))
+    places = min(len(floor.parts), 3) if floor else 3
+    return Pin(component, clauses, floor, False, places, True, source)
+
+
+def known_issues(document: Record) -> KnownIssues:
+    """Combinations that break although every published rule holds."""
+    return KnownIssues(tuple(_issue(record) for record in document["issues"]))
+
+
+def _issue(record: Record) -> KnownIssue:
+    return KnownIssue(
+        id=record["id"],
+        title=record["title"],
+        components=_components(record),
+        outcome=record["outcome"],
+        message=record["message"],
+        source=of(record),
+        capabilities=pairs(record.get("capabilities")),
+        cpus=tuple(record.get("cpus") or ()),
+        wheels=record.get("wheels", False),
+        advice=record.get("advice") or "",
+        fixes=tuple({str(k): str(v) for k, v in fix.items()} for fix in record.get("fixes") or ()),
+    )
+
+
+def _components(record: Record) -> dict[str, str]:
+    """Constraints, read once here so that a wrong one shows when it is written."""
+    found = {str(name): str(text) for name, text in record["components"].items()}
+    for name, text in found.items():
+        try:
+            parse_constraint(name, text)
+        except BadInput as error:
+            raise error.at(f"issues[id={record['id']}].components") from error
+    return found

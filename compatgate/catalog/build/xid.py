@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.catalog.build.read import Record, of
+from compatgate.catalog.build.values import Record, of
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.xid import (
     Notice,

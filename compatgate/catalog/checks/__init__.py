@@ -1,12 +1,19 @@
-"""What must hold within and between the fact files, beyond their schemas."""
+"""Check what must hold within and between the fact files, beyond their schemas.
+
+The checks of this file look at any fact file: every record is sourced and named once, and every
+address is public.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
+from compatgate.catalog.schema import label, natural_key, of_items, of_property, read_schema
 from compatgate.core.facts import Facts
 
 
@@ -38,25 +45,86 @@ Check = Callable[[Context], Iterator[Problem]]
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which their problems are shown."""
-    from compatgate.catalog.checks import (
-        architectures,
-        drivers,
-        files,
-        frameworks,
-        issues,
-        libraries,
-        peaks,
-        xid,
-    )
+    """Return every check, in the order in which their problems are shown."""
+    from compatgate.catalog.checks import drivers, frameworks, gpus
 
     return (
-        *files.CHECKS,
+        *FILE_CHECKS,
         *drivers.CHECKS,
-        *architectures.CHECKS,
-        *libraries.CHECKS,
-        *frameworks.CHECKS,
-        *issues.CHECKS,
-        *xid.CHECKS,
-        *peaks.CHECKS,
+        *gpus.ARCHITECTURE_CHECKS,
+        *frameworks.LIBRARY_CHECKS,
+        *frameworks.FRAMEWORK_CHECKS,
+        *frameworks.ISSUE_CHECKS,
+        *gpus.XID_CHECKS,
+        *gpus.PEAK_CHECKS,
     )
+
+
+_URL = re.compile(r"https?://([^/\s\"')]+)")
+_NAME = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,24}")
+_PRIVATE = re.compile(r"(?:^|\.)(?:internal|local|localhost|corp|lan|intra|home|test|invalid)$")
+
+
+def named_once(context: Context) -> Iterator[Problem]:
+    """No two records of a list have the same natural key (Xid codes, toolkits, GPUs...)."""
+    for source, where, records, key in _lists(context):
+        counted = Counter(label(record, key) for record in records)
+        for name in (name for name, count in counted.items() if count > 1):
+            yield Problem("named-once", f"{source} {where}[{name}]", "stands there more than once")
+
+
+def sourced(context: Context) -> Iterator[Problem]:
+    """Every record says where it comes from, and how sure that is; a digest proves a wheel's."""
+    for source, where, records, key in _lists(context):
+        if "." in where:
+            continue
+        for record in records:
+            if "sha256" in record:
+                continue
+            for ending in ("source", "confidence"):
+                if not any(k.endswith(ending) and v for k, v in record.items()):
+                    subject = f"{source} {where}[{label(record, key)}]"
+                    yield Problem("sourced", subject, f"no {ending}")
+
+
+def public_addresses(context: Context) -> Iterator[Problem]:
+    """Yield every address can be opened by everybody."""
+    for source, document in context.documents.items():
+        for text in _texts(document):
+            for host in _URL.findall(text):
+                if not _NAME.fullmatch(host.lower()) or _PRIVATE.search(host.lower()):
+                    yield Problem("public-addresses", source, f"{host} is not a public host")
+
+
+def _texts(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        for value in node.values():
+            yield from _texts(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _texts(value)
+    elif isinstance(node, str):
+        yield node
+
+
+def _lists(context: Context) -> Iterator[tuple[str, str, list[Any], tuple[str, ...]]]:
+    """Yield every list whose records have a natural key: file, path, records, key."""
+    for source, document in context.documents.items():
+        yield from _walk(source, "", document, read_schema(source))
+
+
+def _walk(
+    source: str, where: str, node: Any, schema: dict[str, Any]
+) -> Iterator[tuple[str, str, list[Any], tuple[str, ...]]]:
+    if isinstance(node, dict):
+        for name, value in node.items():
+            path = f"{where}.{name}" if where else str(name)
+            yield from _walk(source, path, value, of_property(schema, str(name)))
+    elif isinstance(node, list):
+        if key := natural_key(schema):
+            yield source, where, node, key
+        for record in node:
+            yield from _walk(source, f"{where}[]", record, of_items(schema))
+
+
+FILE_CHECKS: tuple[Check, ...] = (named_once, sourced, public_addresses)

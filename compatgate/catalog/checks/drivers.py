@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.core.facts import CudaDriver, Pair, Toolkit
+from compatgate.core.facts.nvidia import CudaDriver, Pair, Toolkit
 from compatgate.core.versions import Version, show
 
 _CLAUSE = re.compile(r"driver>=(\d+)")
 
 
 def driver_order(context: Context) -> Iterator[Problem]:
-    """A newer toolkit never comes with an older driver."""
+    """Yield a newer toolkit never comes with an older driver."""
     for system in ("linux", "windows"):
         last: Toolkit | None = None
         for toolkit in context.facts.cuda_driver.toolkits:
@@ -30,7 +30,7 @@ def driver_order(context: Context) -> Iterator[Problem]:
 
 
 def floor_below_own(context: Context) -> Iterator[Problem]:
-    """The minor-compatibility minimum is never above a toolkit's own driver."""
+    """Yield the minor-compatibility minimum is never above a toolkit's own driver."""
     table = context.facts.cuda_driver
     for toolkit in table.toolkits:
         for system, own in toolkit.driver.items():
@@ -52,7 +52,7 @@ def _floor(table: CudaDriver, version: Version, system: str) -> Version | None:
 
 
 def floor_of_row(context: Context) -> Iterator[Problem]:
-    """The minimum repeated in a toolkit's row is that of its major."""
+    """Yield the minimum repeated in a toolkit's row is that of its major."""
     rules = {r["major"]: r for r in context.documents["cuda_driver"]["minor_version_compat"]}
     for row in context.documents["cuda_driver"]["releases"]:
         rule = rules[int(row["cuda"].split(".")[0])]
@@ -67,7 +67,7 @@ def floor_of_row(context: Context) -> Iterator[Problem]:
 
 
 def same_row_exists(context: Context) -> Iterator[Problem]:
-    """A release that borrows another's row borrows one that is there."""
+    """Yield a release that borrows another's row borrows one that is there."""
     table = context.facts.cuda_driver
     known = {toolkit.version.text for toolkit in table.toolkits}
     for release, row in table.same_row.items():
@@ -76,7 +76,7 @@ def same_row_exists(context: Context) -> Iterator[Problem]:
 
 
 def branch_cuda(context: Context) -> Iterator[Problem]:
-    """A branch reports the CUDA of the toolkit that its drivers ship with."""
+    """Yield a branch reports the CUDA of the toolkit that its drivers ship with."""
     branches = context.facts.driver_branches.branches
     for toolkit in context.facts.cuda_driver.toolkits:
         own = toolkit.driver.get("linux")
@@ -109,7 +109,7 @@ def branch_releases(context: Context) -> Iterator[Problem]:
 
 
 def compat_branches(context: Context) -> Iterator[Problem]:
-    """A package's host branches exist, and are older than its own driver."""
+    """Yield a package's host branches exist, and are older than its own driver."""
     branches = context.facts.driver_branches.branches
     for series, package in context.facts.forward_compat.packages.items():
         subject = f"forward_compat {series}"
@@ -151,7 +151,7 @@ def compat_images(context: Context) -> Iterator[Problem]:
 
 
 def require_branches(context: Context) -> Iterator[Problem]:
-    """The branches listed beside a requirement are those in it, and they exist."""
+    """Yield the branches listed beside a requirement are those in it, and they exist."""
     branches = context.facts.driver_branches.branches
     for image in context.documents["require_cuda"]["images"]:
         subject = f"require_cuda {image['tag']} {image['platform']}"

@@ -1,4 +1,8 @@
-"""Framework builds agree with the toolkits, libraries and frameworks that they name."""
+"""Check that framework builds agree with the toolkits, libraries and frameworks that they name.
+
+cuDNN and NCCL releases agree with the containers that carry them; known issues can be read, and
+what they offer as a fix leads out of them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatgate.catalog.checks import Check, Context, Problem
-from compatgate.catalog.checks.libraries import known
 from compatgate.catalog.sources import form, title
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Build, Framework, Pin, Release
-from compatgate.core.versions import make, parse_version, show
+from compatgate.core.facts.frameworks import Build, Framework, Pin, Release
+from compatgate.core.facts.nvidia import CudnnRelease, NcclRelease
+from compatgate.core.versions import Version, make, parse_version, show
 
 _EXACT = re.compile(r"nvidia-(?P<component>cudnn|nccl)-cu\d+==(?P<version>[\d.]+)(?:;.*)?")
 """The requirements that name the same as a pin."""
@@ -26,7 +30,7 @@ def _builds(context: Context) -> Iterator[tuple[Framework, Release, Build, str]]
 
 
 def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
-    """Builds by channels of conda."""
+    """Yield builds by channels of conda."""
     for name in sorted(context.facts.framework_names):
         table = context.facts.framework(name)
         for release in table.releases if table else ():
@@ -35,7 +39,7 @@ def _of_channels(context: Context) -> Iterator[tuple[Build, str]]:
 
 
 def build_cuda(context: Context) -> Iterator[Problem]:
-    """A build is for a toolkit that exists, and accepts it."""
+    """Yield a build is for a toolkit that exists, and accepts it."""
     toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
     for _, _, build, subject in _builds(context):
         if build.cuda is None:
@@ -48,7 +52,7 @@ def build_cuda(context: Context) -> Iterator[Problem]:
 
 
 def build_code(context: Context) -> Iterator[Problem]:
-    """A build has no code that its toolkit cannot make."""
+    """Yield a build has no code that its toolkit cannot make."""
     for build, subject in (*((b, s) for _, _, b, s in _builds(context)), *_of_channels(context)):
         toolkit = context.facts.arch.toolkits.get(show(build.cuda)) if build.cuda else None
         for pair in (*(build.sass or ()), *(build.ptx or ())) if toolkit else ():
@@ -69,7 +73,7 @@ def one_default(context: Context) -> Iterator[Problem]:
 
 
 def pins_exist(context: Context) -> Iterator[Problem]:
-    """A pinned cuDNN or NCCL is a release that the tables know, for this CUDA major."""
+    """Yield a pinned cuDNN or NCCL is a release that the tables know, for this CUDA major."""
     for _, _, build, subject in _builds(context):
         for name, pin in build.pins.items():
             if pin.floor and len(pin.floor.parts) > 2 and not pin.optional:
@@ -80,13 +84,13 @@ def _pin(context: Context, build: Build, subject: str, name: str, pin: Pin) -> I
     assert pin.floor is not None  # noqa: S101 - the caller checked
     where = f"{subject} {name}"
     if name == "cudnn":
-        if not known(context.facts.cudnn.releases, pin.floor):
+        if not known_releases(context.facts.cudnn.releases, pin.floor):
             yield Problem("pins-exist", where, f"{pin.floor} is not known")
             return
         found = next(r for r in context.facts.cudnn.releases if r.version.at(3) == pin.floor.at(3))
         if build.cuda_major not in found.builds:
             yield Problem("pins-exist", where, f"{pin.floor} has no CUDA {build.cuda_major} build")
-    elif name == "nccl" and not known(context.facts.nccl.releases, pin.floor):
+    elif name == "nccl" and not known_releases(context.facts.nccl.releases, pin.floor):
         yield Problem("pins-exist", where, f"{pin.floor} is not known")
 
 
@@ -117,7 +121,7 @@ def frameworks_pinned(context: Context) -> Iterator[Problem]:
 
 
 def file_of_component(context: Context) -> Iterator[Problem]:
-    """A file is named after the framework that it is about."""
+    """Yield a file is named after the framework that it is about."""
     for name, document in context.documents.items():
         if form(name) == "framework" and title(name) != document["component"]:
             yield Problem("file-of-component", name, f"is about {document['component']}")
@@ -144,7 +148,7 @@ def _cudas(group: dict[str, Any]) -> list[str]:
 
 
 def pins_required(context: Context) -> Iterator[Problem]:
-    """A pin allows the version that the package itself requires exactly."""
+    """Yield a pin allows the version that the package itself requires exactly."""
     for subject, release in _records(context):
         for build in release["builds"]:
             for name, required in _required(build):
@@ -157,7 +161,7 @@ def pins_required(context: Context) -> Iterator[Problem]:
 
 
 def pins_documented(context: Context) -> Iterator[Problem]:
-    """A pin allows every version that the project's page names as tested."""
+    """Yield a pin allows every version that the project's page names as tested."""
     for subject, release in _records(context):
         for build in release["builds"]:
             for name, pin in (build.get("pins") or {}).items():
@@ -182,14 +186,14 @@ def _required(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _records(context: Context) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every release of a framework as it is written."""
+    """Yield every release of a framework as it is written."""
     for name, document in context.documents.items():
         if form(name) == "framework":
             for release in document["releases"]:
                 yield f"{document['component']} {release['version']}", release
 
 
-CHECKS: tuple[Check, ...] = (
+FRAMEWORK_CHECKS: tuple[Check, ...] = (
     build_cuda,
     build_code,
     one_default,
@@ -200,3 +204,154 @@ CHECKS: tuple[Check, ...] = (
     pins_required,
     pins_documented,
 )
+
+
+_PACKAGE = re.compile(r"[=-](\d+\.\d+\.\d+)")
+
+
+def cudnn_rows(context: Context) -> Iterator[Problem]:
+    """Rows of a support matrix are for published majors, real toolkits and real capabilities."""
+    toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
+    known = {fact.capability for fact in context.facts.arch.capabilities.values()}
+    for release in context.facts.cudnn.releases:
+        for major, build in release.builds.items():
+            subject = f"cudnn {release.version} CUDA {major}"
+            for row in build.rows:
+                for cuda in row.cuda:
+                    if cuda not in toolkits or cuda[0] != major:
+                        yield Problem("cudnn-rows", subject, f"CUDA {show(cuda)} in its row")
+                for capability in row.capabilities:
+                    if capability not in known:
+                        yield Problem("cudnn-rows", subject, f"capability {show(capability)}")
+            listed = [c for row in build.rows for c in row.capabilities]
+            if listed and build.minimum_capability != min(listed):
+                yield Problem(
+                    "cudnn-rows",
+                    subject,
+                    f"lists {show(min(listed))}, minimum {build.minimum_capability}",
+                )
+
+
+def cudnn_majors(context: Context) -> Iterator[Problem]:
+    """Yield wheels and rows are for CUDA majors that the release is published for."""
+    for record in context.documents["cudnn"]["releases"]:
+        majors = set(record["cuda_majors"])
+        wheels = {int(k[2:]) for k, v in record.get("wheels", {}).items() if v}
+        rows = {row["package_cuda_major"] for row in record["support_matrix"] or ()}
+        for extra in sorted((wheels | rows) - majors):
+            yield Problem("cudnn-majors", f"cudnn {record['version']}", f"CUDA {extra}")
+
+
+def integer_forms(context: Context) -> Iterator[Problem]:
+    """Yield the integer form of a release reads back as the release."""
+    for component in ("cudnn", "nccl"):
+        for record in context.documents[component]["releases"]:
+            if (number := record.get("integer")) is None:
+                continue
+            if parse_version(component, str(number)).at(3) != _at(component, record["version"]):
+                yield Problem("integer-forms", f"{component} {record['version']}", f"{number}")
+
+
+def _at(component: str, text: str) -> tuple[int, ...]:
+    return parse_version(component, text).at(3)
+
+
+def nccl_majors(context: Context) -> Iterator[Problem]:
+    """NCCL for CUDA 13 begins where the file says, and its minimum is that of the toolkit."""
+    table = context.facts.nccl
+    for release in table.releases:
+        if 13 in release.cuda and release.version < table.first_cuda13:
+            yield Problem("nccl-majors", f"nccl {release.version}", "CUDA 13 before the first")
+        for major, capability in release.minimum_capability.items():
+            if major == 13 and capability < (7, 5):
+                yield Problem("nccl-majors", f"nccl {release.version}", "CUDA 13 below 7.5")
+
+
+def containers(context: Context) -> Iterator[Problem]:
+    """What NVIDIA's containers carry is known to the other tables."""
+    toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
+    for record in context.documents["ngc_containers"]["containers"]:
+        subject = f"ngc_containers {record['product']} {record['release']}"
+        cuda = record["cuda"]
+        if cuda and parse_version("cuda", cuda).major_minor not in toolkits:
+            yield Problem("containers", subject, f"CUDA {cuda} is not known")
+        yield from _unknown(subject, "cudnn", record, context.facts.cudnn.releases)
+        yield from _unknown(subject, "nccl", record, context.facts.nccl.releases)
+
+
+def container_drivers(context: Context) -> Iterator[Problem]:
+    """Yield the compat driver in a container reports the container's CUDA."""
+    branches = context.facts.driver_branches.branches
+    for part, field in (
+        ("containers", "bundled_compat_driver"),
+        ("triton_vllm", "cuda_driver_version"),
+        ("triton_trtllm", "cuda_driver_version"),
+    ):
+        for record in context.documents["ngc_containers"][part]:
+            if not record[field] or not record["cuda"]:
+                continue
+            branch = branches.get(int(record[field].split(".")[0]))
+            if branch is None or branch.cuda != parse_version("cuda", record["cuda"]).major_minor:
+                yield Problem(
+                    "container-drivers",
+                    f"ngc_containers {part} {record['release']}",
+                    f"driver {record[field]} beside CUDA {record['cuda']}",
+                )
+
+
+def images(context: Context) -> Iterator[Problem]:
+    """What NVIDIA's CUDA images install is known to the other tables."""
+    packages = (
+        ("cudnn", "NV_CUDNN_PACKAGE", context.facts.cudnn.releases),
+        ("nccl", "NV_LIBNCCL_PACKAGE", context.facts.nccl.releases),
+    )
+    for record in context.documents["image_signals"]["nvidia_cuda_cudnn_images"]:
+        for component, field, releases in packages:
+            match = _PACKAGE.search(record[field] or "")
+            if match and not known_releases(releases, parse_version(component, match[1])):
+                subject = f"image_signals {record['tag_cuda']} {component}"
+                yield Problem("images", subject, f"{match[1]} is not known")
+
+
+def _unknown(
+    subject: str, component: str, record: dict[str, Any], releases: tuple[Any, ...]
+) -> Iterator[Problem]:
+    if record[component] and not known_releases(
+        releases, parse_version(component, record[component])
+    ):
+        yield Problem("containers", f"{subject} {component}", f"{record[component]} is not known")
+
+
+def known_releases(releases: tuple[CudnnRelease | NcclRelease, ...], version: Version) -> bool:
+    """Return whether a table has a release; a fourth part is a build number."""
+    return any(release.version.at(3) == version.at(3) for release in releases)
+
+
+LIBRARY_CHECKS: tuple[Check, ...] = (
+    cudnn_rows,
+    cudnn_majors,
+    integer_forms,
+    nccl_majors,
+    containers,
+    container_drivers,
+    images,
+)
+
+
+def issue_fixes(context: Context) -> Iterator[Problem]:
+    """Yield a stack with the fix is no longer one that the issue is about."""
+    for issue in context.facts.known_issues.issues:
+        for fix in issue.fixes:
+            changed = [name for name in issue.components if name in fix]
+            left = any(
+                not parse_constraint(name, issue.components[name]).allows(
+                    parse_version(name, fix[name])
+                )
+                for name in changed
+            )
+            if not left:
+                shown = ", ".join(f"{name} {version}" for name, version in fix.items())
+                yield Problem("issue-fixes", f"known_issues {issue.id}", f"{shown} is still in it")
+
+
+ISSUE_CHECKS: tuple[Check, ...] = (issue_fixes,)

@@ -1,15 +1,13 @@
-"""``compatgate canary``: canary runs and what is made of them, one module an action."""
+"""Run ``compatgate canary``: canary runs, their workloads and what they measure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.parser import add_actions, run_action
+from compatgate.kit.cli.parser import add_actions, run_action
 
 if TYPE_CHECKING:
     import argparse
-
-HELP = "run canaries on staging hosts and judge measurements"
 
 _EXAMPLES = """\
 examples:
@@ -19,27 +17,32 @@ examples:
   compatgate canary judge before.jsonl after.jsonl
   compatgate canary lint ./our-workloads
 """
-
 ACTIONS = {
-    "run": ("compatgate.cli.canary.start", "run a suite for a target's stack"),
-    "list": ("compatgate.cli.canary.list_", "list runs"),
-    "show": ("compatgate.cli.canary.show", "show a run and its steps"),
-    "logs": ("compatgate.cli.canary.logs", "print what a run's steps printed"),
-    "cancel": ("compatgate.cli.canary.cancel", "end runs"),
-    "rerun": ("compatgate.cli.canary.rerun", "queue a run that has ended again"),
-    "sample": ("compatgate.cli.canary.sample", "keep what a run measured as files of data"),
-    "hosts": ("compatgate.cli.canary.hosts", "list the staging hosts that workers serve"),
+    "run": ("compatgate.service.runs.cli:start", "run a suite for a target's stack"),
+    "list": ("compatgate.service.runs.cli:list", "list runs"),
+    "show": ("compatgate.service.runs.cli:show", "show a run and its steps"),
+    "logs": ("compatgate.service.runs.cli:logs", "print what a run's steps printed"),
+    "cancel": ("compatgate.service.runs.cli:cancel", "end runs"),
+    "rerun": ("compatgate.service.runs.cli:rerun", "queue a run that has ended again"),
+    "sample": ("compatgate.cli.canary.samples:sample", "keep what a run measured as files of data"),
+    "hosts": (
+        "compatgate.service.runs.cli_hosts:hosts",
+        "list the staging hosts that workers serve",
+    ),
     "baselines": (
-        "compatgate.cli.canary.baselines",
+        "compatgate.service.baselines.cli",
         "list, show, decide on, export and import baselines",
     ),
-    "drift": ("compatgate.cli.canary.drift", "compare what the hosts' runs have measured"),
+    "drift": (
+        "compatgate.service.runs.cli_hosts:drift",
+        "compare what the hosts' runs have measured",
+    ),
     "judge": ("compatgate.cli.canary.judge", "judge two files of measurements"),
-    "fetch": ("compatgate.cli.canary.fetch", "copy the workload that an image brings"),
-    "lint": ("compatgate.cli.canary.lint", "check workloads without running them"),
-    "read": ("compatgate.cli.canary.read", "show what an adapter finds in a tool's output"),
-    "suites": ("compatgate.cli.canary.suites", "list suites of workloads"),
-    "workloads": ("compatgate.cli.canary.workloads", "list workloads, or show one"),
+    "fetch": ("compatgate.cli.canary.workloads:fetch", "copy the workload that an image brings"),
+    "lint": ("compatgate.cli.canary.workloads:lint", "check workloads without running them"),
+    "read": ("compatgate.cli.canary.samples:read", "show what an adapter finds in a tool's output"),
+    "suites": ("compatgate.cli.canary.workloads:suites", "list suites of workloads"),
+    "workloads": ("compatgate.cli.canary.workloads:workloads", "list workloads, or show one"),
 }
 
 

@@ -1,24 +1,25 @@
-"""``compatgate canary judge``: is the candidate's measurement worse than the baseline's?"""
+"""Run ``compatgate canary judge``: is the candidate's measurement worse than the baseline's?"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.canary.judge.judged import JudgedRun
-    from compatgate.canary.judge.read import Measured
+    from compatgate.canary.judge.measurements import MeasuredFile
+    from compatgate.canary.judge.result import MetricJudgement
+    from compatgate.canary.judge.workload import WorkloadJudgement
     from compatgate.canary.workload import Better, MetricSpec
 
 EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}
 VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "inconclusive"}
 MINIMUM = 10
 _TOLERANCE = 0.05
-
 _EPILOG = """\
 A file has canary JSON lines or plain numbers, one a line; "-" is standard input.
 exit status: 0 no regression, 1 regression, 2 bad input, 3 inconclusive, with what is missing
@@ -75,8 +76,6 @@ def run(args: argparse.Namespace) -> int:
         body = {"verdict": VERDICTS[judged.outcome], **judged.to_json()}
         print(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
     else:
-        from compatgate.cli.canary.judge_text import render
-
         print(render(judged, VERDICTS[judged.outcome], sys.stdout))
     return EXITS[judged.outcome]
 
@@ -100,8 +99,8 @@ def _check_options(args: argparse.Namespace) -> None:
         raise BadInput("only one of the two can be standard input", field="CANDIDATE", value="-")
 
 
-def _judged(args: argparse.Namespace) -> JudgedRun:
-    from compatgate.canary.judge.judged import JudgedRun, judge
+def _judged(args: argparse.Namespace) -> WorkloadJudgement:
+    from compatgate.canary.judge.workload import WorkloadJudgement, judge
 
     baseline, candidate = _measured(args)
     names = args.metric or [*dict.fromkeys([*baseline.metrics, *candidate.metrics])]
@@ -109,13 +108,15 @@ def _judged(args: argparse.Namespace) -> JudgedRun:
     judged = judge(specs, baseline.metrics, candidate.metrics, candidate.checks)
     if not specs and judged.outcome != "failed":
         reason = "neither file has a metric: nothing was measured"
-        return JudgedRun("inconclusive", reason, candidate.checks, missing=("metrics to compare",))
+        return WorkloadJudgement(
+            "inconclusive", reason, candidate.checks, missing=("metrics to compare",)
+        )
     return judged
 
 
-def _measured(args: argparse.Namespace) -> tuple[Measured, Measured]:
+def _measured(args: argparse.Namespace) -> tuple[MeasuredFile, MeasuredFile]:
     """Both files; plain numbers are of the metric that is asked for, or the other file's only."""
-    from compatgate.canary.judge.read import read_measured
+    from compatgate.canary.judge.measurements import read_measured
 
     contents = {side: _content(side, getattr(args, side)) for side in ("baseline", "candidate")}
     name = args.metric[0] if args.metric and len(args.metric) == 1 else None
@@ -138,7 +139,7 @@ def _source(args: argparse.Namespace, side: str) -> str:
 
 
 def _content(side: str, path: str) -> bytes:
-    from compatgate.canary.judge.read import MOST_BYTES
+    from compatgate.canary.judge.measurements import MOST_BYTES
 
     try:
         if path == "-":
@@ -155,7 +156,7 @@ def _content(side: str, path: str) -> bytes:
 
 
 def _spec(
-    args: argparse.Namespace, name: str, baseline: Measured, candidate: Measured
+    args: argparse.Namespace, name: str, baseline: MeasuredFile, candidate: MeasuredFile
 ) -> MetricSpec:
     """What decides: the option, then what the lines state, then what the unit implies."""
     from compatgate.canary.judge.units import parse_unit
@@ -175,3 +176,66 @@ def _spec(
     better = args.better or next(iter(directions), None) or parse_unit(unit).better or "either"
     tolerance = args.tolerance or stated[0][1] or stated[1][1] or _TOLERANCE
     return MetricSpec(unit, better, tolerance, args.repetitions)
+
+
+_COLOURS = {
+    "regression": "red",
+    "inconclusive": "yellow",
+    "no-baseline": "yellow",
+    "no-regression": "green",
+}
+
+
+def render(judged: WorkloadJudgement, verdict: str, stream: TextIO) -> str:
+    """Return the whole answer."""
+    colour, width = wants_colour(stream), width_of(stream) - 2
+    title = paint(verdict.replace("-", " ").upper(), "bold", _COLOURS[verdict], colour=colour)
+    lines = [title]
+    for check in judged.checks:
+        if not check.ok:
+            lines += ["", *wrap(f"check {check.name} failed: {check.message}".strip(": "), width)]
+        elif check.skipped:
+            lines += ["", *wrap(f"check {check.name} skipped: {check.message}".strip(": "), width)]
+    for metric in judged.metrics:
+        lines += ["", *_metric(metric, colour, width)]
+    if not judged.metrics:
+        lines += ["", *wrap(judged.reason, width)]
+        lines += _labelled("missing", "; ".join(judged.missing), width)
+    return "\n".join(lines)
+
+
+def _metric(metric: MetricJudgement, colour: bool, width: int) -> list[str]:
+    style = _COLOURS.get(metric.outcome, "green")
+    outcome = paint(metric.outcome.replace("-", " "), style, colour=colour)
+    lines = [f"{wrap(metric.name, width)[0]}: {outcome}"]
+    lines += [f"  {line}" for line in wrap(metric.reason, width - 2)]
+    lines += _labelled("missing", metric.missing or "", width)
+    return lines + _labelled("figures", _figures(metric), width)
+
+
+def _figures(metric: MetricJudgement) -> str:
+    found = metric.numbers
+    if found is None:
+        return ""
+    parts = [
+        f"median {_pair(found.medians)}{f' {metric.unit}' if metric.unit else ''}",
+        f"n {_pair(found.n)}",
+        f"noise {100 * found.noise[0]:.2g} % -> {100 * found.noise[1]:.2g} %",
+        f"95th percentile x {found.tail_ratio:.3g}",
+        f"far values {_pair(found.far)}",
+        f"Cliff's delta {found.effect:+.2f}",
+    ]
+    if found.dropped:
+        parts.append(f"{found.dropped} values of warm-up left out of each run")
+    return ", ".join(parts)
+
+
+def _pair(pair: tuple[float, float]) -> str:
+    return f"{pair[0]:.4g} -> {pair[1]:.4g}"
+
+
+def _labelled(label: str, text: str, width: int) -> list[str]:
+    if not text:
+        return []
+    first, *rest = wrap(text, width - 11)
+    return [f"  {label:<8} {first}", *(f"           {line}" for line in rest)]

@@ -1,26 +1,33 @@
-"""``compatgate canary workloads``: which there are, and what one measures and checks."""
+"""Run ``compatgate canary`` workloads, suites, lint and fetch: show, check and copy workloads."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.library import add_workloads
-from compatgate.cli.database import add_format, table
+from compatgate.errors import BadInput, Conflict, NotFound
+from compatgate.kit.cli.options import add_format, add_workloads
+from compatgate.kit.cli.output import table
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.canary.workload import Workload
+    from compatgate.canary.workloads.lint import Finding
+    from compatgate.discovery.image.read import ImageFolder
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_workloads_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="workload to show in full")
     add_workloads(parser)
     add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_workloads(args: argparse.Namespace) -> int:
     """List, or show one.
 
     Raises:
@@ -46,14 +53,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def to_json(workload: Workload) -> dict[str, Any]:
-    """The workload as plain data."""
+    """Return the workload as plain data."""
     import msgspec
 
-    from compatgate.canary.samples.folder import kept
+    from compatgate.canary.samples.sample import list_samples
 
     fields = msgspec.structs.asdict(workload)
     folder = fields.pop("folder")
-    samples = [msgspec.to_builtins(sample) for sample in kept(workload)]
+    samples = [msgspec.to_builtins(sample) for sample in list_samples(workload)]
     return {**fields, "folder": str(folder) if folder else None, "samples": samples}
 
 
@@ -79,11 +86,11 @@ def _page(workload: Workload) -> str:
 
 
 def _samples(workload: Workload) -> list[str]:
-    from compatgate.canary.samples.folder import kept
-    from compatgate.cli.terminal import printable
+    from compatgate.canary.samples.sample import list_samples
+    from compatgate.kit.cli.terminal import printable
 
     lines = []
-    for one in kept(workload):
+    for one in list_samples(workload):
         driver = f"driver {one.driver}" if one.driver else "no driver"
         marks = [] if one.current else ["of another content of the workload"]
         marks += ["for development"] if one.development else []
@@ -94,3 +101,198 @@ def _samples(workload: Workload) -> list[str]:
 
 def _time(seconds: int) -> str:
     return f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
+
+
+def add_suites_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this suite")
+    add_workloads(parser)
+    add_format(parser)
+
+
+def run_suites(args: argparse.Namespace) -> int:
+    """List.
+
+    Raises:
+        NotFound: there is no such suite.
+        ManyProblems: a file is wrong.
+    """
+    import json
+
+    from compatgate.canary.workloads import Library
+
+    library = Library.open(args.workloads)
+    names = [library.suite(args.name).name] if args.name else list(library.suites)
+    if args.format == "json":
+        bodies = [
+            {
+                "name": name,
+                "description": library.suite(name).description,
+                "gpus": library.gpus_of(name),
+                "nodes": library.nodes_of(name),
+                "workloads": list(library.suite(name).workloads),
+            }
+            for name in names
+        ]
+        print(json.dumps(bodies[0] if args.name else {"suites": bodies}, indent=2))
+        return 0
+    rows = [
+        (
+            name,
+            str(library.gpus_of(name)),
+            " ".join(library.suite(name).workloads),
+            library.suite(name).description,
+        )
+        for name in names
+    ]
+    print(table(("NAME", "GPUS", "WORKLOADS", "DESCRIPTION"), rows))
+    return 0
+
+
+_LINT_EPILOG = """\
+Checks the manifest against its schema, the program (there, compiles, executable), the Dockerfile,
+units and descriptions, the page README.md, that images are pinned by digest (a warning), and that
+samples are whole and of the workload as it is now (else a warning).
+exit status: 0 nothing wrong (warnings do not count, see --strict), 1 errors, 2 bad usage
+"""
+
+
+def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _LINT_EPILOG
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        metavar="DIR",
+        help="workload folder, or a folder of workloads (default: the shipped ones)",
+    )
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
+    add_format(parser)
+
+
+def run_lint(args: argparse.Namespace) -> int:
+    """Look and print.
+
+    Raises:
+        BadInput: there is no such folder, or nothing of this in it.
+    """
+    from compatgate.canary.workloads.lint import lint
+    from compatgate.resources import canary_dir
+
+    seen: list[Path] = []
+    found: list[Finding] = []
+    for folder in map(Path, args.folders or [str(canary_dir())]):
+        looked_at, findings = lint(folder)
+        seen += looked_at
+        found += findings
+    if args.format == "json":
+        print(json.dumps({"workloads": [str(path) for path in seen], "findings": _plain(found)}))
+    else:
+        _print_findings(seen, found)
+    return int(any(f.severity == "error" or args.strict for f in found))
+
+
+def _plain(found: list[Finding]) -> list[dict[str, str]]:
+    return [{"file": f.file, "severity": f.severity, "message": f.message} for f in found]
+
+
+def _print_findings(seen: list[Path], found: list[Finding]) -> None:
+    for finding in found:
+        print(f"{finding.file}: {finding.severity}: {finding.message}")
+    errors = sum(f.severity == "error" for f in found)
+    counts = f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}"
+    print(f"{_count(len(seen), 'workload')}: {counts}", file=sys.stderr)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+_FETCH_EPILOG = """\
+The image's /compatgate, with its workload.toml, becomes DIR/NAME. Nothing of it is run: read it,
+check it with compatgate canary lint, and name DIR with --workloads or COMPATGATE_WORKLOADS.
+exit status: 0 copied, 2 no image, no workload in it, or one that is wrong, 3 no answer
+"""
+
+
+def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action: the image, and where its workload goes."""
+    parser.epilog = _FETCH_EPILOG
+    parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default=".",
+        help="destination folder (default: this folder)",
+    )
+    parser.add_argument(
+        "--platform",
+        metavar="OS/CPU",
+        default="linux/amd64",
+        help="platform in a multi-platform image",
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing folder")
+
+
+def run_fetch(args: argparse.Namespace) -> int:
+    """Copy, and say what.
+
+    Raises:
+        NotFound: there is no such image, or it brings no workload.
+        ManyProblems: every mistake in its ``workload.toml``; nothing is kept.
+        Conflict: the folder is there.
+    """
+    from tempfile import TemporaryDirectory
+
+    from compatgate.canary.workloads.read import MANIFEST, read_workload
+
+    folder = _folder(args)
+    if MANIFEST not in folder.files:
+        hint = f"an image brings a workload as /compatgate/{MANIFEST}; see docs/canaries.md"
+        raise NotFound("the image brings no workload", field=args.image, hint=hint)
+    place = Path(args.output)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".fetching-", dir=place) as draft:
+            _write(folder, Path(draft) / "workload")
+            name = read_workload(Path(draft) / "workload").name
+            _put(Path(draft), place / name, replace=args.force)
+    except OSError as error:
+        raise BadInput(f"cannot write: {error.strerror}", field=str(place)) from None
+    print(f"{name}: {len(folder.files)} files of {folder.digest} in {place / name}")
+    return 0
+
+
+def _folder(args: argparse.Namespace) -> ImageFolder:
+    from compatgate.canary.workload import FOLDER
+    from compatgate.canary.workloads.pack import MOST_BYTES, MOST_FILES
+    from compatgate.discovery.image.read import read_folder
+    from compatgate.discovery.registry.limits import options_from_environment
+
+    return read_folder(
+        args.image,
+        FOLDER.strip("/"),
+        most_files=MOST_FILES,
+        most_bytes=MOST_BYTES,
+        platform=args.platform,
+        options=options_from_environment(),
+    )
+
+
+def _write(folder: ImageFolder, draft: Path) -> None:
+    for path, kept in folder.files.items():
+        target = draft / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(kept.data)
+        target.chmod(0o755 if kept.executable else 0o644)
+
+
+def _put(draft: Path, target: Path, *, replace: bool) -> None:
+    """Give the folder its name; the one that was there goes with the draft."""
+    if target.exists() or target.is_symlink():
+        if not replace:
+            hint = "name another folder, or replace it with --force"
+            raise Conflict("is there already", field=str(target), hint=hint)
+        os.rename(target, draft / "before")
+    os.rename(draft / "workload", target)

@@ -6,21 +6,7 @@ OpenAPI description gives it (``operationId``); tests compare the two.
 
 from __future__ import annotations
 
-from compatgate.client.operations import (
-    entries,
-    evidence,
-    facts,
-    gate,
-    history,
-    hooks,
-    matrix,
-    nodes,
-    runs,
-    targets,
-    tokens,
-    trust,
-    waivers,
-)
+from compatgate.client.operations import gate, hooks, matrix, nodes, runs
 
 
 class Operations:
@@ -32,25 +18,25 @@ class Operations:
     show_verdict = gate.show_verdict
     openapi = gate.openapi
 
-    list_targets = targets.list_targets
-    create_target = targets.create_target
-    show_target = targets.show_target
-    change_target = targets.change_target
-    delete_target = targets.delete_target
-    list_target_pools = targets.list_target_pools
-    list_pools = targets.list_pools
+    list_targets = matrix.list_targets
+    create_target = matrix.create_target
+    show_target = matrix.show_target
+    change_target = matrix.change_target
+    delete_target = matrix.delete_target
+    list_target_pools = matrix.list_target_pools
+    list_pools = matrix.list_pools
 
-    list_entries = entries.list_entries
-    create_entry = entries.create_entry
-    show_entry = entries.show_entry
-    change_entry = entries.change_entry
-    delete_entry = entries.delete_entry
+    list_entries = matrix.list_entries
+    create_entry = matrix.create_entry
+    show_entry = matrix.show_entry
+    change_entry = matrix.change_entry
+    delete_entry = matrix.delete_entry
 
-    list_waivers = waivers.list_waivers
-    create_waiver = waivers.create_waiver
-    show_waiver = waivers.show_waiver
-    change_waiver = waivers.change_waiver
-    delete_waiver = waivers.delete_waiver
+    list_waivers = matrix.list_waivers
+    create_waiver = matrix.create_waiver
+    show_waiver = matrix.show_waiver
+    change_waiver = matrix.change_waiver
+    delete_waiver = matrix.delete_waiver
 
     import_matrix = matrix.import_matrix
     export_matrix = matrix.export_matrix
@@ -59,11 +45,11 @@ class Operations:
     show_revision = matrix.show_revision
     diff_revisions = matrix.diff_revisions
 
-    list_tables = facts.list_tables
-    list_facts = facts.list_facts
-    show_fact = facts.show_fact
-    list_rules = facts.list_rules
-    show_rule = facts.show_rule
+    list_tables = gate.list_tables
+    list_facts = gate.list_facts
+    show_fact = gate.show_fact
+    list_rules = gate.list_rules
+    show_rule = gate.show_rule
 
     list_runs = runs.list_runs
     submit_runs = runs.submit_runs
@@ -76,13 +62,13 @@ class Operations:
     list_suites = runs.list_suites
     list_workloads = runs.list_workloads
 
-    list_evidence = evidence.list_evidence
-    list_baselines = evidence.list_baselines
-    show_baseline = evidence.show_baseline
-    approve_baseline = evidence.approve_baseline
-    refuse_baseline = evidence.refuse_baseline
-    export_baselines = evidence.export_baselines
-    import_baselines = evidence.import_baselines
+    list_evidence = runs.list_evidence
+    list_baselines = runs.list_baselines
+    show_baseline = runs.show_baseline
+    approve_baseline = runs.approve_baseline
+    refuse_baseline = runs.refuse_baseline
+    export_baselines = runs.export_baselines
+    import_baselines = runs.import_baselines
 
     list_nodes = nodes.list_nodes
     report_nodes = nodes.report_nodes
@@ -90,14 +76,14 @@ class Operations:
     remove_node = nodes.remove_node
     list_drift = nodes.list_drift
 
-    list_decisions = history.list_decisions
-    show_decision = history.show_decision
-    list_audit = history.list_audit
-    verify_audit = history.verify_audit
+    list_decisions = gate.list_decisions
+    show_decision = gate.show_decision
+    list_audit = gate.list_audit
+    verify_audit = gate.verify_audit
 
-    list_tokens = tokens.list_tokens
-    create_token = tokens.create_token
-    revoke_token = tokens.revoke_token
+    list_tokens = hooks.list_tokens
+    create_token = hooks.create_token
+    revoke_token = hooks.revoke_token
 
     validate_kubernetes = hooks.validate_kubernetes
     ask_argo_rollouts = hooks.ask_argo_rollouts
@@ -106,7 +92,7 @@ class Operations:
     poll_generic = hooks.poll_generic
     ask_driver_rollout = hooks.ask_driver_rollout
 
-    show_attestation = trust.show_attestation
-    list_keys = trust.list_keys
-    stack_badge = trust.stack_badge
-    entry_badge = trust.entry_badge
+    show_attestation = gate.show_attestation
+    list_keys = gate.list_keys
+    stack_badge = gate.stack_badge
+    entry_badge = gate.entry_badge

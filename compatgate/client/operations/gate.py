@@ -1,14 +1,28 @@
-"""Asking the gate."""
+"""Ask the gate, verify signed verdicts, and read decisions, the audit log, facts and rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compatgate.client.operation import Operation
-from compatgate.client.request import Request, get, members, post
-from compatgate.wire.verdicts import GateRequest, PoolQuestion, StackValue, VerdictBody
-from compatgate.wire.whatif import WhatIfBody, WhatIfRequest
+from msgspec import structs
+
+from compatgate.client.operation import Listing, Operation
+from compatgate.client.request import LONG_S, Moment, Request, get, members, pages, post
+from compatgate.core.verdict import Outcome
+from compatgate.kit.http.schemas import Page
+from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
+from compatgate.service.audit.schemas import AuditBody, ChainBody
+from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
+from compatgate.service.gate.schemas import (
+    DecisionBody,
+    GateRequest,
+    PoolQuestion,
+    StackValue,
+    VerdictBody,
+    WhatIfBody,
+    WhatIfRequest,
+)
 
 Pool = PoolQuestion | Mapping[str, Any]
 Stack = Mapping[str, StackValue]
@@ -93,3 +107,146 @@ def show_verdict(id: str) -> Request[VerdictBody]:  # noqa: A002 - the path's na
 def openapi() -> Request[dict[str, Any]]:
     """Describe the API (OpenAPI 3.1)."""
     return get("/openapi.json", dict[str, Any])
+
+
+@Operation
+def show_attestation(
+    id: str,  # noqa: A002 - the path's name
+    *,
+    form: str | None = None,
+) -> Request[EnvelopeBody]:
+    """Sign a verdict: an in-toto statement in a DSSE envelope.
+
+    Args:
+        id: of the verdict.
+        form: ``verdict``, or ``vsa``.
+    """
+    return get("/verdicts/{id}/attestation", EnvelopeBody, id=id, form=form)
+
+
+@Operation
+def list_keys() -> Request[KeySetBody]:
+    """List the public keys of attestations, as a JSON Web Key Set."""
+    return get("/keys", KeySetBody)
+
+
+@Operation
+def stack_badge(target: str, stack: str) -> Request[str]:
+    """Draw what the gate says of a stack on a target, as SVG."""
+    return get("/badge/{target}/{stack}.svg", str, target=target, stack=stack)
+
+
+@Operation
+def entry_badge(target: str, entry: str) -> Request[str]:
+    """Draw the status of an entry of the matrix on a target, as SVG."""
+    return get("/badge/{target}/entry/{entry}.svg", str, target=target, entry=entry)
+
+
+@Listing
+def list_decisions(
+    *,
+    target: str | None = None,
+    verdict: Outcome | None = None,
+    verdict_id: str | None = None,
+    allowed: bool | None = None,
+    asked_by: str | None = None,
+    source: str | None = None,
+    image: str | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+) -> Request[Page[DecisionBody]]:
+    """List what the gate decided, newest first.
+
+    Args:
+        target: that was asked about.
+        verdict: what it was.
+        verdict_id: its id.
+        allowed: what the policy's mode made of it.
+        asked_by: name of the token.
+        source: how it was asked, such as ``rest``.
+        image: reference, exactly.
+        since: decided at or after.
+        until: decided at or before.
+    """
+    return pages(
+        "/decisions",
+        DecisionBody,
+        target=target,
+        verdict=verdict,
+        verdict_id=verdict_id,
+        allowed=allowed,
+        asked_by=asked_by,
+        source=source,
+        image=image,
+        since=since,
+        until=until,
+    )
+
+
+@Operation
+def show_decision(id: int) -> Request[DecisionBody]:  # noqa: A002 - the path's name
+    """Show a decision; `verdict_id` leads to the verdict."""
+    return get("/decisions/{id}", DecisionBody, id=id)
+
+
+@Listing
+def list_audit(
+    *,
+    action: str | None = None,
+    actor: str | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+) -> Request[Page[AuditBody]]:
+    """List changes and batches of decisions, newest first.
+
+    Args:
+        action: or the beginning of several, ``matrix.``.
+        actor: who acted.
+        since: at or after.
+        until: at or before.
+    """
+    return pages("/audit", AuditBody, action=action, actor=actor, since=since, until=until)
+
+
+@Operation
+def verify_audit(*, head: str | None = None) -> Request[ChainBody]:
+    """Recompute the hash chain; a head noted earlier must still be in it."""
+    return structs.replace(get("/audit/verify", ChainBody, head=head), patience=LONG_S)
+
+
+@Operation
+def list_tables() -> Request[FactsBody]:
+    """List the tables of facts."""
+    return get("/facts", FactsBody)
+
+
+@Listing
+def list_facts(
+    table: str, *, part: str | None = None, search: str | None = None
+) -> Request[Page[FactRecord]]:
+    """List the records of a table (`gpus`, `cudnn`, `torch`), each with its sources.
+
+    Args:
+        table: its name.
+        part: list of the table.
+        search: part of the name, in any case.
+    """
+    return pages("/facts/{table}", FactRecord, table=table, part=part, search=search)
+
+
+@Operation
+def show_fact(table: str, key: str) -> Request[dict[str, list[dict[str, Any]]]]:
+    """Show the records that a key names: a version, a series, any spelling of a GPU."""
+    return get("/facts/{table}/{key}", dict[str, list[dict[str, Any]]], table=table, key=key)
+
+
+@Listing
+def list_rules() -> Request[Page[RuleBody]]:
+    """List the rules, each with its documentation."""
+    return pages("/rules", RuleBody)
+
+
+@Operation
+def show_rule(id: str) -> Request[RuleBody]:  # noqa: A002 - the path's name
+    """Show what a rule checks, why, and how to mend what it finds."""
+    return get("/rules/{id}", RuleBody, id=id)

@@ -1,16 +1,18 @@
-"""Webhooks, asked as other systems ask them: to try out how they are wired."""
+"""Ask webhooks as other systems ask them, to try them out; manage the tokens that systems use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import structs
 
-from compatgate.client.operation import Operation
-from compatgate.client.request import HOOKS, Request, get, post
-from compatgate.wire.admission import AdmissionReview, AdmissionReviewAnswer
-from compatgate.wire.deploying import (
+from compatgate.client.operation import Listing, Operation
+from compatgate.client.request import HOOKS, Request, delete, get, members, pages, post
+from compatgate.kit.http.schemas import Page
+from compatgate.service.admission.schemas import AdmissionReview, AdmissionReviewAnswer
+from compatgate.service.tokens.schemas import NewTokenBody, ScopeName, TokenBody, TokenRequest
+from compatgate.service.webhooks.schemas import (
     DeployAnswer,
     DeployQuestion,
     DriverAnswer,
@@ -148,7 +150,35 @@ def ask_driver_rollout(
 def _asked(
     name: str, answer: type[A], question: Any, reads: Any, query: dict[str, Any]
 ) -> Request[A]:
-    """A hook's question; refusals are in the form of its answers."""
+    """Return a hook's question; refusals are in the form of its answers."""
     path = f"{HOOKS}/{name}"
     request = post(path, answer, body=question, reads=reads, repeatable=True, **query)
     return structs.replace(request, refusal=True)
+
+
+@Listing
+def list_tokens(*, active: bool | None = None) -> Request[Page[TokenBody]]:
+    """List tokens, by name; secrets are not kept."""
+    return pages("/tokens", TokenBody, active=active)
+
+
+@Operation
+def create_token(
+    name: str, scopes: Sequence[ScopeName], *, expires: str | None = None
+) -> Request[NewTokenBody]:
+    """Create a token; its secret is in the answer, and nowhere else.
+
+    Args:
+        name: unique; what logs show.
+        scopes: of read, gate, operate, bless, admin; `SCOPES` says what
+            each allows.
+        expires: how long it is valid, such as ``90d``; for ever if left out.
+    """
+    body = members(name=name, scopes=list(scopes), expires=expires)
+    return post("/tokens", NewTokenBody, body=body, reads=TokenRequest)
+
+
+@Operation
+def revoke_token(name: str) -> Request[TokenBody]:
+    """Revoke a token, by its name or id; it opens nothing from now on."""
+    return delete("/tokens/{name}", TokenBody, name=name)

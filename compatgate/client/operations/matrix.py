@@ -1,17 +1,45 @@
-"""The matrix as a whole, and its history."""
+"""Import, export and change the matrix, its entries, targets and waivers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Annotated, Any
 
 from msgspec import Meta, structs
 
 from compatgate.client.operation import Listing, Operation
-from compatgate.client.request import JSON, LONG_S, YAML, Moment, Request, get, pages, post
+from compatgate.client.request import (
+    JSON,
+    LONG_S,
+    YAML,
+    Moment,
+    Request,
+    delete,
+    document,
+    get,
+    pages,
+    post,
+    put,
+)
+from compatgate.core.matrix import Status
 from compatgate.documents.specs import Kind
-from compatgate.wire.matrix import Changes, ImportBody, Page, RevisionBody, RevisionDetail
-from compatgate.wire.packages import PackagesReportBody
+from compatgate.kit.http.schemas import Page
+from compatgate.service.matrix.schemas import (
+    Changes,
+    EntryBody,
+    EntryChange,
+    ImportBody,
+    Made,
+    PackagesReportBody,
+    PoolRowBody,
+    RevisionBody,
+    RevisionDetail,
+    TargetBody,
+    TargetChange,
+    WaiverBody,
+    WaiverChange,
+)
 
 _DOCUMENTS = Annotated[list[dict[str, Any]], Meta(min_length=1)]
 
@@ -51,7 +79,7 @@ def import_matrix(
 def export_matrix(*, revision: int | None = None) -> Request[list[dict[str, Any]]]:
     """Export the matrix, now or at an older revision: targets, entries, waivers.
 
-    `compatgate.documents.write.to_yaml` makes a file of it.
+    `compatgate.documents.text.to_yaml` makes a file of it.
     """
     return get("/matrix/export", list[dict[str, Any]], revision=revision, format="json")
 
@@ -111,3 +139,213 @@ def diff_revisions(number: int, *, older: int | None = None) -> Request[Changes]
     """Compare a revision with an older one; with the one before, where none is named."""
     given: dict[str, Any] = {"number": number, "from": older}
     return get("/revisions/{number}/diff", Changes, **given)
+
+
+EntryDocument = EntryChange | Mapping[str, Any]
+
+
+@Listing
+def list_entries(
+    *,
+    target: str | None = None,
+    status: Status | None = None,
+    component: str | None = None,
+    search: str | None = None,
+) -> Request[Page[EntryBody]]:
+    """List entries, by name.
+
+    Args:
+        target: that they concern.
+        status: that they have.
+        component: that they constrain.
+        search: part of the name, in any case.
+    """
+    return pages(
+        "/entries", EntryBody, target=target, status=status, component=component, search=search
+    )
+
+
+@Operation
+def create_entry(entry: EntryDocument, *, reason: str) -> Request[EntryBody]:
+    """Create a entry, and say why."""
+    body = document(entry, reason)
+    return post("/entries", EntryBody, body=body, reads=EntryChange)
+
+
+@Operation
+def show_entry(name: str) -> Request[EntryBody]:
+    """Show a entry."""
+    return get("/entries/{name}", EntryBody, name=name)
+
+
+@Operation
+def change_entry(
+    name: str, entry: EntryDocument, *, reason: str, if_match: str | int | None = None
+) -> Request[EntryBody]:
+    """Replace a entry by the document that is sent, whole.
+
+    Args:
+        name: of the entry.
+        entry: as it is to be.
+        reason: why.
+        if_match: entity tag, or revision, that it must still have.
+    """
+    body = document(entry, reason)
+    return put(
+        "/entries/{name}",
+        EntryBody,
+        body=body,
+        reads=EntryChange,
+        if_match=if_match,
+        name=name,
+    )
+
+
+@Operation
+def delete_entry(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
+    """Delete a entry; its history stays. Arguments as `change_entry`."""
+    return delete("/entries/{name}", Made, if_match=if_match, name=name, reason=reason)
+
+
+TargetDocument = TargetChange | Mapping[str, Any]
+
+
+@Listing
+def list_targets(
+    *,
+    label: str | None = None,
+    gpu: str | None = None,
+    driver: str | None = None,
+    search: str | None = None,
+) -> Request[Page[TargetBody]]:
+    """List targets, by name.
+
+    Args:
+        label: such as ``tier=prod``.
+        gpu: of a pool, as written.
+        driver: of a pool, as written.
+        search: part of the name, in any case.
+    """
+    return pages("/targets", TargetBody, label=label, gpu=gpu, driver=driver, search=search)
+
+
+@Operation
+def create_target(target: TargetDocument, *, reason: str) -> Request[TargetBody]:
+    """Create a target, and say why."""
+    body = document(target, reason)
+    return post("/targets", TargetBody, body=body, reads=TargetChange)
+
+
+@Operation
+def show_target(name: str) -> Request[TargetBody]:
+    """Show a target."""
+    return get("/targets/{name}", TargetBody, name=name)
+
+
+@Operation
+def change_target(
+    name: str, target: TargetDocument, *, reason: str, if_match: str | int | None = None
+) -> Request[TargetBody]:
+    """Replace a target by the document that is sent, whole.
+
+    Args:
+        name: of the target.
+        target: as it is to be.
+        reason: why.
+        if_match: entity tag, or revision, that it must still have.
+    """
+    body = document(target, reason)
+    return put(
+        "/targets/{name}",
+        TargetBody,
+        body=body,
+        reads=TargetChange,
+        if_match=if_match,
+        name=name,
+    )
+
+
+@Operation
+def delete_target(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
+    """Delete a target; its history stays. Arguments as `change_target`."""
+    return delete("/targets/{name}", Made, if_match=if_match, name=name, reason=reason)
+
+
+@Listing
+def list_target_pools(name: str) -> Request[Page[PoolRowBody]]:
+    """List the pools of a target."""
+    return pages("/targets/{name}/pools", PoolRowBody, name=name)
+
+
+@Listing
+def list_pools(
+    *, target: str | None = None, gpu: str | None = None, driver: str | None = None
+) -> Request[Page[PoolRowBody]]:
+    """List the pools of all targets, by target and name; GPU and driver as written."""
+    return pages("/pools", PoolRowBody, target=target, gpu=gpu, driver=driver)
+
+
+WaiverDocument = WaiverChange | Mapping[str, Any]
+
+
+@Listing
+def list_waivers(
+    *,
+    target: str | None = None,
+    owner: str | None = None,
+    active_on: date | str | None = None,
+    search: str | None = None,
+) -> Request[Page[WaiverBody]]:
+    """List waivers, by name.
+
+    Args:
+        target: that they concern.
+        owner: who answers for them.
+        active_on: not ended before this day.
+        search: part of the name, in any case.
+    """
+    return pages(
+        "/waivers", WaiverBody, target=target, owner=owner, active_on=active_on, search=search
+    )
+
+
+@Operation
+def create_waiver(waiver: WaiverDocument, *, reason: str) -> Request[WaiverBody]:
+    """Create a waiver, and say why."""
+    body = document(waiver, reason)
+    return post("/waivers", WaiverBody, body=body, reads=WaiverChange)
+
+
+@Operation
+def show_waiver(name: str) -> Request[WaiverBody]:
+    """Show a waiver."""
+    return get("/waivers/{name}", WaiverBody, name=name)
+
+
+@Operation
+def change_waiver(
+    name: str, waiver: WaiverDocument, *, reason: str, if_match: str | int | None = None
+) -> Request[WaiverBody]:
+    """Replace a waiver by the document that is sent, whole.
+
+    Args:
+        name: of the waiver.
+        waiver: as it is to be.
+        reason: why.
+        if_match: entity tag, or revision, that it must still have.
+    """
+    body = document(waiver, reason)
+    return put(
+        "/waivers/{name}",
+        WaiverBody,
+        body=body,
+        reads=WaiverChange,
+        if_match=if_match,
+        name=name,
+    )
+
+
+@Operation
+def delete_waiver(name: str, *, reason: str, if_match: str | int | None = None) -> Request[Made]:
+    """Delete a waiver; its history stays. Arguments as `change_waiver`."""
+    return delete("/waivers/{name}", Made, if_match=if_match, name=name, reason=reason)

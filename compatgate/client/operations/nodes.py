@@ -9,10 +9,16 @@ import msgspec
 
 from compatgate.client.operation import Listing, Operation
 from compatgate.client.request import Request, delete, get, pages, post
-from compatgate.core.nodes import DriverState, What
-from compatgate.wire.matrix import Page
-from compatgate.wire.node_reports import CLUSTER, NodeReport, Report
-from compatgate.wire.nodes import DriftBody, NodeBody, NodesReported
+from compatgate.core.matrix import DriftKind, DriverState
+from compatgate.kit.http.schemas import Page
+from compatgate.service.nodes.schemas import (
+    CLUSTER,
+    DriftBody,
+    NodeBody,
+    NodeReport,
+    NodesReported,
+    Report,
+)
 
 
 @Listing
@@ -100,7 +106,7 @@ def list_drift(
     *,
     cluster: str | None = None,
     target: str | None = None,
-    what: What | None = None,
+    what: DriftKind | None = None,
     gpu: str | None = None,
     stale: bool | None = None,
 ) -> Request[Page[DriftBody]]:

@@ -1,8 +1,8 @@
-"""The vendors' published facts, in the shape that the rules read.
+"""Read the vendors' published facts, each table at first use, in the shape that the rules read.
 
-A record keeps its source; ``confidence`` is ``published`` (the vendor says so), ``metadata`` (read
-from the release itself) or ``derived`` (measured or concluded by others). ``None`` means that no
-source was found: a rule meeting it answers unknown or stays silent, and never guesses.
+A record keeps its source; ``confidence`` is ``published`` (the vendor says so), ``metadata``
+(read from the release itself) or ``derived`` (measured or concluded by others). ``None`` means
+that no source was found: a rule meeting it answers unknown or stays silent, and never guesses.
 
 Every framework is a `Framework`, whatever its project publishes, so a rule about frameworks is
 written once.
@@ -10,27 +10,44 @@ written once.
 
 from __future__ import annotations
 
-from compatgate.core.facts.common import Pair, Reference, Source
-from compatgate.core.facts.drivers import (
-    Branch,
-    CompatPackage,
-    CudaDriver,
-    DriverBranches,
-    ForwardCompat,
-    MinorCompat,
-    Toolkit,
-)
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
 from compatgate.core.facts.frameworks import Build, Framework, KnownIssue, KnownIssues, Pin, Release
-from compatgate.core.facts.gpus import CapabilityFact, CudaArch, Gpu, Gpus, ToolkitArch
-from compatgate.core.facts.libraries import (
+from compatgate.core.facts.nvidia import (
+    Branch,
+    CapabilityFact,
+    CompatPackage,
+    CudaArch,
+    CudaDriver,
     Cudnn,
     CudnnBuild,
     CudnnRelease,
     CudnnRow,
+    DriverBranches,
+    ForwardCompat,
+    Gpu,
+    Gpus,
+    MinorCompat,
     Nccl,
     NcclRelease,
+    Pair,
+    Peaks,
+    Reference,
+    Source,
+    Toolkit,
+    ToolkitArch,
 )
-from compatgate.core.facts.tables import Facts
+from compatgate.core.versions import Version, parse_version
+
+if TYPE_CHECKING:
+    from compatgate.core.facts.packages import CudaComponents, Packages
+    from compatgate.core.facts.records import PackageRecords, Record, Statement
+    from compatgate.core.facts.xid import XidTable
+    from compatgate.core.package_finder import PackageFinder
 
 __all__ = [
     "Branch",
@@ -62,3 +79,233 @@ __all__ = [
     "Toolkit",
     "ToolkitArch",
 ]
+
+T = TypeVar("T")
+_MOST_MEASURED = 1024
+"""Records that were measured on request and stay in memory; the package that was measured longest
+ago goes first."""
+
+
+class Facts:
+    """All tables, each read at first use.
+
+    Args:
+        load: gives a table by name, decoded into the type; the catalog provides it.
+        digest: content digest of the whole catalog, named by every verdict.
+        overlays: names of the operator's files laid over the shipped ones.
+        frameworks: components that have a table ``framework/<name>``.
+        recorded: packages that have a table ``packages/<name>``.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str, type[Any]], Any],
+        digest: str,
+        overlays: tuple[str, ...] = (),
+        frameworks: frozenset[str] = frozenset(),
+        recorded: frozenset[str] = frozenset(),
+    ) -> None:
+        self._load = load
+        self.digest = digest
+        self.overlays = overlays
+        self.framework_names = frameworks
+        self.frameworks = FRAMEWORKS | (frameworks - COMPONENTS.keys())
+        """Frameworks by name: those that stacks name as components, and those of overlays."""
+        self.recorded = recorded
+        self._shipped = recorded
+        self._measured: dict[str, tuple[Record, ...]] = {}
+        self._frameworks: dict[str, Framework | None] = {}
+        self._recorded: dict[str, PackageRecords] = {}
+        self.finders: dict[Any, PackageFinder] = {}
+        """Of packages, by platform (`compatgate.core.package_finder.package_finder`)."""
+
+    def _table(self, name: str, kind: type[T]) -> T:
+        table: T = self._load(name, kind)
+        return table
+
+    @cached_property
+    def cuda_driver(self) -> CudaDriver:
+        """Toolkits, their drivers and the minor-compatibility minimums."""
+        return self._table("cuda_driver", CudaDriver)
+
+    @cached_property
+    def toolkits_of(self) -> dict[Pair, tuple[Toolkit, ...]]:
+        """Toolkit releases by series, ascending."""
+        series: dict[Pair, tuple[Toolkit, ...]] = {}
+        for toolkit in self.cuda_driver.toolkits:
+            pair = toolkit.version.major_minor
+            series[pair] = (*series.get(pair, ()), toolkit)
+        return series
+
+    @cached_property
+    def driver_branches(self) -> DriverBranches:
+        """Driver branches."""
+        return self._table("driver_branches", DriverBranches)
+
+    @cached_property
+    def _highest_cuda(self) -> list[tuple[int, Pair]]:
+        """Linux branches, ascending, each with the highest CUDA of those up to it."""
+        steps: list[tuple[int, Pair]] = []
+        for number, branch in sorted(self.driver_branches.branches.items()):
+            if branch.cuda:
+                steps.append((number, max(branch.cuda, steps[-1][1] if steps else branch.cuda)))
+        return steps
+
+    def highest_cuda(self, branch: int) -> Pair | None:
+        """Return the highest CUDA that a Linux branch, or one before it, is known to report."""
+        index = bisect_right(self._highest_cuda, branch, key=lambda step: step[0])
+        return self._highest_cuda[index - 1][1] if index else None
+
+    @cached_property
+    def forward_compat(self) -> ForwardCompat:
+        """Forward-compatibility packages."""
+        return self._table("forward_compat", ForwardCompat)
+
+    @cached_property
+    def gpus(self) -> Gpus:
+        """GPU products."""
+        return self._table("gpus", Gpus)
+
+    @cached_property
+    def arch(self) -> CudaArch:
+        """Toolkits and architectures."""
+        return self._table("cuda_arch_support", CudaArch)
+
+    @cached_property
+    def cudnn(self) -> Cudnn:
+        """cuDNN releases."""
+        return self._table("cudnn", Cudnn)
+
+    @cached_property
+    def cudnn_releases(self) -> dict[tuple[int, ...], CudnnRelease]:
+        """cuDNN releases by the first three parts: the fourth is a build number."""
+        return {release.version.at(3): release for release in self.cudnn.releases}
+
+    @cached_property
+    def cudnn_lists(self) -> dict[int, list[tuple[Version, tuple[Pair, ...]]]]:
+        """cuDNN releases whose matrix lists capabilities, ascending, by CUDA major of the build."""
+        lists: dict[int, list[tuple[Version, tuple[Pair, ...]]]] = {}
+        for release in self.cudnn.releases:
+            for major, build in release.builds.items():
+                if build.capabilities:
+                    lists.setdefault(major, []).append((release.version, build.capabilities))
+        return lists
+
+    @cached_property
+    def nccl_releases(self) -> dict[tuple[int, ...], NcclRelease]:
+        """NCCL releases by their three parts."""
+        return {release.version.at(3): release for release in self.nccl.releases}
+
+    @cached_property
+    def nccl(self) -> Nccl:
+        """NCCL releases."""
+        return self._table("nccl", Nccl)
+
+    @cached_property
+    def known_issues(self) -> KnownIssues:
+        """Known issues."""
+        return self._table("known_issues", KnownIssues)
+
+    @cached_property
+    def cuda_components(self) -> CudaComponents:
+        """Return libraries of CUDA toolkits; imported when a stack has packages."""
+        from compatgate.core.facts.packages import CudaComponents
+
+        return self._table("cuda_components", CudaComponents)
+
+    @cached_property
+    def packages(self) -> Packages:
+        """Return packages of the index; imported when a stack has packages."""
+        from compatgate.core.facts.packages import Packages
+
+        return self._table("components", Packages)
+
+    @cached_property
+    def xid(self) -> XidTable:
+        """Xid and SXid codes; no rule reads them, so they are imported when asked for."""
+        from compatgate.core.facts.xid import XidTable
+
+        return self._table("xid", XidTable)
+
+    @cached_property
+    def gpu_peaks(self) -> Peaks:
+        """Published peaks of GPUs; no rule reads them."""
+        return self._table("gpu_peaks", Peaks)
+
+    def is_package(self, name: str) -> bool:
+        """Tell whether a part of a stack is judged by records: it has no table of releases."""
+        if name in self.framework_names:
+            return False
+        return name not in COMPONENTS or is_framework(name)
+
+    def has_records(self, name: str, version: Version) -> bool:
+        """Tell whether a component is judged by records of wheels: frameworks' by their CUDA."""
+        if name in COMPONENTS and not is_framework(name):
+            return name in self.recorded
+        return self.is_package(name) or self.recorded_name(name, version.cuda) in self.recorded
+
+    def recorded_name(self, name: str, cuda: tuple[int, ...] | None) -> str:
+        """Return the package that has the records of a part of a stack.
+
+        Components whose wheels are packages of one CUDA major (``cupy-cuda13x``,
+        ``transformer-engine-cu12``) have one name in a stack, whatever the build.
+        """
+        if cuda and name not in self.recorded:
+            names = (f"{name}-cu{cuda[0]}", f"{name}-cuda{cuda[0]}x")
+            return next((one for one in names if one in self.recorded), name)
+        return name
+
+    def with_measured(self, records: Iterable[Record]) -> Facts:
+        """Return these facts with records of wheels that were measured on request.
+
+        They stand behind the records of the catalog, whose digest stays as it is: what rests on a
+        measured record names the wheel's own digest.
+        """
+        new = object.__new__(Facts)
+        new.__dict__.update(self.__dict__)
+        new.finders = {}
+        new._measured = dict(self._measured)
+        for record in records:
+            known = new._measured.pop(record.package, ())
+            new._measured[record.package] = known if record in known else (*known, record)
+        while sum(map(len, new._measured.values())) > _MOST_MEASURED and len(new._measured) > 1:
+            del new._measured[next(iter(new._measured))]
+        return new
+
+    def is_measured(self, record: Record) -> bool:
+        """Tell whether a record was measured on request, and is none of the catalog."""
+        return any(record is one for one in self._measured.get(record.package, ()))
+
+    def records(self, name: str) -> tuple[Record, ...]:
+        """Return the records of a package's wheels; empty without any."""
+        return self._shipped_of(name).records + self._measured.get(name, ())
+
+    def statements(self, name: str) -> tuple[Statement, ...]:
+        """Return what is stated of a package's releases; empty without anything."""
+        return self._shipped_of(name).statements
+
+    def _shipped_of(self, name: str) -> PackageRecords:
+        """Return what the catalog has of a package."""
+        from compatgate.core.facts.records import PackageRecords
+
+        if name not in self._shipped:
+            return PackageRecords()
+        if name not in self._recorded:
+            self._recorded[name] = self._table(f"packages/{name}", PackageRecords)
+        return self._recorded[name]
+
+    def recorded_versions(self, name: str) -> list[Version]:
+        """Return the releases of a package that have a record, ascending."""
+        texts = {record.version for record in self.records(name)}
+        return sorted((parse_version(name, text) for text in texts), key=lambda v: v.key)
+
+    def framework(self, name: str) -> Framework | None:
+        """Return the table of a framework, None when no facts on it are carried."""
+        if name not in self._frameworks:
+            known = name in self.framework_names
+            self._frameworks[name] = self._table(f"framework/{name}", Framework) if known else None
+        return self._frameworks[name]
+
+    def measured(self, name: str) -> tuple[Record, ...]:
+        """Return the records of a part of a stack that were measured on request."""
+        return self._measured.get(name, ())

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.core.arch import Arch
-from compatgate.core.derived import derived
-from compatgate.core.facts.common import Pair, Source
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.gpu_code import Arch
+from compatgate.core.lazy_property import lazy_property
 from compatgate.core.versions import Version
 
 
@@ -86,14 +86,14 @@ class Build(Struct, frozen=True, dict=True):
     note: str = ""
     channel: str = ""
 
-    @derived
+    @lazy_property
     def memory(self) -> dict[Any, Any]:
         """Return what was derived from the build alone, by whoever derives it."""
         return {}
 
-    @derived
+    @lazy_property
     def code(self) -> tuple[Arch, ...]:
-        """Its GPU code, where the list is published."""
+        """Return its GPU code, where the list is published."""
         sass = tuple(Arch("sass", pair) for pair in self.sass or ())
         return (*sass, *self.specific, *(Arch("ptx", pair) for pair in self.ptx or ()))
 
@@ -110,7 +110,7 @@ class Build(Struct, frozen=True, dict=True):
 
     @property
     def title(self) -> str:
-        """The CUDA it is for, for messages: ``cu121`` or ``CUDA 12``."""
+        """Return the CUDA it is for, for messages: ``cu121`` or ``CUDA 12``."""
         if self.label:
             return self.label
         return f"CUDA {'.'.join(map(str, self.cuda or (self.cuda_major,)))}"
@@ -154,14 +154,14 @@ class Release(Struct, frozen=True, dict=True):
     requires_source: Source | None = None
     conda: tuple[Build, ...] = ()
 
-    @derived
+    @lazy_property
     def memory(self) -> dict[Any, Any]:
         """Return what was derived from the release alone, by whoever derives it."""
         return {}
 
-    @derived
+    @lazy_property
     def preferred(self) -> tuple[Build, ...]:
-        """Its builds, listed ones first, the default one before others."""
+        """Return its builds, listed ones first, the default one before others."""
         return tuple(sorted(self.builds, key=lambda build: (not build.listed, not build.default)))
 
 
@@ -175,7 +175,7 @@ class Framework(Struct, frozen=True, dict=True):
     cpu_only_os: tuple[str, ...] = ()
     """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
 
-    @derived
+    @lazy_property
     def by_version(self) -> dict[Version, Release]:
         """Releases by their version; of two that compare the same, the first."""
         return {release.version: release for release in reversed(self.releases)}

@@ -1,4 +1,8 @@
-"""Packages of the index that carry GPU code or are tied to CUDA, and common ones that are not."""
+"""Hold packages of the index that carry GPU code or are tied to CUDA, and libraries of toolkits.
+
+The libraries of CUDA toolkits say which release belongs to which toolkit, and how they are
+linked. Loaded when a stack has packages.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.components import is_framework
-from compatgate.core.derived import derived
-from compatgate.core.facts.common import Source
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.lazy_property import lazy_property
 from compatgate.core.versions import Version
 
 _BUILD = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
@@ -57,7 +61,7 @@ class Packages(Struct, frozen=True, dict=True):
     packages: tuple[KnownPackage, ...]
     names: tuple[NamePattern, ...]
 
-    @derived
+    @lazy_property
     def by_name(self) -> dict[str, KnownPackage]:
         """Return the packages by name."""
         return {package.name: package for package in self.packages}
@@ -141,3 +145,52 @@ def why_gpu(package: Locked, known: Packages) -> str | None:
         native = next((name for name in package.depends if known.brings_native_code(name)), None)
         return f"is compiled and depends on {native}" if native else None
     return None
+
+
+class ToolkitPart(Struct, frozen=True):
+    """A library of the toolkit, as a package of the index.
+
+    Attributes:
+        package: normalised name, ``nvidia-cusparse-cu12``.
+        component: NVIDIA's name of it, ``cusparse``.
+        cuda_major: of the toolkits that it belongs to.
+        toolkits: version to the toolkits that have it, ascending.
+    """
+
+    package: str
+    component: str
+    cuda_major: int
+    toolkits: dict[str, tuple[Pair, ...]]
+
+
+class Link(Struct, frozen=True):
+    """Libraries that refer to symbols of another one by the toolkit that they are from.
+
+    Attributes:
+        component: that is referred to; it must be of the users' toolkit, or a later one of its
+            major.
+        users: components that refer to it.
+    """
+
+    component: str
+    users: tuple[str, ...]
+    statement: str
+    source: Source
+
+
+class CudaComponents(Struct, frozen=True, dict=True):
+    """Table ``cuda_components``."""
+
+    parts: tuple[ToolkitPart, ...]
+    links: tuple[Link, ...]
+    source: Source
+
+    @lazy_property
+    def by_package(self) -> dict[str, ToolkitPart]:
+        """Return the libraries by the name of their package."""
+        return {part.package: part for part in self.parts}
+
+    def toolkits(self, package: str, version: str) -> tuple[Pair, ...]:
+        """Return the toolkits that a package's release belongs to; empty for an unknown one."""
+        part = self.by_package.get(package)
+        return part.toolkits.get(version, ()) if part else ()

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from msgspec import Struct, json
 
-from compatgate.core.arch import Arch
-from compatgate.core.derived import derived
-from compatgate.core.facts.common import Pair, Source
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.gpu_code import Arch
+from compatgate.core.lazy_property import lazy_property
 
 
 class TorchAbi(Struct, frozen=True, omit_defaults=True):
@@ -73,17 +73,17 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
     ptx_cuda: str | None = None
     torch: TorchAbi | None = None
 
-    @derived
+    @lazy_property
     def carries_code(self) -> bool:
         """Tell whether any GPU code is inside."""
         return bool(self.sass or self.ptx)
 
-    @derived
+    @lazy_property
     def loaded(self) -> bool:
         """Tell whether a program can load it: static libraries and objects are to be linked."""
         return not self.path.endswith((".a", ".o"))
 
-    @derived
+    @lazy_property
     def system(self) -> Literal["linux", "windows", ""]:
         """Return the system whose programs load it, by its name; empty where both may."""
         name = self.path.lower()
@@ -91,7 +91,7 @@ class Library(Struct, frozen=True, omit_defaults=True, dict=True):
             return "windows"
         return "linux" if name.endswith(".so") or ".so." in name else ""
 
-    @derived
+    @lazy_property
     def code_of_units(self) -> tuple[tuple[tuple[str, ...], int], ...]:
         """Code of units, with how many units have it; also where all have the same."""
         if self.profiles:
@@ -141,7 +141,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     torch_missing: tuple[str, ...] = ()
     source: str = ""
 
-    @derived
+    @lazy_property
     def memory(self) -> dict[Any, Any]:
         """Return what was derived from the record alone, by whoever derives it."""
         return {}

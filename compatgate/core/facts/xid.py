@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.core.constraints import Constraint
-from compatgate.core.facts.common import Source
+from compatgate.core.facts.nvidia import Source
 
 Severity = Literal["fatal", "warning", "info"]
 """``fatal``: the GPU is not to be used before the action was done; ``warning``: the application

@@ -1,14 +1,205 @@
-"""NVIDIA's ``NVIDIA_REQUIRE_*`` language, in the two dialects that NVIDIA ships.
+"""Check NVIDIA's ``NVIDIA_REQUIRE_*`` language, in the two dialects that NVIDIA ships.
 
 An image states what it needs of a host in environment variables such as
 ``NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471``. Spaces separate
-alternatives, commas join conditions. The C library (libnvidia-container, ``nvidia-container-cli``)
-and the Go toolkit (nvidia-container-toolkit) read the same words differently; the modules `c` and
-`go` say how.
+alternatives, commas join conditions. The C library (libnvidia-container,
+``nvidia-container-cli``) and the Go toolkit (nvidia-container-toolkit) read the same words
+differently; the modules `c` and `go` say how. `check` answers whether a host meets an image's
+requirements, with the reason: what held, or what came closest, and what the host has.
 """
 
-from compatgate.core.requirements.evaluate import check
-from compatgate.core.requirements.model import Answer, Impl, MalformedRequirement, Properties
-from compatgate.core.requirements.question import Question
+from __future__ import annotations
 
-__all__ = ["Answer", "Impl", "MalformedRequirement", "Properties", "Question", "check"]
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, Struct, UnsetType
+
+from compatgate.core.requirements import c, go
+from compatgate.core.requirements.model import (
+    PROPERTIES,
+    Clause,
+    Dialect,
+    Factor,
+    Host,
+    Impl,
+    MalformedRequirement,
+    Properties,
+    Requirement,
+    RequirementAnswer,
+    quote_text,
+)
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "Impl",
+    "MalformedRequirement",
+    "Properties",
+    "Question",
+    "RequirementAnswer",
+    "check",
+]
+
+_DIALECTS: Mapping[str, Dialect] = {"go": go.DIALECT, "c": c.DIALECT}
+_KEPT_LENGTH = 8192
+"""Requirements longer than this are compiled anew each time, so that no caller can fill the
+memory with them; the longest that NVIDIA has published has 2596 characters."""
+
+
+def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> RequirementAnswer:
+    """Return whether NVIDIA's container runtime would start such an image on such a host.
+
+    Args:
+        requirements: the values of the image's ``NVIDIA_REQUIRE_*`` variables; all must hold.
+        host: what is known of the host. With several visible GPUs the C library asks for each
+            of them, the Go toolkit for the first.
+        impl: whose reading: the Go toolkit's (`go`) or the C library's (`c`).
+
+    Raises:
+        MalformedRequirement: the implementation would reject a requirement. The C library
+            notices only what it reaches: nothing after the first requirement that is not met.
+        BadInput: a property of the host is not of its form.
+    """
+    dialect = _DIALECTS.get(impl)
+    if dialect is None:
+        raise BadInput(
+            f"'{quote_text(impl)}' is no dialect", field="impl", value=impl, hint="go or c"
+        )
+    seen = dialect.host(host)
+    if dialect.most is not None and len(requirements) > dialect.most:
+        last = requirements[dialect.most]
+        why = f"is one requirement too many: {dialect.name} takes {dialect.most}"
+        raise MalformedRequirement(last, last, why, "fewer NVIDIA_REQUIRE_* variables")
+    compiled = [_compiled(impl, text) for text in requirements]
+    reasons = []
+    for requirement in compiled:
+        answer = _evaluate(requirement, seen)
+        if not answer.satisfied:
+            return answer
+        reasons.append(answer.reason)
+    return RequirementAnswer(True, "; ".join(dict.fromkeys(reasons)) or "nothing is required")
+
+
+def _compiled(impl: Impl, text: str) -> Requirement:
+    return _compile(impl, text) if len(text) > _KEPT_LENGTH else _compile_cached(impl, text)
+
+
+def _compile(impl: Impl, text: str) -> Requirement:
+    if "\0" in text:
+        why = "has a NUL character, which no environment variable can hold"
+        raise MalformedRequirement(text, text, why, "printable characters")
+    return _DIALECTS[impl].compile(text)
+
+
+_compile_cached = lru_cache(maxsize=512)(_compile)
+
+
+def _evaluate(requirement: Requirement, host: Host) -> RequirementAnswer:
+    if not requirement.clauses:
+        return RequirementAnswer(True, explain_nothing_asked(requirement))
+    misses: list[Miss] = []
+    for clause in requirement.clauses:
+        for position, factor in enumerate(clause.factors):
+            if not factor.holds(host):
+                left = len(clause.factors) - position
+                misses.append(Miss(clause, factor, left))
+                break
+        else:
+            return RequirementAnswer(True, explain_held(clause, host))
+    return RequirementAnswer(False, explain_missed(misses, host))
+
+
+class Question(Struct, frozen=True, forbid_unknown_fields=True):
+    """Requirements and the host to check them against; a property that is absent is not known."""
+
+    require: list[str]
+    impl: Impl | UnsetType = UNSET
+    cuda: str | None = None
+    driver: str | None = None
+    arch: str | None = None
+    brand: str | None = None
+
+    def answer(self, impl: Impl = "go") -> RequirementAnswer:
+        """The answer of `check`; `impl` is whose reading where the question leaves it open."""
+        host = Properties(self.cuda, self.driver, self.arch, self.brand)
+        return check(self.require, host, impl if self.impl is UNSET else self.impl)
+
+
+_CLOSEST = 3
+"""How many clauses a reason names; a published requirement has up to 73."""
+
+
+class Miss(Struct, frozen=True):
+    """A clause that does not hold, and its first factor that does not."""
+
+    clause: Clause
+    factor: Factor
+    left: int
+    """How many factors had not held yet, this one included."""
+
+
+def explain_held(clause: Clause, host: Host) -> str:
+    """Return why a requirement is met: by which clause."""
+    names = dict.fromkeys(factor.property for factor in clause.factors)
+    known = [_having(name, host) for name in names if _stated(name, host) is not None]
+    unknown = [name for name in names if _stated(name, host) is None]
+    facts = [f"the host has {', '.join(known)}"] if known else []
+    if unknown:
+        verb = "is" if len(unknown) == 1 else "are"
+        facts.append(f"{' and '.join(unknown)} {verb} not known, which {host.unknown}")
+    return f"{quote_text(clause.text)} holds: {', and '.join(facts)}"
+
+
+def explain_nothing_asked(requirement: Requirement) -> str:
+    """Return why a requirement without clauses is met."""
+    if not requirement.ignored:
+        return "nothing is required"
+    ignored = ", ".join(quote_text(factor) for factor in requirement.ignored[:_CLOSEST])
+    known = f"it knows {', '.join(PROPERTIES)}, in lower case"
+    return f"nothing is required: the Go toolkit ignores {ignored} ({known})"
+
+
+def explain_missed(misses: Sequence[Miss], host: Host) -> str:
+    """Return why a requirement is not met: the clauses that came closest, in the order written.
+
+    Closest is the clause that failed nearest its end, then the one whose version is nearest the
+    host's.
+    """
+    if len(misses) == 1:
+        return f"{quote_text(misses[0].clause.text)} does not hold: {_failing(misses[0], host)}"
+    ranked = sorted((miss.left, _distance(miss, host), at) for at, miss in enumerate(misses))
+    closest = [misses[at] for at in sorted(at for _, _, at in ranked[:_CLOSEST])]
+    named = ", ".join(
+        f"{quote_text(miss.clause.text)} ({_failing(miss, host)})" for miss in closest
+    )
+    among = ":" if len(closest) == len(misses) else "; closest are"
+    return f"none of {len(misses)} alternatives holds{among} {named}"
+
+
+def _distance(miss: Miss, host: Host) -> int:
+    # The last factor bounds the driver branch of a published clause from above.
+    last = miss.clause.factors[-1]
+    return abs(last.major - host.majors.get(last.property, 0))
+
+
+def _failing(miss: Miss, host: Host) -> str:
+    """What failed in a clause, in view of the host."""
+    factor = miss.factor
+    if factor.note:
+        return factor.note
+    which = f"{quote_text(factor.text)} fails, " if len(miss.clause.factors) > 1 else ""
+    if _stated(factor.property, host) is None:
+        return f"{which}the host's {factor.property} is not known, which {host.unknown}"
+    return f"{which}the host has {_having(factor.property, host)}"
+
+
+def _having(name: str, host: Host) -> str:
+    return f"{name} {quote_text(_stated(name, host) or '')}"
+
+
+def _stated(name: str, host: Host) -> str | None:
+    value: str | None = getattr(host.stated, name)
+    return value

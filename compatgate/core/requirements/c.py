@@ -35,7 +35,7 @@ from compatgate.core.requirements.model import (
     first_number,
     host_brand,
     host_parts,
-    shown,
+    quote_text,
 )
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ def _mistake(name: str, operator: str, value: str) -> tuple[str, str] | None:
     if not operator:
         return "has no operator", _FORM
     if operator not in _OPERATORS:
-        return f"has the operator '{shown(operator)}'", _KNOWN_OPERATORS
+        return f"has the operator '{quote_text(operator)}'", _KNOWN_OPERATORS
     if not value:
         return "has no value", _FORM
     if name.lower() not in PROPERTIES:
-        return f"asks about '{shown(name)}'", _KNOWN_PROPERTIES
+        return f"asks about '{quote_text(name)}'", _KNOWN_PROPERTIES
     return None
 
 
@@ -123,7 +123,7 @@ def _brand_check(operator: str, value: str, refuse: Refuse) -> Check:
 def _version_check(name: str, operator: str, value: str, refuse: Refuse) -> Check:
     """``dsl_compare_version``."""
     if not _VERSION.fullmatch(value):
-        return refuse(f"asks for '{shown(value)}', not a version", _VERSION_FORM)
+        return refuse(f"asks for '{quote_text(value)}', not a version", _VERSION_FORM)
     numbers = _numbers(value)
     check = _comparison(name, operator, _version_key(numbers))
     if max(numbers) > _LARGEST_NUMBER:
@@ -166,7 +166,7 @@ def _refuse(requirement: str, factor: str, why: str, hint: str) -> Check:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version; dots may repeat or end it."""
+    """Return the numbers of a version; dots may repeat or end it."""
     return tuple(_number(part) for part in version.split(".") if part)
 
 
@@ -177,7 +177,7 @@ def _number(digits: str) -> int:
 
 
 def _version_key(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """A key that sorts as ``dsl_compare_version`` does: a tail of zeros does not count."""
+    """Return a key that sorts as ``dsl_compare_version`` does: a tail of zeros does not count."""
     end = len(numbers)
     while end and numbers[end - 1] == 0:
         end -= 1
@@ -191,7 +191,7 @@ def _brand_key(brand: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def host(stated: Properties) -> Host:
-    """The host as ``configure.c`` hands it to the comparison.
+    """Return the host as ``configure.c`` hands it to the comparison.
 
     Raises:
         BadInput: a property is not of its form.

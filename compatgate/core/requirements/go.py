@@ -1,18 +1,6 @@
-"""The language as nvidia-container-toolkit reads it (Go; CSV mode, with ``image.go`` CDI mode).
+"""Read the language as nvidia-container-toolkit does (Go; CSV mode, with ``image.go`` CDI mode).
 
-Source: NVIDIA/nvidia-container-toolkit ``internal/requirements``: ``constraints/factory.go``
-(grammar), ``constraints/binary.go`` and ``property.go`` (comparison), ``constraints/logical.go``
-(AND, OR), ``image.go`` (what it knows of the host).
-
-- Every factor is read before any is evaluated: a mistake anywhere is an error.
-- Property names and brands are case-sensitive; a factor about an unknown property is dropped, and
-  a clause or requirement with nothing left asks for nothing.
-- ``cuda``, ``driver`` and ``arch`` compare as semantic versions: at most three numbers, no leading
-  zeros. The host's own driver version is freed of leading zeros first.
-- ``brand`` compares as a string, with every operator.
-- A property that is not known has an empty value, which ranks below every other: ``cuda<13``
-  holds on a host whose CUDA is not known, ``cuda>=12`` does not. (Releases without ``image.go``
-  never know driver and brand: leave them out to ask as those do.)
+Versions compare as golang.org/x/mod/semver compares them, without the leading ``v``.
 """
 
 from __future__ import annotations
@@ -21,7 +9,6 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from compatgate.core.requirements import semver
 from compatgate.core.requirements.model import (
     COMPARISONS,
     OPERATOR_CHARACTERS,
@@ -37,15 +24,55 @@ from compatgate.core.requirements.model import (
     first_number,
     host_brand,
     host_parts,
-    shown,
+    quote_text,
 )
 from compatgate.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Check = Callable[[Host], bool]
+SemverKey = tuple[object, ...]
+_SEMVER_NUMBER = r"(0|[1-9][0-9]*)"
+_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_SEMVER = re.compile(
+    rf"{_SEMVER_NUMBER}(?:\.{_SEMVER_NUMBER}(?:\.{_SEMVER_NUMBER}(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?)?)?"
+)
+BELOW_EVERY_VERSION: SemverKey = ()
+"""The key of a version that is not valid: less than every valid one, equal to its like."""
 
+
+def semver_key(version: str) -> SemverKey | None:
+    """Return a key that sorts as `semver.Compare` does; None if the version is not valid.
+
+    ``12`` and ``12.4`` stand for ``12.0.0`` and ``12.4.0``; numbers have no leading zeros; a
+    pre-release (``12.4.0-rc1``) sorts before its release; build metadata does not count.
+    """
+    match = _SEMVER.fullmatch(version)
+    if match is None:
+        return None
+    major, minor, patch, prerelease = match.groups()
+    if prerelease is None:
+        return (
+            _identifier_key(major),
+            _identifier_key(minor or "0"),
+            _identifier_key(patch or "0"),
+            1,
+        )
+    identifiers = prerelease.split(".")
+    if any(i.isdigit() and i[0] == "0" and i != "0" for i in identifiers):
+        return None
+    ranked = tuple((0, *_identifier_key(i)) if i.isdigit() else (1, i) for i in identifiers)
+    return (_identifier_key(major), _identifier_key(minor), _identifier_key(patch), 0, ranked)
+
+
+def _identifier_key(digits: str) -> tuple[int, str]:
+    # Of two numbers without leading zeros the longer is the larger: exact at any length, where
+    # int() would refuse thousands of digits.
+    return len(digits), digits
+
+
+if TYPE_CHECKING:
+    Check = Callable[[Host], bool]
 _OPERATORS = ("!=", "<=", ">=", "=", "<", ">")
 _FIRST_OPERATOR_CHARACTER = re.compile(f"[{OPERATOR_CHARACTERS}]")
 # unicode.IsSpace, which strings.TrimSpace uses; str.strip() would take U+001C to U+001F as well.
@@ -79,7 +106,7 @@ def compile_requirement(text: str) -> Requirement:
 
 
 def _factor(requirement: str, text: str) -> Factor | None:
-    """One factor; None if its property is not known."""
+    """Return one factor; None if its property is not known."""
     found = _FIRST_OPERATOR_CHARACTER.search(text)
     if found is None:
         raise MalformedRequirement(
@@ -93,7 +120,7 @@ def _factor(requirement: str, text: str) -> Factor | None:
     if name == "brand":
         return _brand(text, operator, value)
     version = value.removeprefix("v")
-    key = semver.key(version)
+    key = semver_key(version)
     if key is None:
         raise MalformedRequirement(requirement, text, *_version_mistake(rest, version))
     return Factor(text, name, _comparison(name, operator, key), first_number(version))
@@ -116,13 +143,13 @@ def _version_mistake(rest: str, version: str) -> tuple[str, str]:
     """What is wrong after a property's name, and what would be right."""
     operator = rest[: len(rest) - len(rest.lstrip(OPERATOR_CHARACTERS))]
     if operator not in COMPARISONS:
-        return f"has the operator '{shown(operator)}'", f"one of {' '.join(COMPARISONS)}"
+        return f"has the operator '{quote_text(operator)}'", f"one of {' '.join(COMPARISONS)}"
     if not version:
         return "has no value", "a version, as in cuda>=12.4"
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
-        return f"asks for '{shown(version)}', not a semantic version", "as in 12.4"
+        return f"asks for '{quote_text(version)}', not a semantic version", "as in 12.4"
     numbers = [part.lstrip("0") or "0" for part in version.split(".")[:3]]
-    write = f"write {operator}{shown('.'.join(numbers))}"
+    write = f"write {operator}{quote_text('.'.join(numbers))}"
     if version.count(".") > 2:
         return "has more than the three numbers of a semantic version", write
     return "has a number with a leading zero, unlike a semantic version", write
@@ -130,7 +157,7 @@ def _version_mistake(rest: str, version: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def host(stated: Properties) -> Host:
-    """The host as ``image.go`` hands it to the comparison.
+    """Return the host as ``image.go`` hands it to the comparison.
 
     Raises:
         BadInput: a property is not of its form.
@@ -141,12 +168,12 @@ def host(stated: Properties) -> Host:
         parts = host_parts(stated, name) or ()
         if len(parts) > 3:
             raise BadInput(
-                f"'{shown(getattr(stated, name))}' has more than three numbers",
+                f"'{quote_text(getattr(stated, name))}' has more than three numbers",
                 field=name,
                 value=getattr(stated, name),
                 hint="the Go toolkit compares at most three, such as 535.104.05",
             )
-        values[name] = semver.key(".".join(map(str, parts))) or semver.BELOW_EVERY_VERSION
+        values[name] = semver_key(".".join(map(str, parts))) or BELOW_EVERY_VERSION
         majors[name] = parts[0] if parts else 0
     return Host(stated, values, majors, "the Go toolkit ranks below every value")
 

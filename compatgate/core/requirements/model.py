@@ -51,7 +51,7 @@ class Properties(Struct, frozen=True):
     brand: str | None = None
 
 
-class Answer(Struct, frozen=True):
+class RequirementAnswer(Struct, frozen=True):
     """Whether the host meets the requirements, and why, in one sentence of ASCII."""
 
     satisfied: bool
@@ -71,9 +71,9 @@ class MalformedRequirement(BadInput):
     slug = "malformed-requirement"
 
     def __init__(self, requirement: str, factor: str, why: str, hint: str) -> None:
-        where = "" if factor == requirement else f" in '{shown(requirement)}'"
+        where = "" if factor == requirement else f" in '{quote_text(requirement)}'"
         super().__init__(
-            f"'{shown(factor)}'{where} {why}", field="require", value=requirement, hint=hint
+            f"'{quote_text(factor)}'{where} {why}", field="require", value=requirement, hint=hint
         )
         self.factor = factor
 
@@ -144,8 +144,8 @@ class Dialect(Struct, frozen=True):
     most: int | None = None
 
 
-def shown(text: str) -> str:
-    """Text from outside, cut to fit a sentence and safe on any terminal."""
+def quote_text(text: str) -> str:
+    """Return text from outside, cut to fit a sentence and safe on any terminal."""
     short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
 
@@ -157,7 +157,7 @@ def first_number(version: str) -> int:
 
 
 def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
-    """The numbers of a host's version property; None if it is not known.
+    """Return the numbers of a host's version property; None if it is not known.
 
     Raises:
         BadInput: it is not a version.
@@ -168,7 +168,7 @@ def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
     if not _HOST_VERSION.fullmatch(text):
         example = {"cuda": "12.4", "driver": "535.104.05", "arch": "8.0"}[name]
         raise BadInput(
-            f"'{shown(text)}' is not a version",
+            f"'{quote_text(text)}' is not a version",
             field=name,
             value=text,
             hint=f"digits and dots, such as {example}; leave it out if it is not known",
@@ -179,7 +179,7 @@ def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
 
 
 def host_brand(host: Properties) -> str | None:
-    """The host's brand; None if it is not known.
+    """Return the host's brand; None if it is not known.
 
     Raises:
         BadInput: it is empty.

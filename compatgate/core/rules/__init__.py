@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
+from compatgate.core.rule import Rule
 from compatgate.core.rules import (
-    canary,
-    cudnn,
-    driver_branch,
-    driver_cuda,
-    forward,
-    framework_arch,
-    framework_cuda,
-    framework_driver,
+    caveats,
+    driver,
+    framework_builds,
     framework_pins,
-    framework_python,
-    gpu_code,
+    gpu,
     image,
-    incomplete,
     known_issue,
+    libraries,
     matrix,
-    mig,
-    nccl,
     packages,
-    placement,
-    waived,
 )
-from compatgate.core.rules.base import Rule
 
 _FAMILIES = (
-    driver_cuda,
-    forward,
-    driver_branch,
-    mig,
-    gpu_code,
-    cudnn,
-    framework_cuda,
+    driver,
+    gpu,
+    libraries,
+    framework_builds,
     framework_pins,
-    framework_python,
-    framework_arch,
-    framework_driver,
     packages,
-    nccl,
     image,
     known_issue,
     matrix,
-    canary,
-    waived,
-    placement,
-    incomplete,
+    caveats,
 )
 
 RULES: tuple[Rule, ...] = tuple(

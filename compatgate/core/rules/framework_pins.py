@@ -6,22 +6,31 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from compatgate.core import changes
-from compatgate.core.case import Case
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Build, Pair, Pin, Release, Source
-from compatgate.core.frameworks import Found
-from compatgate.core.parts import CUDNN, NCCL, PACKAGES
-from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
-from compatgate.core.rules.each import each
+from compatgate.core.facts.frameworks import Build, Pin, Release
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.frameworks import FrameworkMatch
+from compatgate.core.rule import (
+    CUDNN,
+    NCCL,
+    NOT_APPLICABLE,
+    PACKAGES,
+    PASS,
+    Problem,
+    RuleAnswer,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.rules.framework_builds import ask_each_framework
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import Version, parse_version, show
 
 if TYPE_CHECKING:
-    from compatgate.core.requires import Asked, Requirement
+    from compatgate.core.package_requirements import Asked, Requirement
 
 
 @rule("CG402", "framework-cudnn", reads=CUDNN)
-def framework_cudnn(case: Case) -> Answer:
+def framework_cudnn(context: RuleContext) -> RuleAnswer:
     """The cuDNN is not the one that the framework's build expects.
 
     Another major fails: it is the ABI boundary. Older than the build's pin fails; newer than the
@@ -35,11 +44,11 @@ def framework_cudnn(case: Case) -> Answer:
 
     Source: package metadata of each build; TensorFlow's tested configurations; JAX's changelog.
     """
-    return each(case, lambda c, found: _pins(c, found, "cudnn"))
+    return ask_each_framework(context, lambda c, found: _pins(c, found, "cudnn"))
 
 
 @rule("CG403", "framework-nccl", reads=NCCL)
-def framework_nccl(case: Case) -> Answer:
+def framework_nccl(context: RuleContext) -> RuleAnswer:
     """The NCCL is not the one that the framework's build expects.
 
     As CG402: another major or an older release than the pin fails, a newer one is a warning where
@@ -49,11 +58,11 @@ def framework_nccl(case: Case) -> Answer:
 
     Source: package metadata of each build.
     """
-    return each(case, lambda c, found: _pins(c, found, "nccl"))
+    return ask_each_framework(context, lambda c, found: _pins(c, found, "nccl"))
 
 
 @rule("CG406", "framework-framework", reads=PACKAGES)
-def framework_framework(case: Case) -> Answer:
+def framework_framework(context: RuleContext) -> RuleAnswer:
     """What a framework's release is built on has another version than its metadata pins.
 
     vLLM is compiled against exactly one torch: another one is another ABI. The wheel of torch pins
@@ -68,49 +77,53 @@ def framework_framework(case: Case) -> Answer:
 
     Source: package metadata of each release.
     """
-    return each(case, _framework_pins)
+    return ask_each_framework(context, _framework_pins)
 
 
-def _framework_pins(case: Case, found: Found) -> Answer:
+def _framework_pins(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if found.release is None:
         return NOT_APPLICABLE
     others = [name for name in found.release.pins if name not in ("cudnn", "nccl")]
-    answers = [_pins(case, found, name) for name in others]
+    answers = [_pins(context, found, name) for name in others]
     for by in (found.release, found.build):
-        if by and by.requires and _is_of_metadata(case, found):
-            answers += _requirements(case, found, by)
+        if by and by.requires and _is_of_metadata(context, found):
+            answers += _requirements(context, found, by)
     problems = [p for answer in answers if not isinstance(answer, str) for p in answer]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
 
 
-def _is_of_metadata(case: Case, found: Found) -> bool:
+def _is_of_metadata(context: RuleContext, found: FrameworkMatch) -> bool:
     """Tell whether the pool's wheel is one that the metadata speaks of: Linux, and with CUDA."""
-    without_cuda = found.release is not None and case.pool.cpu in found.release.cpu_only
-    return case.pool.os != "windows" and not without_cuda
+    without_cuda = found.release is not None and context.pool.cpu in found.release.cpu_only
+    return context.pool.os != "windows" and not without_cuda
 
 
 _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 """Components that CG401 to CG404 judge; the toolkit's libraries are judged one by one here."""
 
 
-def _requirements(case: Case, found: Found, by: Build | Release) -> Iterator[Answer]:
+def _requirements(
+    context: RuleContext, found: FrameworkMatch, by: Build | Release
+) -> Iterator[RuleAnswer]:
     """Judge what metadata requires of packages that the stack states."""
-    from compatgate.core.requires import asked_of, requirements_by
+    from compatgate.core.package_requirements import asked_of, requirements_by
 
-    for requirement in requirements_by(by, case.stack, case.pool, {*_OWN_RULES, found.name}):
+    for requirement in requirements_by(by, context.stack, context.pool, {*_OWN_RULES, found.name}):
         unmet = not requirement.holds
-        yield _unmet(case, found, requirement, by.requires_source) if unmet else PASS
-    for asked in asked_of(by, "cuda-toolkit", case.stack, case.pool) if case.packages else ():
+        yield _unmet(context, found, requirement, by.requires_source) if unmet else PASS
+    for asked in (
+        asked_of(by, "cuda-toolkit", context.stack, context.pool) if context.packages else ()
+    ):
         if asked.spec.startswith("=="):
             toolkit = parse_version("cuda", asked.spec.removeprefix("==")).major_minor
-            yield from _of_toolkit(case, found, asked, toolkit, by.requires_source)
+            yield from _of_toolkit(context, found, asked, toolkit, by.requires_source)
 
 
 def _unmet(
-    case: Case, found: Found, requirement: Requirement, source: Source | None
+    context: RuleContext, found: FrameworkMatch, requirement: Requirement, source: Source | None
 ) -> tuple[Problem]:
     name, have = requirement.name, requirement.have
-    outcome, why = _difference(case, requirement)
+    outcome, why = _difference(context, requirement)
     return (
         Problem(
             outcome,
@@ -124,7 +137,7 @@ def _unmet(
     )
 
 
-def _difference(case: Case, requirement: Requirement) -> tuple[FindingOutcome, str]:
+def _difference(context: RuleContext, requirement: Requirement) -> tuple[FindingOutcome, str]:
     """Judge how far a version is from what is required, and say so.
 
     NVIDIA's libraries keep their interface within a major; triton's is another one each minor.
@@ -133,7 +146,7 @@ def _difference(case: Case, requirement: Requirement) -> tuple[FindingOutcome, s
         return "fail", "is outside that range"
     name, have = requirement.name, requirement.have
     pin = parse_version(name, requirement.pinned)
-    of_nvidia = name == "cublas" or name in case.facts.cuda_components.by_package
+    of_nvidia = name == "cublas" or name in context.facts.cuda_components.by_package
     older = "is older" if have < pin else "is newer than it was tested with"
     if of_nvidia:
         if have.major != pin.major:
@@ -145,11 +158,11 @@ def _difference(case: Case, requirement: Requirement) -> tuple[FindingOutcome, s
 
 
 def _of_toolkit(
-    case: Case, found: Found, asked: Asked, toolkit: Pair, source: Source | None
-) -> Iterator[Answer]:
+    context: RuleContext, found: FrameworkMatch, asked: Asked, toolkit: Pair, source: Source | None
+) -> Iterator[RuleAnswer]:
     """Compare the toolkit that metadata names (``cuda-toolkit[nvjitlink]``) with its libraries."""
-    table = case.facts.cuda_components
-    for package in case.packages:
+    table = context.facts.cuda_components
+    for package in context.packages:
         part = table.by_package.get(package.name)
         if not part or part.cuda_major != toolkit[0] or part.component not in asked.extras:
             continue
@@ -169,13 +182,13 @@ def _of_toolkit(
         )
 
 
-def _expects(found: Found) -> str:
+def _expects(found: FrameworkMatch) -> str:
     build = f" ({found.build.title})" if found.build else ""
     return f"{found.name} {found.version.public}{build} expects"
 
 
-def _pins(case: Case, found: Found, component: str) -> Answer:
-    have = case.stack.get(component)
+def _pins(context: RuleContext, found: FrameworkMatch, component: str) -> RuleAnswer:
+    have = context.stack.get(component)
     if have is None or found.release is None:
         return NOT_APPLICABLE
     pin = (found.build.pins if found.build else {}).get(component) or found.release.pins.get(
@@ -183,17 +196,19 @@ def _pins(case: Case, found: Found, component: str) -> Answer:
     )
     if pin is None or pin.optional:
         return NOT_APPLICABLE
-    return _against_pin(case, found, pin, have)
+    return _against_pin(context, found, pin, have)
 
 
-def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
+def _against_pin(
+    context: RuleContext, found: FrameworkMatch, pin: Pin, have: Version
+) -> RuleAnswer:
     expects = f"{_expects(found)} {pin.component} {pin.spec}"
     outcome: FindingOutcome = "fail"
     if pin.floor and pin.same_major and have.major != pin.floor.major:
         why = f"{pin.component} {have} is another major"
     elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
         why = f"{pin.component} {have} is older"
-    elif pin.component in case.facts.frameworks and pin.floor and have.at(2) != pin.floor.at(2):
+    elif pin.component in context.facts.frameworks and pin.floor and have.at(2) != pin.floor.at(2):
         why = f"{pin.component} {have} is another minor, another ABI"
     elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
         outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
@@ -211,7 +226,7 @@ def _against_pin(case: Case, found: Found, pin: Pin, have: Version) -> Answer:
             have=have.text,
             need=pin.spec,
             source=pin.source,
-            candidates=lambda: changes.follow_pin(case, pin),
+            candidates=lambda: changes.follow_pin(context, pin),
         ),
     )
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from compatgate.core import changes
-from compatgate.core.case import Case
-from compatgate.core.facts import Source
-from compatgate.core.parts import DRIVER
-from compatgate.core.requirements import Answer as Requirement
-from compatgate.core.requirements import Impl, MalformedRequirement, Properties, check
-from compatgate.core.rules.base import (
+from compatgate.core.facts.nvidia import Source
+from compatgate.core.rule import (
+    DRIVER,
     NOT_APPLICABLE,
     PASS,
-    Answer,
     Problem,
+    RuleAnswer,
     not_checked,
     rule,
 )
+from compatgate.core.rule_context import RuleContext
 from compatgate.core.verdict import FindingOutcome
 from compatgate.core.versions import show
+
+if TYPE_CHECKING:
+    from compatgate.core.requirements.model import Impl, MalformedRequirement
+    from compatgate.core.requirements.model import RequirementAnswer as Requirement
 
 SOURCE = Source(
     "NVIDIA/nvidia-container-toolkit internal/requirements; libnvidia-container src/cli/dsl.c",
@@ -26,7 +30,7 @@ SOURCE = Source(
 
 
 @rule("CG601", "require-cuda", reads=DRIVER)
-def require_cuda(case: Case) -> Answer:
+def require_cuda(context: RuleContext) -> RuleAnswer:
     """The image's ``NVIDIA_REQUIRE_*`` expressions are not met on the pool.
 
     NVIDIA's container runtime refuses to start such a container. It is a question of its own: an
@@ -42,18 +46,22 @@ def require_cuda(case: Case) -> Answer:
 
     Source: NVIDIA/nvidia-container-toolkit and NVIDIA/libnvidia-container.
     """
-    requirements = case.stack.require
+    requirements = context.stack.require
     if not requirements:
         return NOT_APPLICABLE
-    if case.driver is None:
+    if context.driver is None:
         return not_checked("require", "the driver is not known, the image's requirements neither")
-    go, c = _ask(case, "go"), _ask(case, "c")
+    from compatgate.core.requirements.model import MalformedRequirement
+
+    go, c = _ask(context, "go"), _ask(context, "c")
     decides = c if isinstance(go, MalformedRequirement) else go
     if isinstance(decides, MalformedRequirement):
         message = f"the container runtime cannot read the image's requirements: {decides.detail}"
-        return (_refusal(case, message),)
+        return (_refusal(context, message),)
     if not decides.satisfied:
-        return (_refusal(case, f"the container runtime refuses this image here: {decides.reason}"),)
+        return (
+            _refusal(context, f"the container runtime refuses this image here: {decides.reason}"),
+        )
     other = go if decides is c else c
     if isinstance(other, MalformedRequirement):
         name = "the Go toolkit" if decides is c else "libnvidia-container"
@@ -65,38 +73,42 @@ def require_cuda(case: Case) -> Answer:
     return (Problem("warn", "require", message, source=SOURCE),)
 
 
-def _refusal(case: Case, message: str) -> Problem:
+def _refusal(context: RuleContext, message: str) -> Problem:
     outcome: FindingOutcome = "fail"
-    if case.stack.disable_require:
+    if context.stack.disable_require:
         outcome = "warn"
         message += " (NVIDIA_DISABLE_REQUIRE is set: it starts all the same)"
-    elif not case.driver_cuda_is_exact:
+    elif not context.driver_cuda_is_exact:
         outcome = "unknown"
         message += " (the CUDA version of this driver is not published, it may be newer)"
     return Problem(
         outcome,
         "require",
         message,
-        have=f"driver {case.driver}, {_reports(case)}",
-        need=" and ".join(case.stack.require),
+        have=f"driver {context.driver}, {_reports(context)}",
+        need=" and ".join(context.stack.require),
         source=SOURCE,
-        candidates=lambda: changes.newer_branches(case),
+        candidates=lambda: changes.newer_branches(context),
     )
 
 
-def _ask(case: Case, impl: Impl) -> Requirement | MalformedRequirement:
+def _ask(context: RuleContext, impl: Impl) -> Requirement | MalformedRequirement:
     """Every brand that this GPU may report must be accepted; the first refusal is the answer."""
-    assert case.driver is not None  # noqa: S101 - the caller checked
+    from compatgate.core.requirements import check
+    from compatgate.core.requirements.model import MalformedRequirement, Properties
+    from compatgate.core.requirements.model import RequirementAnswer as Requirement
+
+    assert context.driver is not None  # noqa: S101 - the caller checked
     answer = Requirement(True, "")
-    for brand in (case.pool.gpu.brands if case.pool.gpu else ()) or (None,):
+    for brand in (context.pool.gpu.brands if context.pool.gpu else ()) or (None,):
         host = Properties(
-            cuda=show(case.driver_cuda) if case.driver_cuda else None,
-            driver=case.driver.text,
-            arch=show(case.capability) if case.capability else None,
+            cuda=show(context.driver_cuda) if context.driver_cuda else None,
+            driver=context.driver.text,
+            arch=show(context.capability) if context.capability else None,
             brand=brand,
         )
         try:
-            answer = check(case.stack.require, host, impl)
+            answer = check(context.stack.require, host, impl)
         except MalformedRequirement as error:
             return error
         if not answer.satisfied:
@@ -104,5 +116,5 @@ def _ask(case: Case, impl: Impl) -> Requirement | MalformedRequirement:
     return answer
 
 
-def _reports(case: Case) -> str:
-    return f"CUDA {show(case.driver_cuda)}" if case.driver_cuda else "CUDA unknown"
+def _reports(context: RuleContext) -> str:
+    return f"CUDA {show(context.driver_cuda)}" if context.driver_cuda else "CUDA unknown"

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatgate.core.case import Case
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import KnownIssue
-from compatgate.core.parts import VERSIONS
-from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Candidate, Problem, rule
+from compatgate.core.facts.frameworks import KnownIssue
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    VERSIONS,
+    Candidate,
+    Problem,
+    RuleAnswer,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
 
 
 @rule("CG701", "known-issue", reads=VERSIONS | {"arch"}, states_outcome=True)
-def known_issue(case: Case) -> Answer:
+def known_issue(context: RuleContext) -> RuleAnswer:
     """The combination is on the known-issues list.
 
     The list is data, each with a link: ``compatgate facts show known_issues``. Operators lay their
@@ -22,22 +29,24 @@ def known_issue(case: Case) -> Answer:
 
     Source: the issue's own.
     """
-    if not case.facts.known_issues.issues:
+    if not context.facts.known_issues.issues:
         return NOT_APPLICABLE
-    return [_problem(case, issue) for issue in case.issues if _on_driver(case, issue)] or PASS
+    return [
+        _problem(context, issue) for issue in context.issues if _on_driver(context, issue)
+    ] or PASS
 
 
-def _on_driver(case: Case, issue: KnownIssue) -> bool:
-    """Whether the pool's driver is one that the issue is about, where it names any."""
+def _on_driver(context: RuleContext, issue: KnownIssue) -> bool:
+    """Return whether the pool's driver is one that the issue is about, where it names any."""
     text = issue.components.get("driver")
     if text is None:
         return True
-    return case.driver is not None and parse_constraint("driver", text).allows(case.driver)
+    return context.driver is not None and parse_constraint("driver", text).allows(context.driver)
 
 
-def _problem(case: Case, issue: KnownIssue) -> Problem:
+def _problem(context: RuleContext, issue: KnownIssue) -> Problem:
     component = next(iter(issue.components))
-    have = case.driver if component == "driver" else case.stack.get(component)
+    have = context.driver if component == "driver" else context.stack.get(component)
     return Problem(
         "fail" if issue.outcome == "fail" else "warn",
         component,

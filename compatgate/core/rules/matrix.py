@@ -1,22 +1,25 @@
-"""CG801 to CG803: what this organisation has blessed."""
+"""CG801 to CG803, CG811 to CG813: check what this organisation has blessed and measured.
+
+Entries of the matrix bless a stack; canary runs on staging GPUs are the evidence for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from compatgate.core import changes
-from compatgate.core.case import Case
 from compatgate.core.components import in_order
-from compatgate.core.matrix import Entry
-from compatgate.core.parts import VERSIONS
-from compatgate.core.rules.base import NOT_APPLICABLE, PASS, Answer, Problem, rule
+from compatgate.core.matrix import Entry, Evidence
+from compatgate.core.rule import NOT_APPLICABLE, PASS, VERSIONS, Problem, RuleAnswer, rule
+from compatgate.core.rule_context import RuleContext
 
 _NAMED = 3
 """GPUs of an entry that a message names."""
 
 
 @rule("CG801", "not-blessed", cause="matrix", reads=VERSIONS)
-def not_blessed(case: Case) -> Answer:
+def not_blessed(context: RuleContext) -> RuleAnswer:
     """The target's policy asks for a blessed matrix entry, and none matches.
 
     An entry matches when every component that it constrains is in the stack (or is the pool's
@@ -32,15 +35,15 @@ def not_blessed(case: Case) -> Answer:
 
     Source: the matrix, at the revision that the verdict names.
     """
-    if not case.policy.require_entry:
+    if not context.policy.require_entry:
         return NOT_APPLICABLE
-    best = case.deciding
+    best = context.deciding
     if best:  # revoked and deprecated speak for themselves
-        unnamed = [] if best.status == "revoked" else case.unnamed(best)
-        return (_unnamed(case, best, unnamed),) if unnamed else PASS
-    where = f"{case.target.name or 'this target'}"
-    if case.entries:
-        best = case.entries[0]
+        unnamed = [] if best.status == "revoked" else context.unnamed(best)
+        return (_unnamed(context, best, unnamed),) if unnamed else PASS
+    where = f"{context.target.name or 'this target'}"
+    if context.entries:
+        best = context.entries[0]
         message = f"entry {best.name} matches but is a candidate: not yet blessed for {where}"
         return (
             Problem(
@@ -49,15 +52,17 @@ def not_blessed(case: Case) -> Answer:
                 message,
                 have=best.name,
                 need="status blessed",
-                candidates=lambda: changes.nearest_entry(case),
+                candidates=lambda: changes.nearest_entry(context),
             ),
         )
-    nearest = None if case.brief else case.nearest
+    nearest = None if context.brief else context.nearest
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
-        missing = in_order(nearest.differences(case.stack, case.pool))
-        message += f"; the nearest is {nearest.name}, which {_difference(case, nearest, missing)}"
-    suites = ", ".join(case.policy.canary.suites)
+        missing = in_order(nearest.differences(context.stack, context.pool))
+        message += (
+            f"; the nearest is {nearest.name}, which {_difference(context, nearest, missing)}"
+        )
+    suites = ", ".join(context.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
     return (
         Problem(
@@ -65,16 +70,16 @@ def not_blessed(case: Case) -> Answer:
             "entry",
             message,
             need=_described(nearest) if nearest else "a blessed entry",
-            candidates=lambda: changes.nearest_entry(case),
+            candidates=lambda: changes.nearest_entry(context),
         ),
     )
 
 
-def _unnamed(case: Case, entry: Entry, names: Sequence[str]) -> Problem:
+def _unnamed(context: RuleContext, entry: Entry, names: Sequence[str]) -> Problem:
     """Report an entry that matches and does not name every GPU package of the stack."""
     missing = in_order(names)
     listed = ", ".join(missing)
-    stated = ", ".join(f'{name}: "=={case.stack.versions[name].text}"' for name in missing)
+    stated = ", ".join(f'{name}: "=={context.stack.versions[name].text}"' for name in missing)
     return Problem(
         "fail",
         "entry",
@@ -82,43 +87,43 @@ def _unnamed(case: Case, entry: Entry, names: Sequence[str]) -> Problem:
         f" add {stated} to the components of the entry, or waive CG801 for them",
         have=entry.name,
         need=f"an entry that names {listed}",
-        candidates=lambda: changes.nearest_entry(case),
+        candidates=lambda: changes.nearest_entry(context),
     )
 
 
 @rule("CG802", "revoked", cause="matrix", reads=VERSIONS)
-def revoked(case: Case) -> Answer:
+def revoked(context: RuleContext) -> RuleAnswer:
     """The best matching entry was revoked: this combination is known to be bad here.
 
     Fix: the entry's replacement, or the nearest blessed entry.
 
     Source: the matrix, at the revision that the verdict names.
     """
-    best = case.deciding
+    best = context.deciding
     if best is None:
         return NOT_APPLICABLE
     if best.status != "revoked":
         return PASS
-    return (_status_problem(case, best, "fail"),)
+    return (_status_problem(context, best, "fail"),)
 
 
 @rule("CG803", "deprecated", cause="matrix", reads=VERSIONS)
-def deprecated(case: Case) -> Answer:
+def deprecated(context: RuleContext) -> RuleAnswer:
     """The best matching entry is deprecated (a warning).
 
     Fix: the entry's replacement.
 
     Source: the matrix, at the revision that the verdict names.
     """
-    best = case.deciding
+    best = context.deciding
     if best is None:
         return NOT_APPLICABLE
     if best.status != "deprecated":
         return PASS
-    return (_status_problem(case, best, "warn"),)
+    return (_status_problem(context, best, "warn"),)
 
 
-def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
+def _status_problem(context: RuleContext, entry: Entry, outcome: str) -> Problem:
     reason = f": {entry.reason}" if entry.reason else ""
     instead = f"; use {entry.replacement} instead" if entry.replacement else ""
     return Problem(
@@ -127,21 +132,23 @@ def _status_problem(case: Case, entry: Entry, outcome: str) -> Problem:
         f"entry {entry.name} is {entry.status}{reason}{instead}",
         have=entry.name,
         need=entry.replacement or "a blessed entry",
-        candidates=lambda: changes.nearest_entry(case, replacing=entry),
+        candidates=lambda: changes.nearest_entry(context, replacing=entry),
     )
 
 
-def _difference(case: Case, entry: Entry, names: Sequence[str]) -> str:
+def _difference(context: RuleContext, entry: Entry, names: Sequence[str]) -> str:
     """Say what an entry has otherwise, and what it asks for that the stack leaves unsaid."""
-    unsaid = [name for name in names if name != "driver" and case.stack.get(name) is None]
+    unsaid = [name for name in names if name != "driver" and context.stack.get(name) is None]
     other = [name for name in names if name not in unsaid]
     parts = []
-    if not entry.is_for(case.pool):
+    if not entry.is_for(context.pool):
         gpus = ", ".join(entry.gpus[:_NAMED]) + (", ..." if len(entry.gpus) > _NAMED else "")
-        parts.append(f"is for {gpus}, not for {case.pool.gpu.sku if case.pool.gpu else 'this GPU'}")
+        parts.append(
+            f"is for {gpus}, not for {context.pool.gpu.sku if context.pool.gpu else 'this GPU'}"
+        )
     if other:
         parts.append(f"differs in {', '.join(other)}")
-    if left_out := case.unnamed(entry):
+    if left_out := context.unnamed(entry):
         parts.append(f"does not name {', '.join(in_order(left_out))}")
     if unsaid:
         parts.append(f"asks for {', '.join(unsaid)}, of which the stack says nothing")
@@ -150,3 +157,130 @@ def _difference(case: Case, entry: Entry, names: Sequence[str]) -> str:
 
 def _described(entry: Entry) -> str:
     return ", ".join(f"{name} {entry.components[name]}" for name in in_order(entry.components))
+
+
+@rule("CG811", "canary-missing", cause="evidence", reads=VERSIONS)
+def canary_missing(context: RuleContext) -> RuleAnswer:
+    """The policy asks for canary evidence, and a suite has no judged run for this stack and SKU.
+
+    Evidence counts for the versions measured inside the container, on the same GPU SKU (a MIG slice
+    is a SKU of its own). A run that was inconclusive is no evidence, nor is one outside a container
+    (the process executor, for development) where the policy does not say
+    ``canary.acceptDevelopment: true``.
+
+    Fix: run the suite on staging.
+
+    Source: canary runs; the verdict names those it rests on.
+    """
+    if not _asked(context):
+        return NOT_APPLICABLE
+    missing = [suite for suite in context.policy.canary.suites if not _judged(context, suite)]
+    if not missing:
+        return PASS
+    return [
+        Problem(
+            "fail",
+            "canary",
+            f"no canary run of suite {suite} is known for this stack on {context.gpu_name}"
+            f"{_but_for_development(context, suite)}",
+            need=f"a passed run of suite {suite} on staging",
+        )
+        for suite in missing
+    ]
+
+
+@rule("CG812", "canary-stale", cause="evidence", reads=VERSIONS)
+def canary_stale(context: RuleContext) -> RuleAnswer:
+    """The latest passed run is older than the policy's ``maxAge``, or was on another driver.
+
+    A driver change on the target makes older evidence stale: compatible is not identical.
+
+    Fix: run the suite again on staging, with the pool's driver.
+
+    Source: canary runs; the verdict names those it rests on.
+    """
+    if not _asked(context):
+        return NOT_APPLICABLE
+    problems = []
+    for suite in context.policy.canary.suites:
+        latest = _latest(context, suite)
+        if latest is None or latest.outcome != "passed":
+            continue
+        expires = latest.finished + context.policy.canary.max_age_s
+        if latest.driver != context.driver:
+            why = f"was on driver {latest.driver}, the pool has {context.driver}"
+        elif expires < context.now:
+            why = f"of {_day(latest.finished)} is older than the policy allows"
+        else:
+            context.holds_until(_moment(expires))
+            continue
+        need = f"a passed run of suite {suite} on driver {context.driver}"
+        message = f"run {latest.id} of suite {suite} {why}"
+        problems.append(Problem("fail", "canary", message, have=latest.id, need=need))
+    return problems or PASS
+
+
+@rule("CG813", "canary-failed", cause="evidence", reads=VERSIONS)
+def canary_failed(context: RuleContext) -> RuleAnswer:
+    """The latest judged run of a suite failed for this stack on this SKU.
+
+    A run on another driver still speaks: it failed with this stack on this GPU.
+
+    Fix: see the run for what failed, mend it, run the suite again.
+
+    Source: canary runs; the verdict names those it rests on.
+    """
+    if not _asked(context):
+        return NOT_APPLICABLE
+    problems = [
+        Problem(
+            "fail",
+            "canary",
+            f"run {latest.id} of suite {suite} failed on {_day(latest.finished)}",
+            have=latest.id,
+            need=f"a passed run of suite {suite}",
+        )
+        for suite in context.policy.canary.suites
+        if (latest := _latest(context, suite)) and latest.outcome == "failed"
+    ]
+    return problems or PASS
+
+
+def _asked(context: RuleContext) -> bool:
+    """Return whether evidence is asked for; of an unknown GPU or driver CG901 speaks."""
+    return (
+        context.policy.canary.require
+        and context.pool.gpu is not None
+        and context.driver is not None
+    )
+
+
+def evidence_for(context: RuleContext) -> list[str]:
+    """Return the ids of the runs that the case rests on."""
+    latest = [_latest(context, suite) for suite in context.policy.canary.suites]
+    return [run.id for run in latest if run]
+
+
+def _judged(context: RuleContext, suite: str) -> list[Evidence]:
+    runs = context.matrix.runs(suite, context.stack, context.pool)
+    return [run for run in runs if run.counts_for(context.policy.canary)]
+
+
+def _but_for_development(context: RuleContext, suite: str) -> str:
+    runs = context.matrix.runs(suite, context.stack, context.pool)
+    return f" ({runs[-1].id} ran outside a container, for development)" if runs else ""
+
+
+def _latest(context: RuleContext, suite: str) -> Evidence | None:
+    """Return the latest run on the pool's own driver, else the latest on any."""
+    runs = _judged(context, suite)
+    own = [run for run in runs if run.driver == context.driver]
+    return max(own or runs, key=lambda run: run.finished, default=None)
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

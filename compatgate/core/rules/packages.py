@@ -1,6 +1,6 @@
 """CG410 to CG414: packages, from what their own wheels were measured to hold.
 
-What judges them is loaded by the first question that names a package: most name none, and the start
+Their checks are loaded by the first question that names a package: most name none, and the start
 of the command line is counted in milliseconds.
 """
 
@@ -9,59 +9,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from compatgate.core.case import Case
-from compatgate.core.parts import FORWARD, PACKAGES, RECORDS
-from compatgate.core.rules.base import NOT_APPLICABLE, Answer, rule
+from compatgate.core.rule import FORWARD, NOT_APPLICABLE, PACKAGES, RECORDS, RuleAnswer, rule
+from compatgate.core.rule_context import RuleContext
 
 
 @cache
-def _judges() -> dict[str, Callable[[Case], Answer]]:
-    """Load what judges packages."""
-    from compatgate.core.rules import (
-        package_arch,
-        package_libraries,
-        package_open,
-        package_requires,
-        package_torch,
-    )
+def _checks() -> dict[str, Callable[[RuleContext], RuleAnswer]]:
+    """Load the checks of packages."""
+    from compatgate.core.rules import package_code, package_links
 
     return {
-        "open": package_open.judge,
-        "arch": package_arch.judge,
-        "requires": package_requires.judge,
-        "torch": package_torch.judge,
-        "libraries": package_libraries.judge,
+        "open": package_code.check_open,
+        "arch": package_code.check_arch,
+        "requires": package_links.check_requirements,
+        "torch": package_links.check_torch,
+        "libraries": package_links.check_libraries,
     }
 
 
-def _ask(case: Case, what: str, *others: object) -> Answer:
+def _ask(context: RuleContext, what: str, *others: object) -> RuleAnswer:
     """Judge the packages of a stack, unless a rule was silent about the same ones before.
 
     Args:
-        case: with the packages.
-        what: judges them.
+        context: with the packages.
+        what: checks them.
         others: all that the rule looks at beside packages, frameworks and the platform; versions
             as they are written.
     """
-    packages = case.package_set
+    packages = context.package_set
     if packages is None or not packages.packages:
         return NOT_APPLICABLE
     key = (what, *others)
     silent = packages.silent.get(key)
     if silent:
         return silent
-    answer = _judges()[what](case)
+    answer = _checks()[what](context)
     if isinstance(answer, str):
         packages.silent[key] = answer
     return answer
 
 
-def _cuda(case: Case) -> str:
-    return case.cuda.text if case.cuda else ""
+def _cuda(context: RuleContext) -> str:
+    return context.cuda.text if context.cuda else ""
 
 
 @rule("CG410", "package-open", reads=RECORDS)
-def package_open(case: Case) -> Answer:
+def package_open(context: RuleContext) -> RuleAnswer:
     """A package with GPU code, or tied to CUDA, of which no record says what it carries.
 
     What a wheel carries is measured from the wheel itself. Without a record of this release nobody
@@ -78,11 +71,11 @@ def package_open(case: Case) -> Answer:
 
     Source: the list of packages in ``matrix/facts/components.yaml``.
     """
-    return _ask(case, "open", case.capability, _cuda(case))
+    return _ask(context, "open", context.capability, _cuda(context))
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)
-def package_arch(case: Case) -> Answer:
+def package_arch(context: RuleContext) -> RuleAnswer:
     """A package's own libraries have no code for the pool's GPU.
 
     Each library that the package loads counts, by its translation units: a stray one is no support,
@@ -104,11 +97,11 @@ def package_arch(case: Case) -> Answer:
     Source: the record of the wheel, measured from its libraries; CUDA C++ Programming Guide,
     "Binary Compatibility" and "PTX Compatibility".
     """
-    return _ask(case, "arch", case.capability, _cuda(case), case.compiles_up_to)
+    return _ask(context, "arch", context.capability, _cuda(context), context.compiles_up_to)
 
 
 @rule("CG412", "package-requires", reads=PACKAGES)
-def package_requires(case: Case) -> Answer:
+def package_requires(context: RuleContext) -> RuleAnswer:
     """A package's own requirements on another part of the stack do not hold.
 
     Pins and ranges are read from the metadata of the wheel. Installers hold them unless they were
@@ -121,11 +114,11 @@ def package_requires(case: Case) -> Answer:
 
     Source: ``Requires-Dist`` of the wheel, in its record.
     """
-    return _ask(case, "requires", *[(n, v.text) for n, v in case.stack.components.items()])
+    return _ask(context, "requires", *[(n, v.text) for n, v in context.stack.components.items()])
 
 
 @rule("CG413", "package-torch", reads=RECORDS)
-def package_torch(case: Case) -> Answer:
+def package_torch(context: RuleContext) -> RuleAnswer:
     """An extension was built against another torch than the stack has.
 
     libtorch and libc10 have no symbol versions: an extension for another minor stops when it is
@@ -147,11 +140,11 @@ def package_torch(case: Case) -> Answer:
 
     Source: the record of the wheel: its requirements, its file name, and its undefined symbols.
     """
-    return _ask(case, "torch")
+    return _ask(context, "torch")
 
 
 @rule("CG414", "package-libraries", reads=RECORDS)
-def package_libraries(case: Case) -> Answer:
+def package_libraries(context: RuleContext) -> RuleAnswer:
     """A library needs another one that the stack brings in another major, or too old.
 
     A library that is linked against ``libcudart.so.13`` does not load beside a CUDA 12 runtime; a
@@ -170,4 +163,4 @@ def package_libraries(case: Case) -> Answer:
     Source: NVIDIA nvJitLink documentation, "Compatibility"; the libraries' own dynamic sections,
     in the records of their wheels.
     """
-    return _ask(case, "libraries", _cuda(case))
+    return _ask(context, "libraries", _cuda(context))

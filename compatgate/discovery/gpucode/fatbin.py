@@ -1,22 +1,111 @@
-"""Fatbinaries: a header, then entries with a header each, laid out as the package says."""
+"""Read the forms of GPU code: cubins, PTX, and the fatbinaries that hold both.
+
+A cubin is an ELF file with machine code for one architecture. PTX is text; its directives name
+the ISA version and the architecture. A fatbinary is a header, then entries with a header each,
+laid out as the package's docstring says.
+
+Sources: LLVM ``llvm/include/llvm/BinaryFormat/ELF.h`` (``EM_CUDA`` and the ``EF_CUDA_*`` flags,
+whose place changed with ABI version 8), and cubins of nvcc 13.5: ``.note.nv.tkinfo`` holds the
+tool, its release (``Cuda compilation tools, release 13.5, V13.5.37``) and its command line
+(``-arch sm_90a``), which alone tells family-specific code from other code; NVIDIA PTX ISA, "PTX
+Module Directives" (``.version`` first, then ``.target``).
+"""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.arch import Arch
-from compatgate.discovery.gpucode.cubin import toolkit_of_cubin
+from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.discovery.gpucode.model import Entry, EntryKind
 from compatgate.discovery.gpucode.source import Source, damaged
 
-MAGIC = struct.pack("<I", 0xBA55ED50)
+EM_CUDA = 190
+LARGEST_CUBIN = 1024 * 1024
+"""Bytes of a cubin that are searched for its notes, which stand before its code."""
+_ELF64_LE = b"\x7fELF\x02\x01"
+_TOOLKIT_RELEASE = re.compile(rb"Cuda compilation tools, release (\d{1,2}\.\d{1,2}), V")
+_COMMAND_ARCH = re.compile(rb"-arch[ =](sm_\d{2,3}[af]?)\b")
+_ET_REL = 1
+
+
+def is_cubin(head: bytes) -> bool:
+    """Return whether these first bytes of an ELF file are those of a cubin."""
+    return head[:6] == _ELF64_LE and len(head) >= 64 and _machine_of_cubin(head) == EM_CUDA
+
+
+def toolkit_of_cubin(head: bytes) -> str | None:
+    """Release of the toolkit that made a cubin, from its first bytes; None when not recorded."""
+    match = _TOOLKIT_RELEASE.search(head) if is_cubin(head) else None
+    return match[1].decode() if match else None
+
+
+def read_cubin(source: Source) -> Entry:
+    """Read a cubin that stands alone.
+
+    Raises:
+        BadInput: it ends before its section headers, or names no architecture.
+    """
+    start = source.position
+    head = source.peek(LARGEST_CUBIN)
+    flags, sections = struct.unpack_from("<I", head, 48)[0], struct.unpack_from("<Q", head, 40)[0]
+    left = source.left if len(head) == LARGEST_CUBIN else len(head)
+    if sections > left:
+        what = f"section headers should begin at byte {start + sections}"
+        raise damaged(source.name, start + left, what)
+    match = _COMMAND_ARCH.search(head)
+    arch = parse_arch(match[1].decode())[0] if match else _arch_of(flags, abi=head[8])
+    if not 10 <= 10 * arch.capability[0] + arch.capability[1] <= 999:
+        raise damaged(source.name, start + 48, f"flags {flags:#x} name no architecture")
+    relocatable = struct.unpack_from("<H", head, 16)[0] == _ET_REL
+    return Entry("sass", arch, cuda=toolkit_of_cubin(head), relocatable=relocatable, offset=start)
+
+
+def _arch_of(flags: int, abi: int) -> Arch:
+    """From the ELF flags: until ABI 7 the low byte and ``0x800``, from ABI 8 the second byte."""
+    if abi >= 8:
+        return Arch("sass", divmod(flags >> 8 & 0xFF, 10), "a" if flags & 0x8 else "")
+    return Arch("sass", divmod(flags & 0xFF, 10), "a" if flags & 0x800 else "")
+
+
+def _machine_of_cubin(head: bytes) -> int:
+    machine: int = struct.unpack_from("<H", head, 18)[0]
+    return machine
+
+
+LARGEST_PTX_HEAD = 64 * 1024
+"""Bytes in which the directives must stand; comments may come before them."""
+_PTX_VERSION = re.compile(rb"^[ \t]*\.version[ \t]+(\d{1,2}\.\d{1,2})", re.MULTILINE)
+_PTX_TARGET = re.compile(rb"^[ \t]*\.target[ \t]+sm_(\d{2,3})([af]?)\b", re.MULTILINE)
+_PTX_RELEASE = re.compile(
+    rb"^// Cuda compilation tools, release (\d{1,2}\.\d{1,2}), V", re.MULTILINE
+)
+
+
+def read_ptx(source: Source) -> Entry | None:
+    """Read PTX text; None when it is not PTX."""
+    head = source.peek(LARGEST_PTX_HEAD)
+    version = _PTX_VERSION.search(head)
+    target = _PTX_TARGET.search(head, version.end()) if version else None
+    if version is None or target is None:
+        return None
+    release = _PTX_RELEASE.search(head, 0, version.start())
+    return Entry(
+        "ptx",
+        Arch("ptx", divmod(int(target[1]), 10), target[2].decode()),
+        ptx_isa=version[1].decode(),
+        cuda=release[1].decode() if release else None,
+        offset=source.position,
+    )
+
+
+FATBIN_MAGIC = struct.pack("<I", 0xBA55ED50)
 MOST_ENTRIES = 200_000
 """Entries in one file; cuBLAS and PyTorch have a few thousand."""
-
 _PTX, _ELF, _OLD_CUBIN, _IR, _CONCATENATED = 1, 2, 4, 8, 0x100
 _KINDS: dict[int, EntryKind] = {_PTX: "ptx", _ELF: "sass", _OLD_CUBIN: "sass", _IR: "lto"}
 _ACCELERATED, _FAMILY = 1 << 20, 1 << 21
@@ -74,7 +163,7 @@ def read_region(source: Source, end: int) -> Region:
     """
     start = source.position
     magic, version, header, size = struct.unpack("<4sHHQ", source.exact(16, "a fatbinary's header"))
-    if magic != MAGIC:
+    if magic != FATBIN_MAGIC:
         raise damaged(source.name, start, f"no fatbinary begins here, but {magic.hex(' ')}")
     if version != 1 or header < 16 or header % 8:
         what = f"a fatbinary of version {version} with a header of {header} bytes is not known"
@@ -105,9 +194,11 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
         raise damaged(source.name, at, what)
     if record.kind == _CONCATENATED:
         raw += source.exact(record.header_size - _RECORD, "an entry's header")
-        yield from (_made(r, at, compressed=record.compressed) for r in _index(source, at, raw))
+        yield from (
+            _new_entry(r, at, compressed=record.compressed) for r in _index(source, at, raw)
+        )
     elif record.kind in _KINDS:
-        entry = _checked(source, record, at)
+        entry = _checked_entry(source, record, at)
         source.skip(record.header_size - _RECORD, "an entry's header")
         if first and entry.kind == "sass" and not entry.compressed:
             head = source.peek(min(record.size, _NOTES))
@@ -119,7 +210,7 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
 
 
 def _index(source: Source, at: int, header: bytes) -> Iterator[_Record]:
-    """The headers of concatenated entries, which stand in the header of the entry as a whole.
+    """Yield the headers of concatenated entries, which stand in the header of the entry as a whole.
 
     Each has its offset in the joint payload where others have the size of their header.
     """
@@ -168,11 +259,11 @@ def _known(source: Source, record: _Record, at: int) -> _Record:
     return record
 
 
-def _checked(source: Source, record: _Record, at: int) -> Entry:
-    return _made(_known(source, record, at), at, compressed=record.compressed)
+def _checked_entry(source: Source, record: _Record, at: int) -> Entry:
+    return _new_entry(_known(source, record, at), at, compressed=record.compressed)
 
 
-def _made(record: _Record, at: int, *, compressed: bool) -> Entry:
+def _new_entry(record: _Record, at: int, *, compressed: bool) -> Entry:
     kind = _KINDS[record.kind]
     suffix = "a" if record.flags & _ACCELERATED else "f" if record.flags & _FAMILY else ""
     return Entry(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from compatgate.core.arch import Arch
+from compatgate.core.gpu_code import Arch
 
 EntryKind = Literal["sass", "ptx", "lto"]
 
@@ -54,7 +54,7 @@ class GpuCode(Struct, frozen=True):
 
     @property
     def arch(self) -> tuple[Arch, ...]:
-        """The architectures that a stack with this file carries: SASS, then PTX, ascending.
+        """Return the architectures that a stack with this file carries: SASS, then PTX, ascending.
 
         Link-time code does not count. In a linked file relocatable code counts only where every
         object brought it, since the driver links all of them anew when nothing linked fits (NVCC
@@ -73,7 +73,7 @@ class GpuCode(Struct, frozen=True):
 
     @property
     def units(self) -> Units:
-        """The translation units, by what they have.
+        """Return the translation units, by what they have.
 
         A fatbinary is a unit. Relocatable objects of a linked file are one together, since they
         are linked to one program: what `arch` counts of them counts once, unless the linked code
@@ -96,12 +96,12 @@ class GpuCode(Struct, frozen=True):
 
     @property
     def ptx_isa(self) -> str | None:
-        """The newest PTX ISA version, None without PTX."""
+        """Return the newest PTX ISA version, None without PTX."""
         return newest(e.ptx_isa for e in self.entries)
 
     @property
     def cuda(self) -> str | None:
-        """The newest toolkit that is recorded, None where none is."""
+        """Return the newest toolkit that is recorded, None where none is."""
         return newest(e.cuda for e in self.entries)
 
 
@@ -140,6 +140,6 @@ def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:
 
 
 def newest(versions: Iterable[str | None]) -> str | None:
-    """The highest of dotted numbers."""
+    """Return the highest of dotted numbers."""
     known: Sequence[str] = [v for v in versions if v]
     return max(known, key=lambda v: tuple(map(int, v.split("."))), default=None)

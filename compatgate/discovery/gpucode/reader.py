@@ -1,29 +1,55 @@
-"""Which kind of file it is, and who reads it."""
+"""Read the GPU code of any file: recognise its kind, and read programs, libraries and archives.
+
+A program or library (ELF, PE) that can seek is read by its section table. A stream is searched
+once for fatbinaries, and its section table, which comes last, then says which of them count:
+constant data elsewhere may hold fatbinaries too (those of a compiler's library, say), and they
+are not this program's kernels. The section table of a PE file comes first, for a stream too.
+
+A static library is an ``ar`` archive of object files.
+
+Sources: GNU binutils ``include/aout/ar.h`` and ``bfd/archive.c``; System V and GNU names
+(``name/``, ``/12`` into the table of long names), BSD names (``#1/12``, the name before the
+content).
+"""
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from io import SEEK_END
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.discovery.gpucode import archive
-from compatgate.discovery.gpucode.cubin import is_cubin, read_cubin
-from compatgate.discovery.gpucode.fatbin import MAGIC as FATBIN
-from compatgate.discovery.gpucode.fatbin import MOST_ENTRIES, read_region
-from compatgate.discovery.gpucode.host import read_host, read_windows_host
+from compatgate.discovery.gpucode.fatbin import FATBIN_MAGIC as FATBIN
+from compatgate.discovery.gpucode.fatbin import (
+    MOST_ENTRIES,
+    Region,
+    is_cubin,
+    read_cubin,
+    read_ptx,
+    read_region,
+)
 from compatgate.discovery.gpucode.model import Entry, GpuCode
-from compatgate.discovery.gpucode.pe import MAGIC as PE
-from compatgate.discovery.gpucode.ptx import read_ptx
-from compatgate.discovery.gpucode.sections import MAGIC as ELF
+from compatgate.discovery.gpucode.object_files import (
+    CODE,
+    RELOCATABLE,
+    WRAPPERS,
+    Section,
+    read_pe_file,
+    read_sections,
+)
+from compatgate.discovery.gpucode.object_files import ELF_MAGIC as ELF
+from compatgate.discovery.gpucode.object_files import PE_MAGIC as PE
 from compatgate.discovery.gpucode.source import Again, Readable, Source, damaged
 from compatgate.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-_HEAD = 64
+_KIND_HEAD = 64
 _OLD_FATBIN = bytes.fromhex("015ae51e")
 
 
@@ -81,10 +107,10 @@ def _source(
 
 
 def _read(source: Source) -> list[Entry]:
-    head = source.peek(_HEAD)
-    if head.startswith(archive.MAGIC):
+    head = source.peek(_KIND_HEAD)
+    if head.startswith(ARCHIVE_MAGIC):
         return _read_archive(source)
-    if head.startswith(archive.THIN):
+    if head.startswith(THIN_ARCHIVE_MAGIC):
         what = "is a thin archive: it names its members and does not hold them"
         raise BadInput(what, field=source.name, hint="inspect the object files")
     entries = _read_one(source, source.size)
@@ -96,9 +122,9 @@ def _read(source: Source) -> list[Entry]:
 
 def _read_one(source: Source, size: int | None) -> list[Entry] | None:
     """Read one file or member; None when it is of no kind that may hold GPU code."""
-    head = source.peek(_HEAD)
+    head = source.peek(_KIND_HEAD)
     if head.startswith(ELF):
-        if len(head) < _HEAD:
+        if len(head) < _KIND_HEAD:
             raise damaged(source.name, source.position + len(head), "it ends within its ELF header")
         return [read_cubin(source)] if is_cubin(head) else read_host(source, size)
     if head.startswith(PE):
@@ -126,7 +152,7 @@ def _read_fatbins(source: Source, end: int) -> list[Entry]:
 
 def _read_archive(source: Source) -> list[Entry]:
     entries: list[Entry] = []
-    for member in archive.members(source, source.size):
+    for member in archive_members(source, source.size):
         found = _read_one(source, member.end - source.position) or ()
         entries += (replace(entry, member=member.name) for entry in found)
         if len(entries) > MOST_ENTRIES:
@@ -134,3 +160,253 @@ def _read_archive(source: Source) -> list[Entry]:
         if source.seekable:
             source.seek(member.end)
     return entries
+
+
+_PADDING = 64
+"""Bytes that a linker may leave between two fatbinaries."""
+_PE_PADDING = 512
+"""Bytes that a linker pads a section of a PE file to, and in which delvewheel puts names."""
+_HOST_HEAD = 4096
+HostRegion = tuple[Region, bool]
+"""A fatbinary, and whether it is relocatable."""
+
+
+class _Search(Struct):
+    """What a search met.
+
+    Attributes:
+        found: well-formed fatbinaries, with the bytes other than zero that stood before each.
+        broken: where one begins that cannot be read, and why.
+    """
+
+    found: list[tuple[Region, int]] = []
+    broken: list[tuple[int, BadInput]] = []
+
+    def regions(self) -> list[HostRegion]:
+        """Return all that was found; the first error when nothing was."""
+        if self.broken and not self.found:
+            raise self.broken[0][1]
+        return [(region, False) for region, _ in self.found]
+
+
+def read_host(source: Source, size: int | None) -> list[Entry]:
+    """Read the ELF file that begins at the source's position.
+
+    Args:
+        source: at the ELF file's first byte.
+        size: of the ELF file, which may be a member of an archive; None: up to the stream's end.
+
+    Raises:
+        BadInput: the file, or a fatbinary in it, is damaged or truncated.
+    """
+    base = source.position
+    head = source.peek(_HOST_HEAD)[:size]
+    if source.seekable and size is not None:
+        sections = read_sections(source, base, size)
+        if sections is None:
+            source.seek(base)
+            return _numbered(search(source, base + size).regions())
+        return _numbered(_by_sections(source, sections, base, base + size))
+    met = search(source, None if size is None else base + size)
+    if size is not None and source.position < base + size:
+        raise damaged(source.name, source.position, f"the file should have {base + size} bytes")
+    sections = read_sections(source, base, source.position - base, head)
+    return _numbered(
+        met.regions()
+        if sections is None
+        else _host_regions(source, sections, source.position - base, met)
+    )
+
+
+def read_windows_host(source: Source, size: int | None) -> list[Entry]:
+    """Read the PE file that begins at the source's position.
+
+    Args:
+        source: at the PE file's first byte.
+        size: of the PE file; None: up to the stream's end.
+
+    Raises:
+        BadInput: the file, or a fatbinary in it, is damaged or truncated.
+    """
+    base = source.position
+    sections = read_pe_file(source, size).sections(base)
+    end = base + (source.left if size is None else size)
+    entries = _numbered(_by_sections(source, sections, base, end, rest=_PE_PADDING))
+    if not source.seekable and size is not None:
+        source.skip(max(end - source.position, 0), "a PE file")
+    return entries
+
+
+def search(source: Source, end: int | None) -> _Search:
+    """Find fatbinaries between the source's position and ``end``."""
+    met = _Search([], [])
+    base = source.position
+    count = 0
+    while (passed := source.find(FATBIN, end, base)) is not None:
+        start = source.position
+        try:
+            region = read_region(source, start + source.left if end is None else end)
+        except BadInput as error:
+            met.broken.append((start, error))
+        else:
+            met.found.append((region, passed))
+            count += len(region.entries)
+        count += 1
+        if count > MOST_ENTRIES:
+            raise damaged(source.name, start, f"more than {MOST_ENTRIES} entries")
+    return met
+
+
+def _numbered(held: Iterable[HostRegion]) -> list[Entry]:
+    entries: list[Entry] = []
+    for number, (region, relocatable) in enumerate(sorted(held, key=lambda h: h[0].start)):
+        entries += (replace(e, region=number, relocatable=relocatable) for e in region.entries)
+    return entries
+
+
+def _by_sections(
+    source: Source, sections: list[Section], base: int, end: int, rest: int = 0
+) -> list[HostRegion]:
+    chosen = _chosen(source, sections, end - base)
+    if not chosen and any(section.name == WRAPPERS for section in sections):
+        # The code is in a section of another name, which only the wrappers point to.
+        _advance(source, base)
+        return search(source, end).regions()
+    held: list[HostRegion] = []
+    count = 0
+    for section in chosen:
+        _advance(source, section.start)
+        for region in _tiled(source, section, rest):
+            held.append((region, section.name == RELOCATABLE))
+            count += 1 + len(region.entries)
+            if count > MOST_ENTRIES:
+                raise damaged(source.name, region.start, f"more than {MOST_ENTRIES} entries")
+    return held
+
+
+def _advance(source: Source, offset: int) -> None:
+    """Go to an offset; of a stream, forward."""
+    if source.seekable:
+        source.seek(offset)
+    else:
+        source.skip(offset - source.position, "a section of GPU code")
+
+
+def _tiled(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
+    """Yield the fatbinaries of a section, which has nothing else but zeros.
+
+    Args:
+        source: at its beginning.
+        section: it.
+        rest: bytes behind the last one that may be something else.
+    """
+    begun = False
+    while True:
+        source.skip_zeros(section.end)
+        left = section.end - source.position
+        if left <= 0 or (begun and left <= rest and source.peek(len(FATBIN)) != FATBIN):
+            return
+        yield read_region(source, section.end)
+        begun = True
+
+
+def _chosen(source: Source, sections: list[Section], size: int) -> list[Section]:
+    chosen = [s for s in sections if s.name in (CODE, RELOCATABLE) and s.end > s.start]
+    if sum(section.end - section.start for section in chosen) > size:
+        raise damaged(source.name, chosen[0].start, "sections of GPU code overlap")
+    return chosen
+
+
+def _host_regions(
+    source: Source, sections: list[Section], size: int, met: _Search
+) -> list[HostRegion]:
+    """Of what a search met, what is in the sections of GPU code; they must hold nothing else."""
+    if all(section.name is None for section in sections):
+        return met.regions()
+    chosen = _chosen(source, sections, size)
+    if not chosen and any(section.name == WRAPPERS for section in sections):
+        return met.regions()
+    return [held for section in chosen for held in _within(source, section, met)]
+
+
+def _within(source: Source, section: Section, met: _Search) -> Iterator[HostRegion]:
+    wrong = bisect_left(met.broken, section.start, key=lambda broken: broken[0])
+    if wrong < len(met.broken) and met.broken[wrong][0] < section.end:
+        raise met.broken[wrong][1]
+    place = section.start
+    first = bisect_left(met.found, section.start, key=lambda found: found[0].start)
+    for index in range(first, len(met.found)):
+        region, passed = met.found[index]
+        if region.start >= section.end:
+            break
+        if region.start - place >= _PADDING and (passed or place == section.start):
+            raise damaged(source.name, place, "no fatbinary begins here")
+        yield region, section.name == RELOCATABLE
+        place = region.end
+    if section.end - place >= _PADDING:
+        raise damaged(source.name, place, "no fatbinary begins here")
+
+
+ARCHIVE_MAGIC = b"!<arch>\n"
+THIN_ARCHIVE_MAGIC = b"!<thin>\n"
+_MEMBER_HEADER = 60
+_LARGEST_NAME_TABLE = 16 * 1024 * 1024
+_LONGEST_NAME = 4096
+
+
+class ArchiveMember(Struct, frozen=True):
+    """A member, at whose first byte the source is.
+
+    Attributes:
+        end: behind its last byte, in bytes from the file's beginning.
+    """
+
+    name: str
+    end: int
+
+
+def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
+    """Yield the members with content; each leaves the source where the reader left it, or before.
+
+    Raises:
+        BadInput: a header is damaged, or a member does not fit.
+    """
+    source.exact(len(ARCHIVE_MAGIC), "an archive")
+    names = b""
+    while header := source.read(_MEMBER_HEADER):
+        at = source.position - len(header)
+        size = _member_size(source, header, at)
+        stop = source.position + size
+        if size > source.left or (end is not None and stop > end):
+            raise damaged(source.name, at, f"a member of {size} bytes does not fit")
+        label = header[:16].decode("latin-1").rstrip()
+        if label == "//":
+            if size > _LARGEST_NAME_TABLE:
+                raise damaged(source.name, at, f"a table of names of {size} bytes")
+            names = source.exact(size, "the table of names")
+        elif label not in ("/", "/SYM64/"):
+            yield ArchiveMember(_member_name(source, label, names, at), stop)
+        source.skip(stop - source.position, "a member")
+        if size % 2:
+            source.read(1)
+
+
+def _member_size(source: Source, header: bytes, at: int) -> int:
+    digits = header[48:58].strip()
+    if len(header) < _MEMBER_HEADER or header[58:] != b"`\n" or not digits.isdigit():
+        raise damaged(source.name, at, "no header of a member begins here")
+    return int(digits)
+
+
+def _member_name(source: Source, label: str, names: bytes, at: int) -> str:
+    if label.startswith("#1/") and label[3:].isdecimal():
+        length = int(label[3:])
+        if length > _LONGEST_NAME:
+            raise damaged(source.name, at, f"a name of {length} bytes")
+        name = source.exact(length, "a member's name").rstrip(b"\0")
+    elif label[:1] == "/" and label[1:].isdecimal():
+        start = int(label[1:])
+        name = names[start : start + _LONGEST_NAME].partition(b"\n")[0].rstrip(b"/")
+    else:
+        return label.rstrip("/")
+    return name.decode("utf-8", "replace")

@@ -20,7 +20,7 @@ class Readable(Protocol):
     """What a stream must offer: a member of a tar or zip file does."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; none at the end."""
 
 
 Again = Callable[[int, int], bytes]
@@ -28,7 +28,7 @@ Again = Callable[[int, int], bytes]
 
 
 def damaged(name: str, offset: int, what: str) -> BadInput:
-    """The error for a file whose content contradicts itself."""
+    """Return the error for a file whose content contradicts itself."""
     return BadInput(
         f"damaged or truncated at byte {offset}: {what}",
         field=name,
@@ -74,11 +74,11 @@ class Source:
 
     @property
     def left(self) -> int:
-        """Bytes behind the position; a very large number when the size is not known."""
+        """Return bytes behind the position; a very large number when the size is not known."""
         return (1 << 63) - 1 if self.size is None else self.size - self.position
 
     def peek(self, count: int) -> bytes:
-        """The next bytes, fewer at the end; the position stays."""
+        """Return the next bytes, fewer at the end; the position stays."""
         while len(self._buffer) - self._start < count and self._fill(count):
             pass
         return self._buffer[self._start : self._start + count]
@@ -90,7 +90,7 @@ class Source:
         return data
 
     def exact(self, count: int, what: str) -> bytes:
-        """The next bytes.
+        """Return the next bytes.
 
         Raises:
             BadInput: the file ends before.

@@ -1,4 +1,6 @@
-"""What an image's config says: variables, labels, requirements, and which layers they account for.
+"""Read an image's config: variables, labels, requirements, and which layers they account for.
+
+docs/decisions/007 says when the forward-compatibility package of an image is loaded.
 
 Sources: ``matrix/facts/image_signals.yaml`` (what published images carry, and the traps);
 NVIDIA/nvidia-container-toolkit ``internal/config/image/cuda_image.go`` (``GetRequirements``,
@@ -12,13 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from compatgate.core.arch import parse_arch
 from compatgate.core.components import COMPONENTS
-from compatgate.discovery.image.compat import of_path
-from compatgate.discovery.image.manifest import Config, History
-from compatgate.discovery.observed import Observation
-from compatgate.discovery.packages import split_package, tidy
-from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, Signal, Signals
+from compatgate.core.gpu_code import parse_arch
+from compatgate.core.stack_values import CompatUse
+from compatgate.discovery.observations import Observation
+from compatgate.discovery.registry.manifest import Config, History
+from compatgate.discovery.signals import (
+    COMPAT_USE,
+    CUDA_COMPAT,
+    Signal,
+    Signals,
+    split_package,
+    tidy_version,
+)
 from compatgate.errors import BadInput
 
 REQUIRE = "NVIDIA_REQUIRE_"
@@ -31,7 +39,7 @@ _INSTALLERS = re.compile(
 )
 
 
-class Stated(Struct, frozen=True):
+class ConfigReading(Struct, frozen=True):
     """What the config states.
 
     Attributes:
@@ -50,7 +58,7 @@ class Stated(Struct, frozen=True):
     accounted: int
 
 
-def read_config(config: Config, signals: Signals, layers: int) -> Stated:
+def read_config(config: Config, signals: Signals, layers: int) -> ConfigReading:
     """Read a config by the published signals.
 
     Args:
@@ -71,12 +79,12 @@ def read_config(config: Config, signals: Signals, layers: int) -> Stated:
     observations += _compat_use(env)
     # A package that names the CUDA of its build tells more than a bare version.
     observations.sort(key=lambda o: (o.confidence != "metadata", "+cu" not in o.version))
-    return Stated(
+    return ConfigReading(
         tuple(dict.fromkeys(observations)),
         _requirements(env, signals),
         env.get(DISABLE_REQUIRE, "") in _TRUE,
         _arch(values) if ngc else None,
-        _accounted(history, signals, layers, ngc),
+        _accounted_layers(history, signals, layers, ngc),
     )
 
 
@@ -91,7 +99,7 @@ def _observation(signal: Signal, value: str, origin: str) -> Observation | None:
         return None
     package = split_package(value.strip().strip("\"'"))
     name, text = package or ("", value)
-    version = tidy(signal.component, text, name)
+    version = tidy_version(signal.component, text, name)
     if version is None:
         return None
     return Observation(signal.component, version, origin, signal.confidence)
@@ -107,7 +115,7 @@ def _compat(
     history: Sequence[History],
     ngc: bool,
 ) -> list[Observation]:
-    """The forward-compatibility package: by name, or, in NGC images, the one of their CUDA.
+    """Return the forward-compatibility package: by name, or, in NGC images, the one of their CUDA.
 
     ``CUDA_DRIVER_VERSION`` is the driver in that package, not one that the host must have. Images
     of CUDA 12.6.3 and later install the package without a variable; their history names it.
@@ -134,7 +142,7 @@ def _compat(
 
 def _compat_use(env: Mapping[str, str]) -> list[Observation]:
     """Whether the library path leads to the package; NGC's start script tries whether it works."""
-    found = of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
+    found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
     if not found and env.get("_CUDA_COMPAT_PATH"):
         found = [Observation(COMPAT_USE, "tried", "env _CUDA_COMPAT_PATH", "derived")]
     return found
@@ -168,7 +176,7 @@ def _arch(values: Iterable[tuple[Signal, str, str]]) -> tuple[str, ...] | None:
     return None
 
 
-def _accounted(history: Sequence[History], signals: Signals, layers: int, ngc: bool) -> int:
+def _accounted_layers(history: Sequence[History], signals: Signals, layers: int, ngc: bool) -> int:
     """Layers up to the last step that sets or uses a variable which only NVIDIA's builds set.
 
     Where the history is not that of the layers, none is accounted for. In ``nvidia/cuda`` images
@@ -189,3 +197,25 @@ def _accounted(history: Sequence[History], signals: Signals, layers: int, ngc: b
     if not ngc and any(_INSTALLERS.search(step.created_by) for step in below):
         return 0
     return sum(not step.empty_layer for step in below)
+
+
+_COMPAT_FOLDER = re.compile(r"(?:/usr/local/cuda[^/]*|/opt/[^/]+)/compat(?P<lib>/lib)?/?")
+
+
+def compat_use_of_path(folders: Iterable[str], origin: str) -> list[Observation]:
+    """What the folders of a library path say.
+
+    ``/usr/local/cuda/compat`` is there always. ``compat/lib`` of NGC's images is a link that their
+    start script makes where the package works, to ``lib.real``.
+
+    Args:
+        folders: of ``LD_LIBRARY_PATH``, or the lines of a file below ``/etc/ld.so.conf.d``.
+        origin: of the path.
+    """
+    found = []
+    for folder in folders:
+        if match := _COMPAT_FOLDER.fullmatch(folder.strip()):
+            use: CompatUse = "tried" if match["lib"] else "always"
+            seen = Observation(COMPAT_USE, use, f"{origin}: {folder.strip()}", "derived")
+            found.append(seen)
+    return sorted(found, key=lambda seen: seen.version)[:1]  # "always" before "tried"

@@ -1,29 +1,146 @@
-"""What the wanted files of a layer tell, each kind by a small function."""
+"""Choose the files of a layer that tell something, by their paths, and read each kind.
+
+The package databases of dpkg and apk are text; `rpm` reads those of rpm.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import FILES_ARE_READ
 from compatgate.core.versions import parse_version, show
-from compatgate.discovery.image.compat import of_path
-from compatgate.discovery.image.databases import apk_packages, dpkg_packages
-from compatgate.discovery.image.feed import Content
-from compatgate.discovery.image.rpm import LARGEST as LARGEST_RPM
-from compatgate.discovery.image.rpm import rpm_packages
-from compatgate.discovery.image.wanted import python_of
+from compatgate.discovery.image.config import compat_use_of_path
+from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
+from compatgate.discovery.image.tar import Content, Member
+from compatgate.discovery.installed_metadata import FILES, metadata_folder
 from compatgate.discovery.libraries import library_observation, parse_version_file
-from compatgate.discovery.lockfiles import build_label, conda
+from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.interface import Package
-from compatgate.discovery.observed import Observation
-from compatgate.discovery.packages import observe, tidy
+from compatgate.discovery.observations import Observation
 from compatgate.discovery.python_env import read_answer
-from compatgate.discovery.signals import CUDA_COMPAT, Signals
+from compatgate.discovery.signals import CUDA_COMPAT, Signals, observe_package, tidy_version
+from compatgate.discovery.wheels.names import is_loaded_kernel
 from compatgate.errors import BadInput
+
+FileKind = Literal[
+    "dist-info",
+    "kernel",
+    "torch",
+    "conda",
+    "library",
+    "toolkit",
+    "dpkg",
+    "apk",
+    "rpm",
+    "rpm-log",
+    "code",
+    "library-path",
+]
+_RPM: dict[str, FileKind] = {
+    "rpmdb.sqlite": "rpm",
+    "rpmdb.sqlite-wal": "rpm-log",
+    "Packages": "rpm",
+    "Packages.db": "rpm",
+}
+_DATABASES: dict[str, FileKind] = {
+    "var/lib/dpkg/status": "dpkg",
+    "lib/apk/db/installed": "apk",
+    "usr/lib/apk/db/installed": "apk",
+    **{f"var/lib/rpm/{name}": kind for name, kind in _RPM.items()},
+    **{f"usr/lib/sysimage/rpm/{name}": kind for name, kind in _RPM.items()},
+    **{f"usr/share/rpm/{name}": kind for name, kind in _RPM.items()},
+}
+_LIBRARY_PATH = "etc/ld.so.conf.d/"
+_DPKG_FOLDER = "var/lib/dpkg/status.d/"
+_LIBRARY = re.compile(
+    r"(?:libcudart|libcudnn|libnccl|libcublas|libnvinfer)(?:-[0-9a-f]{8,})?\.so\.[\d.]+"
+)
+_COMPAT = re.compile(r"(?:.*/)?compat[^/]*/(?:.*/)?libcuda\.so\.\d+\.[\d.]+")
+_TOOLKIT = re.compile(r"(?:.*/)?cuda[^/]*/version\.(?:json|txt)")
+_SITE_PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/")
+# Folders of package managers' caches: what lies there is not installed.
+_CACHES = re.compile(r"(?:^|/)(?:\.cache|\.pip|pkgs/cache)/|(?:^|/)(?:conda|miniconda3?)/pkgs/")
+_STUBS = re.compile(r"/(?:stubs|debug|include|share)/")
+_SYSTEM_PROGRAMS = re.compile(r"(?:usr/)?(?:s?bin|lib(?:exec)?|share)/")
+_OF_NVIDIA = re.compile(
+    r"lib(?:cu(?:blas|da|dart|dnn|fft|file|inj|pti|rand|solver|sparse|tensor)|nccl|npp|nvblas|"
+    r"nvfatbin|nvinfer|nvjitlink|nvjpeg|nvrtc|nvshmem|nvvm|nvtx)",
+    re.IGNORECASE,
+)
+_OF_COMPONENTS = re.compile(r"lib(?:cublas|cuda|cudart|cudnn|nccl|nvblas|nvinfer)", re.IGNORECASE)
+_SMALLEST_CODE = 1024
+_LONGEST_PATH = 4096  # PATH_MAX: no program can open a longer one
+
+
+def kind_of_file(member: Member) -> FileKind | None:
+    """What a member may tell; None when nothing."""
+    path = member.path
+    name = path[path.rfind("/") + 1 :]
+    if member.kind not in ("file", "hardlink") or len(path) > _LONGEST_PATH:
+        return None
+    if ".so" in name:
+        return _kind_of_library(member, path, name)
+    if name in FILES:
+        return "dist-info" if metadata_folder(path) else None
+    if is_loaded_kernel(name):
+        return "kernel" if _SITE_PACKAGES.search(path) else None
+    if name == "version.py":
+        return "torch" if path.endswith("/torch/version.py") else None
+    if name in ("version.json", "version.txt"):
+        return "toolkit" if _TOOLKIT.fullmatch(path) else None
+    if name.endswith(".json"):
+        return "conda" if path[: -len(name)].endswith("conda-meta/") else None
+    if path.startswith(("var/lib/", "lib/apk/", "usr/lib/", "usr/share/rpm/")):
+        if path in _DATABASES:
+            return _DATABASES[path]
+        if path.startswith(_DPKG_FOLDER):
+            return None if name.endswith(".md5sums") else "dpkg"
+    if name.endswith(".conf"):
+        return "library-path" if path.startswith(_LIBRARY_PATH) else None
+    if member.executable and "." not in name and member.size >= _SMALLEST_CODE:
+        return None if _SYSTEM_PROGRAMS.match(path) else "code"
+    return None
+
+
+def _kind_of_library(member: Member, path: str, name: str) -> FileKind | None:
+    if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
+        return "library"
+    shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
+    if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
+        return None
+    if _STUBS.search(path) or (_OF_NVIDIA.match(name) and not _is_of_package(path, name)):
+        return None
+    return "code"
+
+
+def _is_of_package(path: str, name: str) -> bool:
+    """Tell whether a library of NVIDIA is of a package, and not of a component with tables."""
+    return bool(_SITE_PACKAGES.search(path)) and not _OF_COMPONENTS.match(name)
+
+
+def is_cached(path: str) -> bool:
+    """Whether a file lies in a package manager's cache; installed files may be hard links to it."""
+    return _CACHES.search(path) is not None
+
+
+def owner_of(path: str) -> str:
+    """The package that a file in ``site-packages`` belongs to, by its folder; ``""`` elsewhere."""
+    match = _SITE_PACKAGES.search(path)
+    if not match:
+        return ""
+    return path[match.end() :].partition("/")[0].partition(".")[0].lower().replace("_", "-")
+
+
+def python_of(path: str) -> str | None:
+    """``3.11`` for a file below ``lib/python3.11/``."""
+    match = re.search(r"(?:^|/)python(\d\.\d{1,2})t?/(?:site|dist)-packages/", path)
+    return match[1] if match else None
+
 
 _LARGEST_TEXT = 256 * 1024
 _TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
@@ -41,7 +158,7 @@ def named_by_folder(folder: str) -> tuple[str, str] | None:
 
 
 def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
-    """The component that a distribution is, and the Python that it is installed for."""
+    """Return the component that a distribution is, and the Python that it is installed for."""
     found = [
         replace(seen, origin=origin)
         for seen in read_answer({"packages": {name: version}}, origin, FILES_ARE_READ).observations
@@ -54,7 +171,7 @@ def of_distribution(name: str, version: str, origin: str) -> list[Observation]:
 
 
 def cuda_label(observations: list[Observation]) -> Iterator[Observation]:
-    """The CUDA that a framework's build names (``+cu121``): it loads that, not the base's."""
+    """Yield the CUDA that a framework's build names (``+cu121``): it loads that, not the base's."""
     for seen in observations:
         if is_framework(seen.component):
             cuda = parse_version(seen.component, seen.version).cuda
@@ -66,7 +183,7 @@ def torch_version(content: Content, origin: str) -> list[Observation]:
     """``torch/version.py``: the version with its label, and the CUDA of the build."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     found = []
-    if (match := _TORCH.search(text)) and tidy("torch", match[1]):
+    if (match := _TORCH.search(text)) and tidy_version("torch", match[1]):
         found.append(Observation("torch", match[1], origin, "metadata"))
     if match := _TORCH_CUDA.search(text):
         found.append(Observation("cuda", match[1], origin, "metadata"))
@@ -81,17 +198,19 @@ def conda_package(path: str, origin: str, signals: Signals) -> list[Observation]
     name, version, build = parts
     component = signals.conda.get(name)
     if component is None:
-        known = conda.component_of(Package(name, origin, build=build, ecosystem="conda"))
+        known = stack_components.conda_component(
+            Package(name, origin, build=build, ecosystem="conda")
+        )
         component = known.name if known else None
     if component is None or name == "cuda-nvtx":
         return []
     label = ""
     if is_framework(component):
-        label = f"+{build_label.of_conda_framework(build)}"
+        label = f"+{wheel_builds.label_of_conda_framework(build)}"
     elif component in ("cudnn", "nccl"):
         match = _CONDA_CUDA.search(build)
         label = f"+cu{match[1]}{match[2] or ''}" if match else ""
-    clean = tidy(component, version + label)
+    clean = tidy_version(component, version + label)
     return [Observation(component, clean, origin, "metadata")] if clean else []
 
 
@@ -104,7 +223,7 @@ def library(path: str, origin: str) -> Observation | None:
 
 
 def toolkit(path: str, content: Content, origin: str) -> Observation | None:
-    """A toolkit's version file."""
+    """Return a toolkit's version file."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
     seen = parse_version_file(text, path)
     return replace(seen, origin=origin) if seen and _is_version(seen) else None
@@ -113,13 +232,13 @@ def toolkit(path: str, content: Content, origin: str) -> Observation | None:
 def library_path(content: Content, origin: str) -> list[Observation]:
     """What a file below ``/etc/ld.so.conf.d`` adds to the library path."""
     text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
-    return of_path(text.splitlines(), origin)
+    return compat_use_of_path(text.splitlines(), origin)
 
 
 def packages(
     kind: str, content: Content, origin: str, signals: Signals, check: Callable[[], None]
 ) -> tuple[list[Observation], list[str]]:
-    """The components in a distribution's package database, and what of them cannot be read.
+    """Return the components in a distribution's package database, and what of them cannot be read.
 
     Raises:
         ValueError: the database cannot be read; says why.
@@ -132,7 +251,7 @@ def packages(
     else:
         rows = (apk_packages if kind == "apk" else dpkg_packages)(content)
     left: list[str] = []
-    seen = (observe(n, v, f"{origin}: {n} {v}", signals, left) for n, v in rows)
+    seen = (observe_package(n, v, f"{origin}: {n} {v}", signals, left) for n, v in rows)
     return [o for o in seen if o], left
 
 
@@ -143,3 +262,62 @@ def _is_version(seen: Observation) -> bool:
     except BadInput:
         return False
     return True
+
+
+LARGEST_LINE = 1024 * 1024
+_LINE_PIECE = 64 * 1024
+
+
+class Readable(Protocol):
+    """Where bytes come from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes; none at the end."""
+
+
+def dpkg_packages(file: Readable) -> Iterator[tuple[str, str]]:
+    """Yield names and versions of what dpkg has installed.
+
+    Source: dpkg ``man/dpkg.pod`` (states: "want flag status"); distroless images have one file per
+    package, without a ``Status``.
+    """
+    for fields in _paragraphs(file, (b"Package", b"Status", b"Version")):
+        status = fields.get(b"Status", "install ok installed")
+        if status.endswith(" installed") and b"Version" in fields and b"Package" in fields:
+            yield fields[b"Package"], fields[b"Version"]
+
+
+def apk_packages(file: Readable) -> Iterator[tuple[str, str]]:
+    """Yield names and versions of what apk has installed (``P:`` and ``V:``).
+
+    Source: Alpine wiki, "Apk spec", "Installed Database V2".
+    """
+    for fields in _paragraphs(file, (b"P", b"V")):
+        if b"P" in fields and b"V" in fields:
+            yield fields[b"P"], fields[b"V"]
+
+
+def _paragraphs(file: Readable, keys: tuple[bytes, ...]) -> Iterator[dict[bytes, str]]:
+    fields: dict[bytes, str] = {}
+    for line in _lines(file):
+        if not line.strip():
+            if fields:
+                yield fields
+            fields = {}
+        elif line[:1] not in b" \t":
+            key, colon, value = line.partition(b":")
+            if colon and key in keys:
+                fields[key] = value.strip().decode("utf-8", "replace")[:256]
+    if fields:
+        yield fields
+
+
+def _lines(file: Readable) -> Iterator[bytes]:
+    """Yield lines; of one that is longer than any line is, the rest is dropped."""
+    rest = b""
+    while piece := file.read(_LINE_PIECE):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+        rest = rest[:LARGEST_LINE]
+    if rest:
+        yield rest

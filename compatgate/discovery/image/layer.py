@@ -1,17 +1,30 @@
-"""One layer of an image: where it comes from, and what it unpacks to."""
+"""Stream one layer of an image: fetched, decompressed and checked ahead of use, in bounded memory.
+
+A thread makes the pieces ahead: fetching, hashing and decompressing release the GIL. At most
+`DEPTH` pieces wait, so that memory stays small, and so does what is fetched without need.
+
+The first bytes tell gzip, zstd or none; the media type is not asked, because registries hold
+gzip under every name. `Visibility` knows what layers above hide of the layers below.
+
+Sources: RFC 1952 (gzip; members may follow each other), RFC 8878 (zstd; so may frames),
+opencontainers/image-spec ``layer.md`` ("Representing changes" and "Whiteouts").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from queue import Empty, Full, Queue
+from typing import IO, Protocol, cast
 
 from msgspec import Struct
 
-from compatgate.discovery.image.ahead import ahead
-from compatgate.discovery.image.feed import Feed
-from compatgate.discovery.image.manifest import Descriptor
-from compatgate.discovery.image.stream import Budget, decompressed
+from compatgate.discovery.image.tar import Feed, Member
+from compatgate.discovery.registry.limits import Limits, damaged, too_large
+from compatgate.discovery.registry.manifest import Descriptor
 from compatgate.errors import BadInput, CompatgateError
 
 
@@ -37,35 +50,316 @@ class Layer(Struct, frozen=True):
             raise
 
 
-class Blob(Protocol):
+class LayerStream(Protocol):
     """A layer's bytes, read once."""
 
     @property
     def position(self) -> int:
-        """Bytes that were read."""
+        """Return bytes that were read."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; none at the end."""
 
     def drain(self) -> None:
         """Read what is left, and check it."""
 
 
-class Blobs(Protocol):
+class LayerSource(Protocol):
     """Where layers come from: a registry, or a container engine."""
 
-    def blob(self, descriptor: Descriptor) -> AbstractContextManager[Blob]:
+    def blob(self, descriptor: Descriptor) -> AbstractContextManager[LayerStream]:
         """Open a layer."""
 
 
 @contextmanager
-def opened(layer: Layer, registry: Blobs, budget: Budget) -> Iterator[tuple[Blob, Feed]]:
-    """A layer's bytes as they come, and what they unpack to.
+def open_layer(
+    layer: Layer, registry: LayerSource, budget: Budget
+) -> Iterator[tuple[LayerStream, Feed]]:
+    """Give a layer's bytes as they come, and what they unpack to.
 
     Raises:
         BadInput: the layer is encrypted.
     """
     if layer.descriptor.media_type.endswith("+encrypted"):
         raise BadInput(f"{layer.name} is encrypted", field="image")
-    with registry.blob(layer.descriptor) as blob, ahead(decompressed(blob, budget)) as pieces:
+    with registry.blob(layer.descriptor) as blob, read_ahead(decompressed(blob, budget)) as pieces:
         yield blob, Feed(pieces)
+
+
+DEPTH = 4
+"""Pieces that wait."""
+PATIENCE_S = 2.0
+"""Seconds to wait for the thread's end; one that waits for a socket ends with the socket."""
+_POLL_S = 0.1
+
+
+class _End:
+    """The last thing in the queue: why there is no more."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+@contextmanager
+def read_ahead(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+    """Iterate over pieces that a thread makes; leaving stops the thread.
+
+    What the pieces raise is raised where the next one is asked for.
+    """
+    queue: Queue[bytes | _End] = Queue(DEPTH)
+    stop = threading.Event()
+    thread = threading.Thread(
+        target=_fill, args=(pieces, queue, stop), name="compatgate-layer", daemon=True
+    )
+    thread.start()
+    try:
+        yield _pieces(queue)
+    finally:
+        stop.set()
+        _discard(queue)
+        thread.join(PATIENCE_S)
+
+
+def _fill(pieces: Iterable[bytes], queue: Queue[bytes | _End], stop: threading.Event) -> None:
+    error: BaseException | None = None
+    try:
+        for piece in pieces:
+            if not _put(queue, piece, stop):
+                return
+    except BaseException as raised:
+        error = raised
+    _put(queue, _End(error), stop)
+
+
+def _put(queue: Queue[bytes | _End], item: bytes | _End, stop: threading.Event) -> bool:
+    """Return whether the item is wanted still."""
+    while not stop.is_set():
+        try:
+            queue.put(item, timeout=_POLL_S)
+        except Full:
+            continue
+        return True
+    return False
+
+
+def _discard(queue: Queue[bytes | _End]) -> None:
+    """Make room, so that the thread sees at once that it should stop."""
+    try:
+        while True:
+            queue.get_nowait()
+    except Empty:
+        return
+
+
+def _pieces(queue: Queue[bytes | _End]) -> Iterator[bytes]:
+    while not isinstance(piece := queue.get(), _End):
+        yield piece
+    if piece.error is not None:
+        raise piece.error
+
+
+PIECE = 256 * 1024
+"""Most decompressed bytes at a time."""
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE = b"\x2a\x4d\x18"
+_GZIP_WINDOW = 31  # zlib's number for gzip with the largest window
+
+
+class Readable(Protocol):
+    """Where bytes come from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes; none at the end."""
+
+
+class Budget:
+    """Counts what layers decompress to, against a bomb.
+
+    Attributes:
+        unpacked: bytes of all layers so far.
+
+    Args:
+        check: called for every piece; raises when the time is over.
+    """
+
+    def __init__(self, limits: Limits, check: Callable[[], None] = lambda: None) -> None:
+        self.limits = limits
+        self.check = check
+        self.unpacked = 0
+
+    def take(self, count: int, unpacked: int, packed: int) -> None:
+        """Count bytes of a layer that had ``packed`` bytes so far and ``unpacked`` decompressed.
+
+        Raises:
+            TooLarge: it is more than the limits allow.
+        """
+        limits = self.limits
+        self.check()
+        self.unpacked += count
+        if self.unpacked > limits.unpacked:
+            what = f"its layers decompress to more than the {limits.unpacked} bytes that are read"
+            raise too_large(what)
+        if unpacked > limits.ratio_from and unpacked > packed * limits.ratio:
+            what = f"{packed} bytes of a layer decompress to {unpacked}: a decompression bomb"
+            raise too_large(what)
+
+
+class _Peeked:
+    """A source whose first bytes were looked at."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self.count = 0
+        self.head = b""
+        while len(self.head) < 4 and (more := source.read(PIECE)):
+            self.head += more
+        self._first = self.head
+
+    def read(self, size: int, /) -> bytes:
+        data, self._first = self._first[:size], self._first[size:]
+        data = data or self._source.read(size)
+        self.count += len(data)
+        return data
+
+
+def decompressed(source: Readable, budget: Budget) -> Iterator[bytes]:
+    """Yield the content of a layer in pieces of at most `PIECE` bytes.
+
+    Raises:
+        Damaged: the compressed data contradict themselves or end early.
+        TooLarge: the layer decompresses to more than the limits allow.
+    """
+    peeked = _Peeked(source)
+    if peeked.head.startswith(_GZIP):
+        pieces = _gunzip(peeked)
+    elif peeked.head.startswith(_ZSTD) or peeked.head[1:4] == _SKIPPABLE:
+        pieces = _unzstd(peeked, budget.limits.window)
+    else:
+        pieces = iter(lambda: peeked.read(PIECE), b"")
+    unpacked = 0
+    for piece in pieces:
+        unpacked += len(piece)
+        budget.take(len(piece), unpacked, peeked.count)
+        yield piece
+
+
+def _gunzip(source: Readable) -> Iterator[bytes]:
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        while data := source.read(PIECE):
+            while data:
+                if member.eof:  # another member, or padding
+                    data = data.lstrip(b"\0")
+                    if not data:
+                        break
+                    member = zlib.decompressobj(_GZIP_WINDOW)
+                yield member.decompress(data, PIECE)
+                data = member.unused_data if member.eof else member.unconsumed_tail
+        yield member.flush()
+    except zlib.error as error:
+        raise damaged(f"a layer's gzip data are damaged: {error}") from None
+    if not member.eof:
+        raise damaged("a layer's gzip data end early")
+
+
+def _unzstd(source: Readable, window: int) -> Iterator[bytes]:
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor(max_window_size=window)
+    try:
+        with decompressor.stream_reader(
+            cast("IO[bytes]", source),  # all that it asks for is read(size)
+            read_size=PIECE,
+            read_across_frames=True,
+        ) as reader:
+            while piece := reader.read(PIECE):
+                yield piece
+    except zstandard.ZstdError as error:
+        if "too much memory" in str(error).lower():
+            what = f"a layer is compressed with a zstd window larger than {window} bytes"
+            raise too_large(what) from None
+        raise damaged(f"a layer's zstd data are damaged: {error}") from None
+
+
+_WHITEOUT = ".wh."
+_OPAQUE_WHITEOUT = ".wh..wh..opq"
+# A file with such a name stands in for no directory that would lead to something wanted; not to
+# remember it keeps memory small where a layer has a million files.
+_NEVER_DIRECTORIES = re.compile(
+    r"\.(?:pyc?|pyi|h|hpp|cuh|c|cc|cpp|js|ts|map|json|txt|md|rst|html|css|png|svg|jpg|gz|xz|zip|"
+    r"mo|po|a|o|la|pc|cmake|ya?ml|toml|csv|pem|p[lm]|rb|tcl|go|rs|java|class|jar|whl|exe|dll|ttf|"
+    r"pdf|sh|xml|conf|list|md5sums|ipynb|so(?:\.[\d.]+)?)$"
+)
+
+
+class Visibility:
+    """Layers are read from the top down; a path that a layer above replaced or removed is hidden.
+
+    Everything that a layer says applies to the layers below it, not to itself.
+
+    Attributes:
+        full: more paths were met than are remembered; of the others nothing is known.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.full = False
+        self._limits = limits
+        self._removed: set[str] = set()
+        self._emptied: set[str] = set()
+        self._replaced: set[int] = set()
+        self._new_removed: set[str] = set()
+        self._new_emptied: set[str] = set()
+        self._new_replaced: set[int] = set()
+
+    def whiteout(self, path: str) -> bool:
+        """Take a member's path when it is a whiteout."""
+        folder, _, name = path.rpartition("/")
+        if not name.startswith(_WHITEOUT):
+            return False
+        if name == _OPAQUE_WHITEOUT:
+            self._new_emptied.add(folder)
+        elif not name.startswith(".wh..wh."):  # aufs keeps its own files under such names
+            hidden = name.removeprefix(_WHITEOUT)
+            self._new_removed.add(f"{folder}/{hidden}" if folder else hidden)
+        if len(self._new_removed) + len(self._new_emptied) > self._limits.whiteouts:
+            raise too_large(f"a layer has more than {self._limits.whiteouts} whiteouts")
+        return True
+
+    def take(self, member: Member, *, wanted: bool) -> None:
+        """Take a member that is no whiteout: it hides what has its name below.
+
+        A directory hides nothing, it merges with the one below.
+        """
+        plain = not wanted and member.kind in ("file", "hardlink")
+        if member.kind == "dir" or (plain and _NEVER_DIRECTORIES.search(member.path)):
+            return
+        if len(self._replaced) + len(self._new_replaced) < self._limits.remembered:
+            self._new_replaced.add(hash(member.path))
+        else:
+            self.full = True
+
+    def visible(self, path: str) -> bool:
+        """Return whether no layer above this one hides the path."""
+        if hash(path) in self._replaced or path in self._removed:
+            return False
+        return not any(
+            folder in self._emptied or folder in self._removed or hash(folder) in self._replaced
+            for folder in _folders(path)
+        )
+
+    def next_layer(self) -> None:
+        """Go to the layer below."""
+        self._removed |= self._new_removed
+        self._emptied |= self._new_emptied
+        self._replaced |= self._new_replaced
+        self._new_removed, self._new_emptied, self._new_replaced = set(), set(), set()
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Yield the folders above a path, and the root."""
+    at = path.rfind("/")
+    while at > 0:
+        yield path[:at]
+        at = path.rfind("/", 0, at)
+    yield ""

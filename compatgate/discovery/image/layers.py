@@ -1,36 +1,154 @@
-"""Reads layers from the top down, each as a stream, and takes from them what tells something."""
+"""Read layers from the top down, each as a stream, and gather file by file what they tell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from compatgate.core.facts.packages import FILES_ARE_READ, Packages
 from compatgate.core.facts.records import Library
+from compatgate.discovery.findings import CodeFile, Findings
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.source import Readable
 from compatgate.discovery.image import files
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.feed import Content, Member
-from compatgate.discovery.image.layer import Blobs, Layer, opened
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.problems import too_large
-from compatgate.discovery.image.seen import Seen, Witness
-from compatgate.discovery.image.stream import Budget
-from compatgate.discovery.image.tar import members
-from compatgate.discovery.image.visibility import Visibility
-from compatgate.discovery.image.wanted import Kind, is_cached, owner, wanted
-from compatgate.discovery.installed import File
+from compatgate.discovery.image.files import FileKind, is_cached, kind_of_file, owner_of
+from compatgate.discovery.image.layer import Budget, Layer, LayerSource, Visibility, open_layer
+from compatgate.discovery.image.tar import Content, Member, members
 from compatgate.discovery.installed_metadata import LARGEST, LARGEST_LIST, LISTS, of_conda, trimmed
+from compatgate.discovery.installed_packages import InstalledFile, Inventory
 from compatgate.discovery.libraries import major_observation
+from compatgate.discovery.observations import Observation
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large
 from compatgate.discovery.signals import Signals
-from compatgate.discovery.stack import CodeFile
-from compatgate.discovery.wheels.kept import Missed
-from compatgate.discovery.wheels.kernels import of_code
-from compatgate.discovery.wheels.library import Opener, read_library
-from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols
+from compatgate.discovery.wheels.members import StreamOpener, library_of_code, read_library
+from compatgate.discovery.wheels.stream_windows import MissedBytes
+from compatgate.discovery.wheels.tables import NO_TORCH_SYMBOLS, TorchSymbols
 from compatgate.errors import BadInput
+
+_JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
+_MOST_NOTES = 200
+
+
+class WitnessKind(IntEnum):
+    """Kinds of witnesses; the lower decides.
+
+    What a framework is installed with (wheels, conda) is what it loads; the distribution's
+    packages and the base image's variables come after the libraries that are there.
+    """
+
+    FRAMEWORK = 0
+    WHEEL = 1
+    LABEL = 2
+    CONDA = 3
+    LIBRARY = 4
+    TOOLKIT = 5
+    PACKAGE = 6
+    CONFIG = 7
+
+
+class LayerFindings(Struct):
+    """Everything that was seen.
+
+    Attributes:
+        observations: with the kind of their witness, in the order in which they were met.
+        majors: components of which a library's name tells only the major version.
+        codes: files with GPU code.
+        open: what could not be read, in sentences.
+        inventory: distributions, and the files that may be theirs.
+        unread: files that may hold GPU code and could not be read, and why.
+        jax_plugins: CUDA major of the plugin that JAX has, by the folder that both are in.
+    """
+
+    observations: list[tuple[WitnessKind, Observation]] = []
+    majors: list[Observation] = []
+    codes: list[CodeFile] = []
+    open: list[str] = []
+    inventory: Inventory = field(default_factory=Inventory)
+    unread: list[tuple[str, str]] = []
+    jax_plugins: dict[str, str] = {}
+
+    def add(self, witness: WitnessKind, observations: Iterable[Observation | None]) -> None:
+        """Take observations of one kind; None is passed over."""
+        self.observations += ((witness, o) for o in observations if o is not None)
+
+    def add_distribution(self, name: str, path: str) -> None:
+        """Take a Python distribution that says something of another one."""
+        if match := _JAX_PLUGIN.fullmatch(name):
+            self.jax_plugins[path.rsplit("/", 2)[0]] = match[1]
+
+    def note(self, sentence: str) -> None:
+        """Say what could not be read, once."""
+        if len(self.open) < _MOST_NOTES and sentence not in self.open:
+            self.open.append(sentence)
+            if len(self.open) == _MOST_NOTES:
+                self.open.append("and more, which are not listed")
+
+    def findings(
+        self, known: Packages = FILES_ARE_READ, toolkits: Mapping[str, str] | None = None
+    ) -> Findings:
+        """Return all of it, the witness that decides first.
+
+        Args:
+            known: what the facts say of packages.
+            toolkits: version of PTX to the first toolkit that had it.
+        """
+        installed = self.inventory.installed(known, toolkits or {})
+        self.add(WitnessKind.WHEEL, installed.observations)
+        for origin, why in self.unread:
+            if origin not in installed.owned:
+                self.note(f"{origin} cannot be read and may hold GPU code: {why}")
+        ordered = sorted(self.observations, key=lambda pair: pair[0])
+        channels = self._channels()
+        ranked = (
+            _labelled(self._with_plugin(o), channels) if w <= WitnessKind.WHEEL else o
+            for w, o in ordered
+        )
+        return Findings(
+            list(dict.fromkeys(ranked)),
+            self.majors,
+            self.codes,
+            measured=installed.measured,
+            owned=installed.owned,
+            open=self.open,
+        )
+
+    def _with_plugin(self, seen: Observation) -> Observation:
+        """JAX has no build label; its plugin, which may be met later, tells the CUDA."""
+        if seen.component != "jax" or "+" in seen.version or not self.jax_plugins:
+            return seen
+        for folder, major in self.jax_plugins.items():
+            if f": {folder}/" in seen.origin:
+                return replace(seen, version=f"{seen.version}+cuda{major}")
+        return seen
+
+    def _channels(self) -> dict[tuple[str, str], str]:
+        """Return the labels of conda's records, by component and version.
+
+        A package of conda installs metadata as a wheel does; only the record tells them apart.
+        """
+        found: dict[tuple[str, str], str] = {}
+        for witness, seen in self.observations:
+            public, _, label = seen.version.partition("+")
+            if witness == WitnessKind.CONDA and label:
+                found.setdefault((seen.component, public), label)
+        return found
+
+    def components(self) -> set[str]:
+        """What has been seen; ``arch`` when GPU code has."""
+        found = {o.component for _, o in self.observations}
+        return found | {"arch"} if self.codes else found
+
+
+def _labelled(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:
+    label = channels.get((seen.component, seen.version.partition(".post")[0]))
+    if not label or "+" in seen.version:
+        return seen
+    return replace(seen, version=f"{seen.version}+{label}")
+
 
 _ELF = b"\x7fELF"
 _LIBRARY_HELP = "the names of its libraries were read"
@@ -46,7 +164,7 @@ class Scan:
     """
 
     def __init__(self, signals: Signals, options: ImageOptions, deadline: Deadline) -> None:
-        self.seen = Seen()
+        self.seen = LayerFindings()
         self.count = 0
         self.verified = True
         self._signals = signals
@@ -59,7 +177,7 @@ class Scan:
         self._linked: dict[str, _Code] = {}  # code of this layer's files, for links
         self._texts: dict[str, bytes] = {}  # metadata in caches, likewise
 
-    def read(self, layers: Sequence[Layer], registry: Blobs) -> None:
+    def read(self, layers: Sequence[Layer], registry: LayerSource) -> None:
         """Read layers, the highest first, until what is needed has been seen.
 
         Raises:
@@ -81,8 +199,8 @@ class Scan:
             self._linked.clear()
             self._texts.clear()
 
-    def _read_layer(self, layer: Layer, registry: Blobs) -> None:
-        with opened(layer, registry, self._budget) as (blob, feed):
+    def _read_layer(self, layer: Layer, registry: LayerSource) -> None:
+        with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():
                 for member, content in members(feed):
                     self._take(layer, member, content)
@@ -110,7 +228,7 @@ class Scan:
             raise too_large(f"the image has more than {self._members - 1} files")
         if self._visibility.whiteout(member.path):
             return
-        kind = wanted(member)
+        kind = kind_of_file(member)
         self._visibility.take(member, wanted=kind is not None)
         if kind is not None and self._visibility.visible(member.path):
             self._wanted += 1
@@ -118,7 +236,7 @@ class Scan:
                 raise too_large(f"the image has more than {self._wanted - 1} files of interest")
             _READERS[kind](self, kind, member, content, f"{layer.name}: {member.path}")
 
-    def _distribution(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+    def _distribution(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         file = member.path.rpartition("/")[2]
         data = content.read_all(LARGEST_LIST if file in LISTS else LARGEST)
         if is_cached(member.path):  # an installed file may be a hard link to it
@@ -137,53 +255,53 @@ class Scan:
             return
         found = files.of_distribution(one.name, one.version, origin)
         self.seen.add_distribution(one.name, member.path)
-        self.seen.add(Witness.WHEEL, found)
-        self.seen.add(Witness.LABEL, files.cuda_label(found))
+        self.seen.add(WitnessKind.WHEEL, found)
+        self.seen.add(WitnessKind.LABEL, files.cuda_label(found))
 
-    def _torch(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+    def _torch(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         if not is_cached(member.path):
-            self.seen.add(Witness.FRAMEWORK, files.torch_version(content, origin))
+            self.seen.add(WitnessKind.FRAMEWORK, files.torch_version(content, origin))
 
-    def _conda(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+    def _conda(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         if not is_cached(member.path):
             found = files.conda_package(member.path, origin, self._signals)
-            self.seen.add(Witness.CONDA, found)
+            self.seen.add(WitnessKind.CONDA, found)
             record = of_conda(member.path, content.read_all(LARGEST_LIST) or b"", origin)
             if record:
                 self.seen.inventory.distributions[member.path] = record
 
-    def _library(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+    def _library(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         if is_cached(member.path):
             return
         found = files.library(member.path, origin)
-        self.seen.add(Witness.LIBRARY, [found])
+        self.seen.add(WitnessKind.LIBRARY, [found])
         if found is None and (major := major_observation(member.path)):
             self.seen.majors.append(replace(major, origin=origin))
 
-    def _toolkit(self, _: Kind, member: Member, content: Content, origin: str) -> None:
-        self.seen.add(Witness.TOOLKIT, [files.toolkit(member.path, content, origin)])
+    def _toolkit(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
+        self.seen.add(WitnessKind.TOOLKIT, [files.toolkit(member.path, content, origin)])
 
-    def _library_path(self, _: Kind, member: Member, content: Content, origin: str) -> None:
-        self.seen.add(Witness.LIBRARY, files.library_path(content, origin))
+    def _library_path(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
+        self.seen.add(WitnessKind.LIBRARY, files.library_path(content, origin))
 
-    def _packages(self, kind: Kind, member: Member, content: Content, origin: str) -> None:
+    def _packages(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         try:
             found, left = files.packages(kind, content, origin, self._signals, self._check)
         except ValueError as error:
             self.seen.note(f"the package database {origin} was not read: {error}; {_LIBRARY_HELP}")
         else:
-            self.seen.add(Witness.PACKAGE, found)
+            self.seen.add(WitnessKind.PACKAGE, found)
             for sentence in left:
                 self.seen.note(sentence)
 
-    def _package_log(self, _: Kind, member: Member, content: Content, origin: str) -> None:
+    def _package_log(self, _: FileKind, member: Member, content: Content, origin: str) -> None:
         if content.left:  # rpm empties it when it closes the database
             self.seen.note(
                 f"{origin} holds changes of the package database, which were not read; "
                 f"{_LIBRARY_HELP}"
             )
 
-    def _code(self, kind: Kind, member: Member, content: Content, origin: str) -> None:
+    def _code(self, kind: FileKind, member: Member, content: Content, origin: str) -> None:
         if member.kind == "hardlink":
             known = self._linked.get(member.link)
         else:
@@ -195,24 +313,26 @@ class Scan:
         if known.why:
             self.seen.unread.append((origin, known.why))
         library = known.library and replace(known.library, path=member.path)
-        self.seen.inventory.add_file(File(member.path, origin, library, known.unread, known.torch))
+        self.seen.inventory.add_file(
+            InstalledFile(member.path, origin, library, known.unread, known.torch)
+        )
         if known.code.arch or known.code.linked:
-            code = replace(known.code, origin=origin, owner=owner(member.path))
+            code = replace(known.code, origin=origin, owner=owner_of(member.path))
             self.seen.codes.append(code)
 
-    def _read_code(self, kind: Kind, path: str, content: Content, origin: str) -> _Code | None:
+    def _read_code(self, kind: FileKind, path: str, content: Content, origin: str) -> _Code | None:
         """Read a library, program or kernel in one pass; None for what is none of them."""
         size = content.left
         head = content.read(min(len(_ELF), size))
         if head != _ELF and kind != "kernel":
             return None
-        begun = _Begun(head, content)
+        begun = _PeekedContent(head, content)
         try:
             if kind == "kernel" or ".so" not in path.rpartition("/")[2]:
                 code = read_gpu_code(begun, size=size, name=origin)
-                library = of_code(path, code) if kind == "kernel" else None
+                library = library_of_code(path, code) if kind == "kernel" else None
                 return _Code(CodeFile.of(origin, "", code), library)
-            reading = read_library(path, size, _once(begun), origin, named_only=True)
+            reading = read_library(path, size, _open_once(begun), origin, named_only=True)
         except BadInput as error:
             return _Code(CodeFile.of(origin, "", GpuCode()), None, True, error.problem)
         assert reading is not None  # noqa: S101 - its first bytes are those of an ELF file
@@ -235,22 +355,22 @@ class _Code(Struct, frozen=True):
     library: Library | None = None
     unread: bool = False
     why: str = ""
-    torch: TorchSymbols = NONE
+    torch: TorchSymbols = NO_TORCH_SYMBOLS
 
 
-def _once(begun: Readable) -> Opener:
+def _open_once(begun: Readable) -> StreamOpener:
     """Open a member of a stream, which passes once: what was missed of it stays missed."""
 
     def opener(read: Callable[[Readable], None], /, *, whole: bool) -> None:
         if not whole:
-            raise Missed
+            raise MissedBytes
         read(begun)
 
     return opener
 
 
-_Reader = Callable[[Scan, Kind, Member, Content, str], None]
-_READERS: dict[Kind, _Reader] = {
+_Reader = Callable[[Scan, FileKind, Member, Content, str], None]
+_READERS: dict[FileKind, _Reader] = {
     "dist-info": Scan._distribution,
     "torch": Scan._torch,
     "conda": Scan._conda,
@@ -266,7 +386,7 @@ _READERS: dict[Kind, _Reader] = {
 }
 
 
-class _Begun:
+class _PeekedContent:
     """A content whose first bytes were taken."""
 
     def __init__(self, head: bytes, content: Content) -> None:
@@ -274,6 +394,6 @@ class _Begun:
         self._content = content
 
     def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Return up to ``size`` bytes; none at the end."""
         head, self._head = self._head[:size], self._head[size:]
         return head or self._content.read(size)

@@ -1,40 +1,41 @@
-"""Reading an image: manifest, config, then the layers that the config does not account for."""
+"""Read an image: manifest, config, then the layers that the config does not account for.
+
+`read_folder` reads one folder of an image as its containers see it, streamed from its layers in
+bounded memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.components import resolve_component
-from compatgate.core.facts import CudaArch
+from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import FILES_ARE_READ, Packages
-from compatgate.discovery.image.config import Stated, read_config
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.kept import Kept
-from compatgate.discovery.image.layer import Layer
-from compatgate.discovery.image.layers import Scan
-from compatgate.discovery.image.manifest import (
+from compatgate.discovery.findings import Inspection, conclude
+from compatgate.discovery.image.config import ConfigReading, read_config
+from compatgate.discovery.image.layer import Budget, Layer, Visibility, open_layer
+from compatgate.discovery.image.layers import LayerFindings, Scan, WitnessKind
+from compatgate.discovery.image.reading import ImageReading, ReadingCache
+from compatgate.discovery.image.tar import Content, Member, members
+from compatgate.discovery.observations import Observation
+from compatgate.discovery.registry.client import Registry, registries_of
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, damaged, too_large
+from compatgate.discovery.registry.manifest import (
     Config,
     Manifest,
     Platform,
-    choose,
+    choose_manifest,
     parse_config,
     parse_manifest,
     parse_platform,
 )
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.problems import damaged
-from compatgate.discovery.image.reading import ImageReading
-from compatgate.discovery.image.reference import Reference, parse_reference
-from compatgate.discovery.image.registry import Registry, places
-from compatgate.discovery.image.seen import Seen, Witness
-from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.observed import Observation
+from compatgate.discovery.registry.reference import Reference, parse_reference
+from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT, read_signals
-from compatgate.discovery.stack import Inspection, conclude
 from compatgate.discovery.wheels.measure import toolkits_of_ptx
 from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
 
@@ -79,16 +80,16 @@ def read_image(
     name = parse_reference(reference)
     wanted = parse_platform(platform)
     with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
-        kept = Kept(options, wanted, signals)
+        kept = ReadingCache(options, wanted, signals)
         known = kept.find(name.digest)
-        registries = places(name, transport, options)
+        registries = registries_of(name, transport, options)
         if not known and options.cache and not name.digest:
             known = kept.find(_digest_of_tag(registries, name))
         if not known:
             found = resolve(registries, name, wanted, deadline)
             known = kept.find(found.digest)
             if not known:
-                known, lasting = _read(name, found, wanted, signals, options, transport)
+                known, lasting = _read_image(name, found, wanted, signals, options, transport)
                 if lasting:
                     kept.keep(known)
             if found.index:
@@ -97,7 +98,7 @@ def read_image(
         return replace(known, reference=str(name), bytes_read=transport.bytes_read)
 
 
-def _read(
+def _read_image(
     name: Reference,
     found: Resolved,
     wanted: Platform,
@@ -105,7 +106,7 @@ def _read(
     options: ImageOptions,
     transport: Transport,
 ) -> tuple[ImageReading, bool]:
-    """The reading, and whether every byte that it rests on was verified."""
+    """Return the reading, and whether every byte that it rests on was verified."""
     config = parse_config(found.registry.config(found.manifest.config), str(name))
     _check_platform(config, wanted, name)
     layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
@@ -118,7 +119,7 @@ def _read(
         open_items.append("the layers were not read, as asked")
     chosen = layers[unread:][::-1]
     scan.read(chosen, found.registry)
-    found_there = concluded(stated, scan.seen, options.arch_facts, options.packages)
+    found_there = conclude_image(stated, scan.seen, options.arch_facts, options.packages)
     open_items += found_there.open
     if not found_there.observations:
         open_items.append("nothing that is known to need a GPU was found in the image")
@@ -140,10 +141,13 @@ def _read(
     return reading, scan.verified
 
 
-def concluded(
-    stated: Stated, seen: Seen, facts: CudaArch | None, known: Packages = FILES_ARE_READ
+def conclude_image(
+    stated: ConfigReading,
+    seen: LayerFindings,
+    facts: CudaArch | None,
+    known: Packages = FILES_ARE_READ,
 ) -> Inspection:
-    """The stack that config and layers amount to.
+    """Return the stack that config and layers amount to.
 
     Args:
         stated: by the config; its architectures count where no file with GPU code was met.
@@ -151,7 +155,7 @@ def concluded(
         facts: where code runs; without them the code of several packages is not compared.
         known: what the facts say of packages.
     """
-    seen.add(Witness.CONFIG, stated.observations)
+    seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = toolkits_of_ptx(facts) if facts else {}
     found = conclude(seen.findings(known, toolkits), facts)
     stack, observations = dict(found.stack), found.observations
@@ -201,7 +205,7 @@ def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> Resolv
         if isinstance(document, Manifest):
             return Resolved(registry, found.digest, index, document)
         index = index or found.digest
-        child = choose(document, wanted, str(name))
+        child = choose_manifest(document, wanted, str(name))
         found = registry.manifest(child.digest, child.size)
     raise damaged(f"{name} is an index of indexes of indexes")
 
@@ -221,3 +225,126 @@ def _with_names(options: ImageOptions) -> ImageOptions:
     special = ("arch", CUDA_COMPAT)
     names = (n if n in special else resolve_component(n).component.name for n in options.needs)
     return replace(options, needs=tuple(dict.fromkeys(names)))
+
+
+class FolderFile(Struct, frozen=True):
+    """A file of the folder.
+
+    Attributes:
+        executable: any of its execute bits is set.
+    """
+
+    data: bytes
+    executable: bool
+
+
+class ImageFolder(Struct, frozen=True):
+    """The folder.
+
+    Attributes:
+        digest: of the image's manifest.
+        files: by path below the folder; empty where the image has no such folder.
+    """
+
+    digest: str
+    files: dict[str, FolderFile]
+
+
+def read_folder(
+    reference: str,
+    path: str,
+    *,
+    most_files: int,
+    most_bytes: int,
+    platform: str = "linux/amd64",
+    options: ImageOptions | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> ImageFolder:
+    """Read a folder out of an image in its registry.
+
+    Args:
+        reference: ``registry.example/team/app:1.2``, ``app@sha256:...``.
+        path: of the folder, without leading slash.
+        most_files: that it may hold.
+        most_bytes: that they may have together.
+        platform: which image of an index is meant.
+        options: mirrors, TLS, credentials, limits.
+        deadline_s: seconds that all of it may take.
+
+    Raises:
+        BadInput: the reference is none, or the folder holds a link or something else than files.
+        NotFound: the registry has no such image.
+        TooLarge: the folder, or the image, holds more than is read.
+        Unavailable: the registry does not answer in time, or refuses.
+        Damaged: a layer is not what its digest says.
+    """
+    options = options or ImageOptions()
+    name = parse_reference(reference)
+    with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
+        found = resolve(
+            registries_of(name, transport, options), name, parse_platform(platform), deadline
+        )
+        layers = [Layer(n, d) for n, d in enumerate(found.manifest.layers, 1)]
+        if len(layers) > options.limits.layers:
+            raise too_large(f"the image has {len(layers)} layers")
+        reader = _FolderReader(path, most_files, most_bytes, options, deadline)
+        for layer in reversed(layers):
+            reader.read(layer, found.registry)
+        return ImageFolder(found.digest, dict(sorted(reader.files.items())))
+
+
+class _FolderReader:
+    """Takes the folder's files from the layers, the highest first."""
+
+    def __init__(
+        self, path: str, most_files: int, most_bytes: int, options: ImageOptions, deadline: Deadline
+    ) -> None:
+        self.files: dict[str, FolderFile] = {}
+        self._path = path
+        self._most_files = most_files
+        self._left = most_bytes
+        self._members = 0
+        self._limits = options.limits
+        check: Callable[[], None] = lambda: deadline.check("reading the image")  # noqa: E731
+        self._budget = Budget(options.limits, check)
+        self._visibility = Visibility(options.limits)
+
+    def read(self, layer: Layer, registry: Registry) -> None:
+        """Read a layer to its end, so that it is known to be what its digest says."""
+        with open_layer(layer, registry, self._budget) as (blob, feed):
+            with layer.named():
+                for member, content in members(feed):
+                    self._take(member, content)
+                feed.drain()
+            blob.drain()
+        self._visibility.next_layer()
+        if self._visibility.full:
+            raise too_large("the image has so many files that not all hidden ones are remembered")
+
+    def _take(self, member: Member, content: Content) -> None:
+        self._members += 1
+        if self._members > self._limits.members:
+            raise too_large(f"the image has more than {self._members - 1} files")
+        if self._visibility.whiteout(member.path):
+            return
+        inside = member.path == self._path or member.path.startswith(f"{self._path}/")
+        self._visibility.take(member, wanted=inside)
+        if inside and member.kind != "dir" and self._visibility.visible(member.path):
+            self._keep(member, content)
+
+    def _keep(self, member: Member, content: Content) -> None:
+        below = member.path.removeprefix(f"{self._path}/")
+        if member.kind != "file" or below == self._path or not _is_plain(below):
+            hint = "links and devices are not copied; put the file itself there"
+            raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
+        data = content.read_all(self._left)
+        if data is None or len(self.files) >= self._most_files:
+            what = f"/{self._path} holds more than {self._most_files} files or too many bytes"
+            raise too_large(what)
+        self._left -= len(data)
+        self.files[below] = FolderFile(data, member.executable)
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a path leads nowhere else, and can be written."""
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

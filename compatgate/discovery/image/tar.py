@@ -1,6 +1,6 @@
-"""Tar archives read from a stream, one header at a time, in bounded memory.
+"""Read tar archives from a stream, one header at a time, in bounded memory.
 
-The standard library's ``tarfile`` keeps every header that it has seen, and reads an extended
+The standard library's ``tarfile`` keeps every header that it has read, and reads an extended
 header whole whatever size it claims; a hostile layer must not decide how much memory is used.
 
 Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Format"), GNU tar
@@ -9,14 +9,136 @@ Source: POSIX.1-2017 ``pax`` ("pax Interchange Format", "ustar Interchange Forma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from compatgate.discovery.image.feed import BLOCK, Content, Feed, Member
-from compatgate.discovery.image.problems import damaged
+from msgspec import Struct
+
+from compatgate.discovery.registry.limits import damaged
+
+BLOCK = 512
+
+
+class Feed:
+    """Bytes from pieces, taken in the lengths that are needed.
+
+    Attributes:
+        position: of the next byte.
+    """
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.position = 0
+        self._pieces = iter(pieces)
+        self._piece = b""
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next ``count`` bytes, fewer at the end."""
+        end = self._at + count
+        if end <= len(self._piece):
+            data = self._piece[self._at : end]
+            self._at = end
+            self.position += count
+            return data
+        parts = []
+        while count and (part := self.some(count)):
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def some(self, most: int) -> bytes:
+        """At least one and at most ``most`` bytes, none at the end."""
+        if not self._more():
+            return b""
+        data = self._piece[self._at : self._at + most]
+        self._at += len(data)
+        self.position += len(data)
+        return data
+
+    def skip(self, count: int) -> int:
+        """Pass over bytes; returns how many were missing at the end."""
+        while count and self._more():
+            step = min(count, len(self._piece) - self._at)
+            self._at += step
+            self.position += step
+            count -= step
+        return count
+
+    def drain(self) -> None:
+        """Pass over everything that is left."""
+        while self._more():
+            self.position += len(self._piece) - self._at
+            self._at = len(self._piece)
+
+    def _more(self) -> bool:
+        while self._at >= len(self._piece):
+            piece = next(self._pieces, None)
+            if piece is None:
+                return False
+            self._piece, self._at = piece, 0
+        return True
+
+
+class Member(Struct):
+    """A file, directory or link.
+
+    Attributes:
+        path: without leading ``./`` and ``/``, and without trailing ``/``.
+        kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``other``.
+        size: of its content in the archive.
+        executable: any of its execute bits is set.
+        link: path of the file that a hard link names.
+    """
+
+    path: str
+    kind: str
+    size: int
+    executable: bool
+    link: str = ""
+
+
+class Content:
+    """A member's content, read once; what is left of it is passed over."""
+
+    def __init__(self, feed: Feed, member: Member) -> None:
+        self.left = member.size
+        self._feed = feed
+        self._path = member.path
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to ``size`` bytes; none at the end.
+
+        Raises:
+            Damaged: the archive ends before.
+        """
+        wanted = self.left if size < 0 else min(size, self.left)
+        data = self._feed.take(wanted) if wanted <= BLOCK else self._feed.some(wanted)
+        if wanted and not data:
+            raise damaged(f"a layer ends within {self._path}")
+        self.left -= len(data)
+        return data
+
+    def read_all(self, largest: int) -> bytes | None:
+        """Return the content whole, None when it is larger than ``largest`` bytes."""
+        if self.left > largest:
+            return None
+        parts = []
+        while part := self.read():
+            parts.append(part)
+        return b"".join(parts)
+
+    def read_into_memory(self, largest: int) -> bytearray | None:
+        """Return the content whole as `read_all`, without ever being in memory twice."""
+        if self.left > largest:
+            return None
+        data, at = bytearray(self.left), 0
+        while part := self.read():
+            data[at : at + len(part)] = part
+            at += len(part)
+        return data
+
 
 LARGEST_EXTENSION = 1024 * 1024
 """Bytes of an extended header; names have at most a few thousand."""
-
 _ZEROS = bytes(BLOCK)
 _RECORDS = {
     b"path": "path",
@@ -27,7 +149,7 @@ _RECORDS = {
 
 
 def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
-    """The members of an archive; the content of each is there until the next is asked for.
+    """Yield the members of an archive; the content of each is there until the next is asked for.
 
     Raises:
         Damaged: a header is, or the archive ends within a member.
@@ -56,7 +178,7 @@ def members(feed: Feed) -> Iterator[tuple[Member, Content]]:
 
 
 def _checked_size(block: bytes, position: int) -> int:
-    """The size field of a header whose checksum is right."""
+    """Return the size field of a header whose checksum is right."""
     stated = _number(block[148:156])
     unsigned = sum(block) - sum(block[148:156]) + 8 * 32
     if stated != unsigned:
@@ -94,8 +216,8 @@ def _member(block: bytes, kind: bytes, size: int, extended: dict[str, str]) -> M
         size = 0  # links, devices and directories have no content, whatever they say
     link = ""
     if word == "hardlink":
-        link = _clean(extended.get("linkpath") or _text(block[157:257]))
-    return Member(_clean(path), word, size, bool(_number(block[100:108]) & 0o111), link)
+        link = _clean_path(extended.get("linkpath") or _text(block[157:257]))
+    return Member(_clean_path(path), word, size, bool(_number(block[100:108]) & 0o111), link)
 
 
 def _extended_size(text: str) -> int:
@@ -114,7 +236,7 @@ def _text(field: bytes) -> str:
     return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
-def _clean(path: str) -> str:
+def _clean_path(path: str) -> str:
     """``./usr//lib/`` and ``/usr/lib`` are ``usr/lib``; ``..`` goes no further than the root."""
     if path[:1] not in "./" and "//" not in path and "/." not in path and path[-1:] != "/":
         return path

@@ -12,9 +12,9 @@ from compatgate.core.facts.packages import Locked, Packages, why_gpu
 from compatgate.core.frameworks import CONDA
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import parse_version
-from compatgate.discovery.lockfiles import build_label, conda, pypi
+from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.interface import Origin, Package
-from compatgate.discovery.observed import Observation
+from compatgate.discovery.observations import Observation
 from compatgate.errors import BadInput
 
 
@@ -67,7 +67,11 @@ def gpu_packages(
             wheels[name] = wheel
         if package.version:
             origins.setdefault(name, _origin(package, asked))
-    if observations or wheels or any(pypi.component_of(package.name) for package in packages):
+    if (
+        observations
+        or wheels
+        or any(stack_components.pypi_component(package.name) for package in packages)
+    ):
         for package in options:
             _observe(package, observations, left)
             origins.setdefault(canonicalize_name(package.name), _origin(package, asked))
@@ -77,37 +81,37 @@ def gpu_packages(
 def is_gpu_package(package: Package, known: Packages) -> bool:
     """Tell whether a package, which is no component nor a part of one, belongs into the stack."""
     name = canonicalize_name(package.name)
-    if pypi.belongs_to_component(name):
+    if stack_components.belongs_to_component(name):
         return False
     if package.ecosystem == "conda":
         return _is_conda_gpu(package, name, known)
     compiled = None
     if package.wheels:
         compiled = any(not wheel.url.endswith("-any.whl") for wheel in package.wheels)
-    build = build_label.of_version(package.version or "") or _label(package)
+    build = wheel_builds.label_of_version(package.version or "") or _label(package)
     depends = tuple(map(canonicalize_name, package.depends))
     return why_gpu(Locked(name, build, depends, compiled), known) is not None
 
 
 def _is_conda_gpu(package: Package, name: str, known: Packages) -> bool:
     """Tell whether a conda package carries GPU code; CUDA's own libraries come with ``cuda``."""
-    if conda.component_of(package) or conda.is_toolkit(name):
+    if stack_components.conda_component(package) or stack_components.is_toolkit(name):
         return False
-    if build_label.uses_cuda(package.build):
+    if wheel_builds.uses_cuda(package.build):
         return True
     return known.carries(name) in ("code", "runtime")
 
 
 def _label(package: Package) -> str:
     """Return the build that a package's own files or index name, where they name one."""
-    named = build_label.of_sources(package.sources)
+    named = wheel_builds.labels_of_sources(package.sources)
     return named[0] if len(named) == 1 else ""
 
 
 def _observe(package: Package, observations: list[Observation], left: list[str]) -> None:
     name = canonicalize_name(package.name)
     if package.version is None:
-        left.append(pypi.unpinned(name, package))
+        left.append(stack_components.unpinned_message(name, package))
         return
     version = package.version
     if "+" not in version:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from compatgate.core.stack_values import Wheel as StackWheel
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.wheels import Wheel
-from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.lockfiles.wheel_builds import Wheel
+from compatgate.discovery.observations import Conflict, Observation
 
 Ecosystem = Literal["pypi", "conda"]
 
@@ -126,11 +126,11 @@ class Format(Protocol):
     """As messages and `LockReading.format` say it."""
 
     def recognises(self, file: LockFile) -> bool:
-        """Whether the file's name and content are of this format; never raises."""
+        """Return whether the file's name and content are of this format; never raises."""
         ...
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """The packages for a platform.
+        """Return the packages for a platform.
 
         Raises:
             BadInput: malformed; names the file and, where it can, the line.

@@ -1,4 +1,7 @@
-"""Environment markers, evaluated for the target's platform and never for this machine."""
+"""Evaluate environment markers for the target's platform, never for this machine.
+
+`python_conflict` tells whether a lock is for the target's Python at all.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from msgspec import Struct
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from compatgate.core.target import Cpu, Os
+from compatgate.core.matrix import Cpu, Os
 from compatgate.core.versions import parse_version
+from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput
 
 _PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
@@ -23,7 +27,6 @@ _EXTRA = re.compile(r"""\bextra\s*(==|!=)\s*(["'])([^"']*)\2""")
 _EXTRA_RIGHT = re.compile(r"""(["'])([^"']*)\1\s*(==|!=)\s*extra\b(?!s)""")
 _LONGEST_MARKER = 20_000
 _MOST_SELECTIONS = 100
-
 Subdir = Literal["linux-64", "linux-aarch64", "win-64", "win-arm64"]
 
 
@@ -118,7 +121,7 @@ class Markers:
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
     def decide(self, marker: str) -> bool | None:
-        """Whether a marker holds; None: it depends on something that is not known.
+        """Return whether a marker holds; None: it depends on something that is not known.
 
         Raises:
             BadInput: not a marker.
@@ -183,3 +186,13 @@ def _allowed(pythons: tuple[str, ...], requires: str, file: str) -> tuple[str, .
         problem = f"{requires[:100]!r} is not a requirement on Python"
         raise BadInput(problem, field=file, value=requires[:100]) from None
     return tuple(python for python in pythons if python in wanted)
+
+
+def python_conflict(
+    markers: Markers, file: str, platform: Platform, requires: str
+) -> tuple[Conflict, ...]:
+    """Return a conflict when the target's Python is outside what the lock was made for."""
+    if markers.python_fits:
+        return ()
+    have = f"the target has {platform.python}" if platform.python else "no known Python is"
+    return (Conflict("python", f"{file} is for Python {requires}, {have}", None),)

@@ -10,8 +10,7 @@ from packaging.utils import canonicalize_name
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
-from compatgate.discovery.lockfiles import conda, pypi, wheels
-from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
+from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.formats import FORMATS
 from compatgate.discovery.lockfiles.gpu_packages import gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
@@ -24,7 +23,7 @@ from compatgate.discovery.lockfiles.interface import (
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import decode, refuse_template
-from compatgate.discovery.observed import Observation
+from compatgate.discovery.observations import Observation, several_versions, two_cudas, without_cuda
 from compatgate.errors import BadInput, Inconclusive
 
 _MOST_OPEN = 50
@@ -68,7 +67,7 @@ def read_lockfile(
 
 
 def recognise(file: LockFile) -> Format:
-    """The format of a file, by name and content.
+    """Return the format of a file, by name and content.
 
     Raises:
         BadInput: none; names those that are read.
@@ -97,10 +96,10 @@ def _reading(format_name: str, file: str, contents: Contents, known: Packages) -
     chosen = [package for package in contents.packages if not package.selection]
     decided = [package for package in chosen if not package.when]
     variants = [package for package in decided if package.labels]
-    python = pypi.observe(
+    python = stack_components.observe_pypi(
         [p for p in decided if p.ecosystem == "pypi" and not p.labels], contents.indexes
     )
-    conda_found = conda.observe([p for p in decided if p.ecosystem == "conda"])
+    conda_found = stack_components.observe_conda([p for p in decided if p.ecosystem == "conda"])
     built, arch, left = _variants(variants)
     gpu = gpu_packages(decided, known, contents.asked)
     components = (*conda_found.observations, *python.observations, *built)
@@ -133,16 +132,16 @@ def _name_in_stack(package: Package, known: Packages) -> str:
 
 
 def _is_component(package: Package) -> str:
-    """The component's name, or nothing."""
+    """Return the component's name, or nothing."""
     if package.ecosystem == "conda":
-        found = conda.component_of(package)
+        found = stack_components.conda_component(package)
         return found.name if found else ""
-    known = pypi.component_of(package.name)
+    known = stack_components.pypi_component(package.name)
     return known[0].name if known else ""
 
 
 def _undecided(packages: Sequence[Package], known: Packages) -> list[str]:
-    """Parts that the platform may get, by conditions that it does not decide."""
+    """Return parts that the platform may get, by conditions that it does not decide."""
     candidates: dict[str, list[str]] = {}
     for package in packages:
         component = _name_in_stack(package, known) if package.when else ""
@@ -188,10 +187,10 @@ def _variants(
         properties = package.variants.get(label, ())
         if not properties and label != "null":
             left.append(f"{component}: variant {label} has no properties in {package.origin}")
-        cuda = wheels.cuda_of(properties)
+        cuda = wheel_builds.cuda_of(properties)
         version = f"{package.version}+cu{cuda.replace('.', '')}" if cuda else package.version
         observations.append(Observation(component, version, package.origin, "derived"))
-        arch += wheels.arch_of(properties)
+        arch += wheel_builds.arch_of(properties)
     return observations, arch, left
 
 

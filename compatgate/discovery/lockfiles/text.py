@@ -29,7 +29,7 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", 
 
 
 def decode(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
-    """The text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16.
+    """Return the text of a file; PowerShell writes ``pip freeze > FILE`` as UTF-16.
 
     Raises:
         BadInput: too large, or not text.
@@ -62,7 +62,7 @@ def refuse_template(text: str, name: str) -> None:
 
 
 def refuse_variable(value: str, where: str) -> str:
-    """The value; a variable that is not filled in is refused, save in a URL's credentials.
+    """Return the value; a variable that is not filled in is refused, save in a URL's credentials.
 
     Raises:
         Inconclusive: ``${VAR}`` or another placeholder stands in it.
@@ -130,7 +130,7 @@ def _check_events(text: str, name: str) -> None:
 
 
 def tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
-    """A list of tables.
+    """Return a list of tables.
 
     Raises:
         BadInput: something else; or more than can be a lock.
@@ -145,7 +145,7 @@ def tables(value: Any, where: str, name: str) -> list[dict[str, Any]]:
 
 
 def text_of(table: Mapping[str, Any], key: str, name: str, default: str = "") -> str:
-    """A text of a table, without placeholders.
+    """Return a text of a table, without placeholders.
 
     Raises:
         BadInput: it is something else.

@@ -1,4 +1,4 @@
-"""Reads what ``nvidia-smi`` printed, in any of its forms and versions.
+"""Read what ``nvidia-smi`` printed, in any of its formats, or explain the error that it printed.
 
 The table, ``-q``, ``-q -x``, ``--query-gpu=... --format=csv`` and ``-L`` are recognised by what
 they look like; a file may hold several of them, and each supplies what the others lack.
@@ -6,16 +6,20 @@ they look like; a file may hold several of them, and each supplies what the othe
 
 from __future__ import annotations
 
-from compatgate.discovery.nvidia_smi import csv, listing, query, table, xml
-from compatgate.discovery.nvidia_smi.failures import explain_failure
+import re
+
+from compatgate.discovery.nvidia_smi import formats
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import BadInput, CompatgateError
 
-__all__ = ["Report", "parse_nvidia_smi"]
-
-_FORMS = (xml, query, listing, csv, table)
+_PARSERS = (
+    formats.parse_xml,
+    formats.parse_report,
+    formats.parse_list,
+    formats.parse_csv,
+    formats.parse_table,
+)
 """Best witness of product names first: the table cuts them off."""
-
 LONGEST = 16 * 1024 * 1024
 """Characters of the longest output that is read; a host with 16 GPUs prints 2 MB of XML."""
 
@@ -38,7 +42,7 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
     if not text.strip():
         raise BadInput("is empty", field=origin, hint="give the output of nvidia-smi -q")
     text = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    reports = [report for form in _FORMS if (report := form.parse(text)) is not None]
+    reports = [report for parse in _PARSERS if (report := parse(text)) is not None]
     if not any(report.devices for report in reports):
         raise _nothing_found(text, origin, reports)
     return Report.joined(reports)
@@ -58,3 +62,74 @@ def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateE
         field=origin,
         hint="give what nvidia-smi, nvidia-smi -q, nvidia-smi -q -x or nvidia-smi -L prints",
     )
+
+
+_RELOAD = "reboot that host, or unload and load the nvidia modules, then run nvidia-smi again"
+_FAILURES: tuple[tuple[str, str, str], ...] = (
+    (
+        r"couldn.?t communicate with the NVIDIA driver",
+        "nvidia-smi could not reach the driver: no NVIDIA kernel module is loaded",
+        "load or install the driver on that host (modprobe nvidia, dkms status), then try again",
+    ),
+    (
+        r"Driver/library version mismatch",
+        "the loaded kernel module and the driver libraries of that host are of different versions",
+        _RELOAD,
+    ),
+    (
+        r"couldn.?t find libnvidia-ml\.so",
+        "nvidia-smi found no libnvidia-ml.so: the driver's libraries are missing, or not mounted",
+        "install the driver, or start the container with its GPUs (--gpus all)",
+    ),
+    (
+        r"GPU access blocked by the operating system",
+        "the operating system blocks access to the GPU",
+        "under WSL, update the Windows driver and wsl; elsewhere look for another GPU consumer",
+    ),
+    (
+        r"GPU is lost",
+        "a GPU of that host has fallen off the bus",
+        "reboot that host and look for Xid messages in its kernel log (dmesg)",
+    ),
+    (
+        r"Unable to determine the device handle",
+        "nvidia-smi could not open a GPU of that host",
+        "look for Xid messages in its kernel log (dmesg), then reset or reboot it",
+    ),
+    (
+        r"Failed to initialize NVML: (?:Insufficient Permissions|GPU access)",
+        "nvidia-smi lacks the permission to open the GPU",
+        "run it with access to /dev/nvidia*",
+    ),
+    (
+        r"Failed to initialize NVML: Unknown Error",
+        "NVML could not be initialised: the container lost its GPU devices",
+        "restart the container (systemd reloads drop its device rules), then run nvidia-smi again",
+    ),
+    (
+        r"Failed to initialize NVML",
+        "NVML could not be initialised: the driver does not answer",
+        _RELOAD,
+    ),
+    (
+        r"No devices (?:were )?found",
+        "nvidia-smi found no GPU on that host",
+        "check that the GPU is seated and passed through (lspci), and that the driver supports it",
+    ),
+    (
+        r"nvidia-smi\b.{0,40}(?:not found|not recogni[sz]ed|No such file)",
+        "nvidia-smi is not installed on that host",
+        "install the NVIDIA driver, or describe the pool with --pool driver=..,gpu=..",
+    ),
+)
+_LIBRARY_VERSION = re.compile(r"NVML library version:\s*(\S+)")
+
+
+def explain_failure(text: str) -> BadInput | None:
+    """Return the error that was printed, in words; None when none is known in the text."""
+    for pattern, problem, hint in _FAILURES:
+        if re.search(pattern, text, re.IGNORECASE):
+            if library := _LIBRARY_VERSION.search(text):
+                problem += f" (libraries {library[1]})"
+            return BadInput(problem, hint=hint)
+    return None

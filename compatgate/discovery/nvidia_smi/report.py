@@ -51,7 +51,7 @@ class Device(Struct, frozen=True):
 
     @property
     def cut_off(self) -> bool:
-        """Whether the table had no room for the whole name."""
+        """Return whether the table had no room for the whole name."""
         return self.name.endswith("...")
 
 
@@ -77,7 +77,7 @@ class Report(Struct, frozen=True):
 
     @staticmethod
     def joined(reports: Sequence[Report]) -> Report:
-        """Several outputs of one host as one; earlier ones are the better witnesses."""
+        """Return several outputs of one host as one; earlier ones are the better witnesses."""
         best = next(report for report in reports if report.devices)
         others = [report for report in reports if report is not best]
         devices = best.devices
@@ -96,7 +96,7 @@ class Report(Struct, frozen=True):
 
 
 def _completed(device: Device, other: Device) -> Device:
-    """A device with what another output of the same host says in addition."""
+    """Return a device with what another output of the same host says in addition."""
     return replace(
         device,
         name=other.name if device.cut_off and not other.cut_off else device.name,
@@ -122,7 +122,7 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 def stated(text: str | None) -> str | None:
-    """A value as printed, None where nvidia-smi prints that it has none."""
+    """Return a value as printed, None where nvidia-smi prints that it has none."""
     clean = (text or "").strip()
     return None if clean.lower() in _ABSENT else clean
 

@@ -1,22 +1,40 @@
-"""CycloneDX in JSON and XML, through ``cyclonedx-python-lib``.
+"""Read CycloneDX in JSON and XML through ``cyclonedx-python-lib``, and write an inspected stack.
 
-Source: https://cyclonedx.org/specification/overview/.
+A stack is written as a CycloneDX 1.6 document in JSON. What has no place of its own in the
+format (GPU code, forward compatibility, what is left open) is a property of the document, so
+that reading it again gives the same stack, and no pass for what was not known.
+
+Sources: https://cyclonedx.org/specification/overview/, https://cyclonedx.org/docs/1.6/json/.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 from msgspec.structs import replace
 
+from compatgate import __version__
+from compatgate.core.components import COMPONENTS, in_order, is_framework, label_of
+from compatgate.core.stack_values import SPECIAL
 from compatgate.core.vocabulary import NEEDS_URL
-from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
-from compatgate.discovery.sbom.interface import Bill, Part
-from compatgate.discovery.sbom.relevant import may_be_component
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.observations import Observation
+from compatgate.discovery.sbom.interface import (
+    MOST_PARTS,
+    Bill,
+    Part,
+    import_library,
+    may_be_component,
+    read_json,
+    read_xml,
+)
 from compatgate.errors import BadInput
 
 _XML = re.compile(r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/(?P<version>[\d.]+)", re.S)
@@ -27,8 +45,17 @@ STACK = "compatgate:stack"
 """A property of the document: what ``inspect`` found that is no component, as a JSON object."""
 _TEXTS = ("cuda-compat", "cuda-compat-use", *NEEDS_URL)
 _BY_NAME = ("wheels", "measured")
-_REST = (*_TEXTS, "arch", "require", "open", "conflicts", "unread", *_BY_NAME)
-_KEPT = ("type", "bom-ref", "group", "name", "version", "purl", "components", "properties")
+_STACK_KEYS = (*_TEXTS, "arch", "require", "open", "conflicts", "unread", *_BY_NAME)
+_COMPONENT_KEYS = (
+    "type",
+    "bom-ref",
+    "group",
+    "name",
+    "version",
+    "purl",
+    "components",
+    "properties",
+)
 """What is read of a component; licences and hashes need not hold for it to be read."""
 
 
@@ -40,20 +67,20 @@ class CycloneDxJson:
         return text.lstrip()[:1] == "{" and bool(_JSON.search(text))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every component, nested ones and the described one included."""
+        """Return every component, nested ones and the described one included."""
         document = read_json(text, name)
         metadata = document.get("metadata")
         described = metadata.get("component") if isinstance(metadata, dict) else None
         bom: dict[str, Any] = {
             "bomFormat": "CycloneDX",
-            "components": _kept(document.get("components"), name),
+            "components": _components(document.get("components"), name),
         }
-        if described is not None and (kept := _kept([described], name)):
+        if described is not None and (kept := _components([described], name)):
             bom["metadata"] = {"component": kept[0]}
         version = document.get("specVersion")
         bom["specVersion"] = version if isinstance(version, str) else "1.6"
         listed = bool(document.get("components") or described)
-        rest = _rest(document.get("properties"), name)
+        rest = _stack_property(document.get("properties"), name)
         bill = _bill(
             f"CycloneDX {version}", lambda b: b.from_json(bom), name, listed=listed or bool(rest)
         )
@@ -68,14 +95,14 @@ class CycloneDxXml:
         return text.lstrip()[:1] == "<" and bool(_XML.search(text[:20_000]))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every component, nested ones and the described one included."""
+        """Return every component, nested ones and the described one included."""
         match = _XML.search(text[:20_000])
         version = match["version"] if match else ""
         root = read_xml(text, name)
         return _bill(f"CycloneDX {version}", lambda b: b.from_xml(root), name)
 
 
-_Rest = dict[str, str | bool | list[str] | dict[str, Any]]
+_StackParts = dict[str, str | bool | list[str] | dict[str, Any]]
 
 
 def _kind(key: str) -> type:
@@ -84,8 +111,8 @@ def _kind(key: str) -> type:
     return str if key in _TEXTS else list
 
 
-def _rest(properties: Any, name: str) -> dict[str, Any]:
-    """The part of the stack that ``inspect --format cyclonedx`` wrote as a property.
+def _stack_property(properties: Any, name: str) -> dict[str, Any]:
+    """Return the part of the stack that ``inspect --format cyclonedx`` wrote as a property.
 
     Raises:
         BadInput: it is not what that writes.
@@ -98,8 +125,8 @@ def _rest(properties: Any, name: str) -> dict[str, Any]:
     if not stated:
         return {}
     try:
-        rest = msgspec.json.decode(str(stated[0]), type=_Rest)
-        unknown = [key for key in rest if key not in _REST]
+        rest = msgspec.json.decode(str(stated[0]), type=_StackParts)
+        unknown = [key for key in rest if key not in _STACK_KEYS]
         if unknown or any(not isinstance(rest[key], _kind(key)) for key in rest):
             raise ValueError(f"{unknown or sorted(rest)} in the stack")
     except (msgspec.DecodeError, ValueError) as error:
@@ -107,23 +134,23 @@ def _rest(properties: Any, name: str) -> dict[str, Any]:
     return rest
 
 
-def _kept(value: Any, name: str) -> list[dict[str, Any]]:
+def _components(value: Any, name: str) -> list[dict[str, Any]]:
     """Components that may matter, or hold one that may, with the properties that are read."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise BadInput("must be a list of components", field=f"{name}: components")
-    kept = [{key: item[key] for key in _KEPT if key in item} for item in value]
+    kept = [{key: item[key] for key in _COMPONENT_KEYS if key in item} for item in value]
     for item in kept:
         if "components" in item:
-            item["components"] = _kept(item["components"], name)
+            item["components"] = _components(item["components"], name)
     return [
         i for i in kept if i.get("components") or may_be_component(i.get("name"), i.get("purl"))
     ]
 
 
 def _bill(title: str, deserialise: Any, name: str, *, listed: bool | None = None) -> Bill:
-    bom_class = library("cyclonedx.model.bom").Bom
+    bom_class = import_library("cyclonedx.model.bom").Bom
     try:
         bom = deserialise(bom_class)
         parts = tuple(_parts(bom))
@@ -151,3 +178,78 @@ def _parts(bom: Any) -> Iterator[Part]:
             purl.to_string() if purl else "",
             next((p.value or "" for p in component.properties if p.name == _MARKER), ""),
         )
+
+
+Json = dict[str, Any]
+_TYPES = {"framework": "framework", "runtime": "platform"}
+
+
+def to_cyclonedx(what: str, inspection: Inspection) -> Json:
+    """Return the document; the same inspection always gives the same one.
+
+    Args:
+        what: that was inspected, for people.
+        inspection: of it.
+    """
+    stack = inspection.stack
+    names = in_order(name for name in stack if name not in SPECIAL)
+    rest = {name: value for name, value in stack.items() if name in SPECIAL or name in NEEDS_URL}
+    for key, more in (
+        ("open", inspection.open),
+        ("conflicts", [conflict.message for conflict in inspection.conflicts]),
+    ):
+        if said := list(dict.fromkeys([*rest.get(key, ()), *more])):
+            rest[key] = list(map(_text, said))
+    document: Json = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "tools": {
+                "components": [
+                    {"type": "application", "name": "compatgate", "version": __version__}
+                ]
+            },
+            # With more than the name, a folder "torch" is no component when it is read again.
+            "component": {
+                "type": "application",
+                "bom-ref": "inspected",
+                "name": _text(f"{what} (seen)"),
+            },
+        },
+        "components": [_component(name, stack[name], inspection.observations) for name in names],
+    }
+    if rest:
+        document["properties"] = [{"name": STACK, "value": json.dumps(rest, sort_keys=True)}]
+    if "open" in rest:
+        document["compositions"] = [{"aggregate": "incomplete", "assemblies": ["inspected"]}]
+    told = json.dumps(document, sort_keys=True)
+    return {**document, "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, told)}"}
+
+
+def _component(name: str, version: str, observations: Iterable[Observation]) -> Json:
+    known = COMPONENTS.get(name)
+    purl = f"pkg:{_ecosystem(name, version)}/{name}@{quote(version, safe='.-_~')}"
+    seen = dict.fromkeys(o.origin for o in observations if o.component == name)
+    component: Json = {
+        "type": _TYPES.get(known.kind, "library") if known else "library",
+        "bom-ref": purl,
+        "name": name,
+        "version": version,
+        "description": label_of(name),
+        "purl": purl,
+    }
+    if seen:
+        component["evidence"] = {"occurrences": [{"location": _text(place)} for place in seen]}
+    return component
+
+
+def _ecosystem(name: str, version: str) -> str:
+    """Return ``pypi`` for frameworks and packages, save what a channel of conda built."""
+    of_pypi = (is_framework(name) or name not in COMPONENTS) and "+conda" not in version
+    return "pypi" if of_pypi and name != "tritonserver" else "generic"
+
+
+def _text(place: str) -> str:
+    """Return the names of files need not be text."""
+    return place.encode("utf-8", "backslashreplace").decode()

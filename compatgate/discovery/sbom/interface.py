@@ -1,13 +1,23 @@
-"""What a bill of materials has to give: its parts, whatever its format."""
+"""Say what a reader of bills of materials gives, and bound what it takes from outside.
+
+`may_be_component` is the first look at a part: most of an image's thousands of packages are no
+part of a GPU stack. The libraries that read the formats may be missing.
+"""
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
+from compatgate.core.components import mention
 from compatgate.discovery.lockfiles.interface import Origin
-from compatgate.discovery.observed import Conflict, Observation
+from compatgate.discovery.observations import Conflict, Observation
+from compatgate.errors import BadInput
+from compatgate.strict_json import NOT_JSON
 
 
 class Part(Struct, frozen=True):
@@ -47,11 +57,11 @@ class Reader(Protocol):
     """One standard in one notation."""
 
     def recognises(self, text: str) -> bool:
-        """Whether the text is of this standard and notation; never raises."""
+        """Return whether the text is of this standard and notation; never raises."""
         ...
 
     def read(self, text: str, name: str) -> Bill:
-        """The parts.
+        """Return the parts.
 
         Raises:
             BadInput: malformed, or the library for it is not installed.
@@ -77,3 +87,96 @@ class SbomReading(Struct, frozen=True):
     open: tuple[str, ...] = ()
     rest: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
+
+
+LARGEST_FILE = 64 * 1024 * 1024
+"""Bytes; the SPDX document of a CUDA image with every file listed is about 40 MB."""
+MOST_PARTS = 200_000
+DEEPEST = 100
+
+
+def import_library(module: str) -> Any:
+    """Return a module of the ``sbom`` extra.
+
+    Raises:
+        BadInput: it is not installed; names the extra.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        hint = "pip install 'compatgate[sbom]'"
+        problem = f"reading a bill of materials needs {module.split('.')[0]}"
+        raise BadInput(problem, field="sbom", hint=hint) from None
+
+
+def read_json(text: str, name: str) -> dict[str, Any]:
+    """Return a JSON object, not nested too deeply.
+
+    Raises:
+        BadInput: something else.
+    """
+    try:
+        document = msgspec.json.decode(text)
+    except NOT_JSON as error:
+        raise BadInput(f"is not valid JSON: {error}", field=name) from None
+    if not isinstance(document, dict):
+        raise BadInput("must be a JSON object", field=name)
+    check_depth(document, name)
+    return document
+
+
+def check_depth(document: Any, name: str) -> None:
+    """Refuse a document that is nested too deeply for a recursive reader.
+
+    Raises:
+        BadInput: it is.
+    """
+    level, depth = [document], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise BadInput("is nested too deeply", field=name)
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below += [v for v in value.values() if isinstance(v, (dict, list))]
+            elif isinstance(value, list):
+                below += [v for v in value if isinstance(v, (dict, list))]
+        level = below
+
+
+def read_xml(text: str, name: str) -> Any:
+    """Return the root element; documents with a type declaration or entities are refused.
+
+    Raises:
+        BadInput: not XML, a type declaration, or nested too deeply.
+    """
+    parser = import_library("defusedxml.ElementTree")
+    refused = import_library("defusedxml.common").DefusedXmlException
+    try:
+        root = parser.fromstring(text.encode(), forbid_dtd=True)
+    except refused:
+        problem = "declares a document type or entities, which are not read"
+        raise BadInput(problem, field=name) from None
+    except (parser.ParseError, ValueError, LookupError, RecursionError) as error:
+        raise BadInput(f"is not valid XML: {error}", field=name) from None
+    level, depth = [root], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise BadInput("is nested too deeply", field=name)
+        level = [child for element in level for child in element]
+    return root
+
+
+_OF_PYTHON = re.compile(r"pkg:(?:pypi|conda)/", re.IGNORECASE)
+"""Packages that may carry GPU code whatever they are called."""
+
+
+def may_be_component(*texts: object) -> bool:
+    """Tell whether a name or a package URL could be one of a component or GPU package."""
+    known = mention()
+    return any(
+        isinstance(text, str) and bool(_OF_PYTHON.search(text) or known.search(text))
+        for text in texts
+    )

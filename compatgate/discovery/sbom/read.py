@@ -1,25 +1,45 @@
-"""From a bill of materials to observations of a stack."""
+"""Read a bill of materials: recognise its format, and turn package URLs into components of a stack.
+
+Source: https://github.com/package-url/purl-spec.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
-from compatgate.discovery.lockfiles.cuda_builds import several_versions, two_cudas, without_cuda
+from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import NEEDS_URL
+from compatgate.discovery.lockfiles import stack_components
+from compatgate.discovery.lockfiles.gpu_packages import gpu_packages
+from compatgate.discovery.lockfiles.interface import Origin, Package
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode
-from compatgate.discovery.observed import Observation
-from compatgate.discovery.sbom.bounds import LARGEST_FILE
+from compatgate.discovery.observations import (
+    Conflict,
+    Observation,
+    several_versions,
+    two_cudas,
+    without_cuda,
+)
 from compatgate.discovery.sbom.cyclonedx import CycloneDxJson, CycloneDxXml
-from compatgate.discovery.sbom.interface import Part, Reader, SbomReading
-from compatgate.discovery.sbom.purl import observe
+from compatgate.discovery.sbom.interface import (
+    LARGEST_FILE,
+    Part,
+    Reader,
+    SbomReading,
+    import_library,
+    may_be_component,
+)
 from compatgate.discovery.sbom.spdx import SpdxJson, SpdxTagValue, SpdxXml, SpdxYaml
-from compatgate.discovery.signals import read_signals
+from compatgate.discovery.signals import Signals, observe_package, read_signals
 from compatgate.errors import BadInput, Inconclusive
 
 READERS: tuple[Reader, ...] = (
@@ -66,7 +86,7 @@ def read_sbom(
         hint = "point the generator at the image or environment"
         raise Inconclusive("lists no components", field=name, hint=hint)
     parts = _for_platform(bill.parts, platform, name)
-    found = observe(parts, name, read_signals(signals), known)
+    found = observe_parts(parts, name, read_signals(signals), known)
     rest = {key: value for key, value in bill.rest.items() if key != "open"}
     measured = _measured(parts, rest.get("measured", {}), found.observations, name)
     found = replace(found, observations=(*found.observations, *measured))
@@ -84,7 +104,7 @@ def read_sbom(
 def _measured(
     parts: Iterable[Part], measured: Mapping[str, Any], seen: Iterable[Observation], file: str
 ) -> list[Observation]:
-    """Parts whose own files were read: they are packages, whatever their names say."""
+    """Return parts whose own files were read: they are packages, whatever their names say."""
     known = {one.component for one in seen}
     found: dict[str, Observation] = {}
     for part in parts:
@@ -102,3 +122,127 @@ def _for_platform(
         return parts
     markers = Markers(platform, file=file)
     return tuple(part for part in parts if markers.decide(part.marker) is not False)
+
+
+_SOURCES = ("download_url", "repository_url", "vcs_url", "index_url")
+_SYSTEM = ("deb", "rpm", "apk")
+_COMMON_WORDS = frozenset({"ort", "tf", "python3"})
+
+
+class BillComponents(Struct, frozen=True):
+    """What the parts come to.
+
+    Attributes:
+        origins: where the files of GPU packages are, by name.
+        of_index: components whose packages are all from the package index.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+    origins: dict[str, Origin] = {}
+    of_index: frozenset[str] = frozenset()
+
+
+def observe_parts(
+    parts: Sequence[Part], file: str, signals: Signals, known: Packages
+) -> BillComponents:
+    """Return components among the parts of a bill of materials.
+
+    Args:
+        parts: of the document.
+        file: its name, for the origin ``sbom.json: pkg:pypi/torch@2.4.1``.
+        signals: which packages of Linux distributions tell something.
+        known: which packages of the index carry GPU code.
+    """
+    python: list[Package] = []
+    conda_packages: list[Package] = []
+    observations: list[Observation] = []
+    left: list[str] = []
+    for part in parts:
+        origin = f"{file}: {part.ref}"
+        purl = _parse_purl(part.purl)
+        if purl is None:
+            found = _by_name(part.name, part.version, origin, left, "derived")
+            observations += found
+        elif purl.type == "pypi":
+            python.append(_package_of_purl(purl, origin, part))
+        elif purl.type == "conda":
+            conda_packages.append(_package_of_purl(purl, origin, part))
+        elif purl.type in _SYSTEM:
+            version = purl.version or part.version
+            seen = observe_package(purl.name, version, origin, signals, left)
+            observations += [seen] if seen else []
+        elif purl.type == "generic":
+            version = purl.version or part.version
+            observations += _by_name(purl.name, version, origin, left, "metadata")
+    from_python = stack_components.observe_pypi(python, ())
+    from_conda = stack_components.observe_conda(conda_packages)
+    gpu = gpu_packages([*python, *conda_packages], known)
+    certain = (
+        *from_python.observations,
+        *from_conda.observations,
+        *gpu.observations,
+        *observations,
+    )
+    return BillComponents(
+        _without_guesses(certain),
+        from_python.conflicts,
+        (*left, *from_python.open, *from_conda.open, *gpu.open),
+        gpu.origins,
+        from_python.of_index
+        - {seen.component for seen in (*from_conda.observations, *observations)},
+    )
+
+
+def _parse_purl(text: str) -> Any:
+    """Return a package URL; None when it is none."""
+    if not text:
+        return None
+    try:
+        return import_library("packageurl").PackageURL.from_string(text)
+    except ValueError:
+        return None
+
+
+def _package_of_purl(purl: Any, origin: str, part: Part) -> Package:
+    qualifiers = purl.qualifiers if isinstance(purl.qualifiers, dict) else {}
+    return Package(
+        purl.name,
+        origin,
+        version=purl.version or part.version or None,
+        sources=tuple(qualifiers[key] for key in _SOURCES if key in qualifiers),
+        build=qualifiers.get("build", ""),
+        channel=stack_components.channel_of(qualifiers.get("channel", "")),
+        ecosystem="conda" if purl.type == "conda" else "pypi",
+    )
+
+
+def _by_name(
+    name: str, version: str, origin: str, left: list[str], confidence: Any
+) -> list[Observation]:
+    """A part that only its name identifies: NVIDIA's archives, and parts without package URL."""
+    text = name.rsplit("/", 1)[-1].lower()
+    if len(text) > 60 or text in _COMMON_WORDS or not may_be_component(text):
+        return []
+    resolved = find_component(text)
+    if resolved is None:
+        return []
+    component = resolved.component.name
+    if component in NEEDS_URL:
+        return []
+    if not version:
+        left.append(f"{component}: no version is stated ({origin})")
+        return []
+    try:
+        parse_version(component, version)
+    except BadInput as error:
+        left.append(f"{origin}: {error.problem}")
+        return []
+    return [Observation(component, version, origin, confidence)]
+
+
+def _without_guesses(found: Sequence[Observation]) -> tuple[Observation, ...]:
+    """What is known by name only is left out where a package URL says the component's version."""
+    known = {o.component for o in found if o.confidence == "metadata"}
+    return tuple(o for o in found if o.confidence == "metadata" or o.component not in known)

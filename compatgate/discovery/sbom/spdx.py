@@ -12,9 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from compatgate.discovery.lockfiles.text import read_yaml
-from compatgate.discovery.sbom.bounds import MOST_PARTS, library, read_json, read_xml
-from compatgate.discovery.sbom.interface import Bill, Part
-from compatgate.discovery.sbom.relevant import may_be_component
+from compatgate.discovery.sbom.interface import (
+    MOST_PARTS,
+    Bill,
+    Part,
+    import_library,
+    may_be_component,
+    read_json,
+    read_xml,
+)
 from compatgate.errors import BadInput
 
 _JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
@@ -35,7 +41,7 @@ class SpdxJson:
         return text.lstrip()[:1] == "{" and bool(_JSON.search(text) or _SPDX3.search(text[:50_000]))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package."""
+        """Return every package."""
         if _SPDX3.search(text[:50_000]):
             hint = "write SPDX 2.3 or CycloneDX"
             raise BadInput("is SPDX 3, which is not read", field=name, hint=hint)
@@ -50,7 +56,7 @@ class SpdxYaml:
         return text.lstrip()[:1] not in ("{", "<") and bool(_YAML.search(text))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package."""
+        """Return every package."""
         document = read_yaml(text, name)
         if not isinstance(document, dict):
             raise BadInput("is not an SPDX document", field=name)
@@ -61,13 +67,13 @@ class SpdxXml:
     """An SPDX document in XML."""
 
     def recognises(self, text: str) -> bool:
-        """A ``Document`` with SPDX's version or identifier."""
+        """Return a ``Document`` with SPDX's version or identifier."""
         return text.lstrip()[:1] == "<" and all(x.search(text) for x in _XML)
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package; the library reads files only."""
+        """Return every package; the library reads files only."""
         read_xml(text, name)
-        parser = library("spdx_tools.spdx.parser.xml.xml_parser")
+        parser = import_library("spdx_tools.spdx.parser.xml.xml_parser")
         descriptor, path = tempfile.mkstemp(suffix=".spdx.xml")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -81,17 +87,17 @@ class SpdxTagValue:
     """An SPDX document as tags and values."""
 
     def recognises(self, text: str) -> bool:
-        """The tag of SPDX's version."""
+        """Return the tag of SPDX's version."""
         return bool(_TAG_VALUE.search(text[:100_000]))
 
     def read(self, text: str, name: str) -> Bill:
-        """Every package."""
-        parser = library("spdx_tools.spdx.parser.tagvalue.parser")
+        """Return every package."""
+        parser = import_library("spdx_tools.spdx.parser.tagvalue.parser")
         return _bill(lambda: parser.Parser().parse(text), name)
 
 
 def _from_dict(document: dict[str, Any], name: str) -> Bill:
-    parser = library("spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser")
+    parser = import_library("spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser")
     packages = document.get("packages", [])
     if not isinstance(packages, list) or not all(isinstance(item, dict) for item in packages):
         raise BadInput("must be a list of packages", field=f"{name}: packages")
@@ -106,8 +112,8 @@ def _from_dict(document: dict[str, Any], name: str) -> Bill:
 
 
 def _bill(parse: Callable[[], Any], name: str) -> Bill:
-    """The packages of a parsed document."""
-    error_class = library("spdx_tools.spdx.parser.error").SPDXParsingError
+    """Return the packages of a parsed document."""
+    error_class = import_library("spdx_tools.spdx.parser.error").SPDXParsingError
     try:
         document = parse()
         parts = tuple(map(_part, document.packages))

@@ -1,4 +1,4 @@
-"""The zip file that a wheel is: its members, its metadata, and bounds against hostile ones.
+"""Read the zip file that a wheel is: members, metadata, and bounds against hostile ones.
 
 Sources: Python packaging user guide, "Binary distribution format" (``.dist-info``, ``RECORD``);
 PKWARE APPNOTE (methods, sizes). `zipfile` reads the format, over ranges as over a file.
@@ -9,19 +9,35 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.parser import BytesHeaderParser
 from itertools import pairwise
+from lzma import LZMAError
 from typing import IO, cast
 
 from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from compatgate.discovery.wheel import DAMAGE
-from compatgate.discovery.wheels.bytefile import ByteFile
+from compatgate.discovery.wheels.byte_files import ByteFile
 from compatgate.errors import BadInput, Damaged
+
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+"""What the standard library raises for damaged, encrypted or unusual zip files."""
+
 
 LARGEST_METADATA = 4 * 1024 * 1024
 LARGEST_RECORD = 64 * 1024 * 1024
@@ -112,7 +128,7 @@ class Archive:
         self.label = label
         self._file = file
         self._limits = limits or Limits()
-        with understood(label):
+        with wheel_errors(label):
             self._zip = zipfile.ZipFile(cast("IO[bytes]", file))
         self.members = self._checked(self._zip.infolist())
         self.identity = identity_of(self._metadata(), label)
@@ -133,7 +149,7 @@ class Archive:
             Damaged: it is not what ``RECORD`` says.
         """
         path = f"{self.label}: {member.filename}"
-        with understood(path), self._zip.open(member) as opened:
+        with wheel_errors(path), self._zip.open(member) as opened:
             stream = _Digested(opened)
             read(cast("IO[bytes]", stream))
             if not whole:
@@ -200,7 +216,7 @@ class Archive:
             return {}
         digests = {}
         text = self._small(found[0], LARGEST_RECORD).decode("utf-8", "replace")
-        with understood(self.label):
+        with wheel_errors(self.label):
             for row in csv.reader(text.splitlines()):
                 if len(row) >= 2 and row[1].startswith("sha256="):
                     value = row[1].removeprefix("sha256=")
@@ -211,7 +227,7 @@ class Archive:
         if member.file_size > largest:
             raise self._refused(member, f"has {member.file_size} bytes: more than is read")
         self.check_sizes([member])
-        with understood(f"{self.label}: {member.filename}"), self._zip.open(member) as opened:
+        with wheel_errors(f"{self.label}: {member.filename}"), self._zip.open(member) as opened:
             return opened.read()
 
     def _refused(self, member: zipfile.ZipInfo, what: str) -> BadInput:
@@ -237,7 +253,7 @@ class _Digested:
 
 
 @contextmanager
-def understood(label: str) -> Iterator[None]:
+def wheel_errors(label: str) -> Iterator[None]:
     """Turn what the standard library raises for damaged zip files into one error.
 
     Raises:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
-from compatgate.discovery.gpucode.sections import MAGIC, read_sections
+from compatgate.discovery.gpucode.object_files import ELF_MAGIC, read_sections
 from compatgate.discovery.gpucode.source import Source, damaged
-from compatgate.discovery.wheels.kept import Missed
+from compatgate.discovery.wheels.stream_windows import MissedBytes
 from compatgate.discovery.wheels.tables import (
     LARGEST_TABLES,
-    VERSIONED,
-    Bytes,
-    Tables,
-    ascending,
+    VERSIONED_SYMBOL,
+    LibraryTables,
+    TableBytes,
+    ordered_versions,
+    torch_symbols,
 )
-from compatgate.discovery.wheels.torch_symbols import torch_symbols
 
 _MOST = 10_000
 _LONGEST_NAME = 4096
@@ -29,7 +29,7 @@ _TABLES = (".dynamic", ".dynstr", ".dynsym", ".gnu.version", ".gnu.version_r")
 class _KeptFile:
     """Bytes that can be had, as a file that can seek."""
 
-    def __init__(self, stream: Bytes) -> None:
+    def __init__(self, stream: TableBytes) -> None:
         self._stream = stream
         self._at = 0
 
@@ -43,7 +43,7 @@ class _KeptFile:
         return data
 
 
-def read_elf_tables(stream: Bytes, label: str) -> Tables:
+def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
     """Read the tables from what was kept; what was missed is fetched by reading once more.
 
     Args:
@@ -53,12 +53,12 @@ def read_elf_tables(stream: Bytes, label: str) -> Tables:
     Raises:
         BadInput: they are damaged.
     """
-    if stream.kept(0, 6) != MAGIC + b"\2\1":
-        return Tables()  # 32-bit or big-endian: no CUDA has that
+    if stream.kept(0, 6) != ELF_MAGIC + b"\2\1":
+        return LibraryTables()  # 32-bit or big-endian: no CUDA has that
     source = Source(_KeptFile(stream), label, size=stream.size, seekable=True)
     sections = read_sections(source, 0, stream.size)
     if sections is None:
-        return Tables(complete=False)
+        return LibraryTables(complete=False)
     places: dict[str | None, tuple[int, int]] = {
         s.name: (s.start, s.end) for s in sections if s.name in _TABLES and s.end > s.start
     }
@@ -66,22 +66,22 @@ def read_elf_tables(stream: Bytes, label: str) -> Tables:
         if end > stream.size:
             raise damaged(label, start, f"section {name} does not fit")
     if sum(end - start for start, end in places.values()) > LARGEST_TABLES:
-        return Tables(complete=False)
+        return LibraryTables(complete=False)
     try:
         return _read(stream, places)
-    except Missed:
+    except MissedBytes:
         pass
     try:
         stream.fetch_all(sorted(places.values()))
-    except Missed:
-        return Tables(complete=False)
+    except MissedBytes:
+        return LibraryTables(complete=False)
     try:
         return _read(stream, places)
-    except Missed:
+    except MissedBytes:
         raise damaged(label, 0, "its tables are not where its headers say") from None
 
 
-def _read(stream: Bytes, places: Mapping[str | None, tuple[int, int]]) -> Tables:
+def _read(stream: TableBytes, places: Mapping[str | None, tuple[int, int]]) -> LibraryTables:
     """Read the tables.
 
     Raises:
@@ -97,15 +97,15 @@ def _read(stream: Bytes, places: Mapping[str | None, tuple[int, int]]) -> Tables
     needed = tuple(name.decode("utf-8", "replace") for tag, name in dynamic if tag == _NEEDED)
     soname = next((n.decode("utf-8", "replace") for tag, n in dynamic if tag == _SONAME), None)
     symbols, defines = _versions_in_names(data, names)
-    return Tables(
+    return LibraryTables(
         soname, needed[:_MOST], symbols, defines, torch_symbols(names, _symbols(data, names))
     )
 
 
-def _all(stream: Bytes, start: int, end: int) -> bytes:
+def _all(stream: TableBytes, start: int, end: int) -> bytes:
     data = stream.kept(start, end - start)
     if len(data) < end - start:
-        raise Missed
+        raise MissedBytes
     return data
 
 
@@ -113,14 +113,14 @@ def _versions_in_names(
     data: dict[str, bytes], names: bytes
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Versions in names of symbols, undefined ones by the library that has to define them."""
-    if not VERSIONED.search(names):
+    if not VERSIONED_SYMBOL.search(names):
         return {}, ()
     files = _files_of_versions(data.get(".gnu.version_r", b""), names)
     indexes = data.get(".gnu.version", b"")
     wanted: dict[str, set[str]] = {}
     defined: set[str] = set()
     for number, (name, undefined, _) in enumerate(_symbols(data, names)):
-        match = VERSIONED.fullmatch(name)
+        match = VERSIONED_SYMBOL.fullmatch(name)
         if match is None:
             continue
         version = match[1].decode("ascii")
@@ -130,7 +130,9 @@ def _versions_in_names(
             index = struct.unpack_from("<H", indexes, 2 * number)[0] & 0x7FFF
             wanted.setdefault(files.get(index, ""), set()).add(version)
     wanted.pop("", None)
-    return {file: ascending(found) for file, found in sorted(wanted.items())}, ascending(defined)
+    return {
+        file: ordered_versions(found) for file, found in sorted(wanted.items())
+    }, ordered_versions(defined)
 
 
 def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:

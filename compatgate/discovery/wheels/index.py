@@ -1,7 +1,8 @@
-"""Package indexes: which wheels a release has, with address, digest and metadata.
+"""Ask package indexes which wheels a release has, with address, digest and metadata.
 
-Sources: PEP 503 and 691 (simple API as HTML and JSON), 658 and 714 (metadata beside the wheel), 700
-(sizes); pip's documentation, "Configuration" (files, ``PIP_INDEX_URL``); uv's ``UV_DEFAULT_INDEX``.
+Sources: PEP 503 and 691 (simple API as HTML and JSON), 658 and 714 (metadata beside the wheel),
+700 (sizes); pip's documentation, "Configuration" (files, ``PIP_INDEX_URL``); uv's
+``UV_DEFAULT_INDEX``.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 from platformdirs import site_config_dir, user_config_dir
 
-from compatgate.discovery.image.transport import Transport
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.wheels import fitting_wheels
+from compatgate.discovery.lockfiles.wheel_builds import fitting_wheels
+from compatgate.discovery.registry.transport import Transport
 from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
 
-DEFAULT = "https://pypi.org/simple"
+DEFAULT_INDEX = "https://pypi.org/simple"
 LARGEST_PAGE = 64 * 1024 * 1024
 LARGEST_METADATA = 4 * 1024 * 1024
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
@@ -62,14 +63,14 @@ class IndexFile(Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of a request for it."""
+        """Return headers of a request for it."""
         if not self.credentials:
             return {}
         encoded = base64.b64encode(unquote(self.credentials).encode()).decode("ascii")
         return {"Authorization": f"Basic {encoded}"}
 
 
-def configured(
+def configured_indexes(
     environment: Mapping[str, str] | None = None, files: Sequence[str] | None = None
 ) -> tuple[str, ...]:
     """Return the indexes that pip or uv are set up with, PyPI without a setting.
@@ -85,7 +86,7 @@ def configured(
         or variables.get("UV_DEFAULT_INDEX")
         or variables.get("UV_INDEX_URL")
         or settings.get("index-url")
-        or DEFAULT
+        or DEFAULT_INDEX
     )
     names = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
     more = [variables.get(name, "") for name in names] + [settings.get("extra-index-url", "")]
@@ -184,10 +185,10 @@ class PackageIndex:
         if data is None:
             return []
         raw = _from_json(data, page) if kind.endswith("json") else _from_html(data, page)
-        return list(_listed(raw, page, credentials))
+        return list(_listed_file(raw, page, credentials))
 
     def metadata(self, file: IndexFile) -> bytes | None:
-        """The metadata of a wheel that the index keeps beside it; None where it does not.
+        """Return the metadata of a wheel that the index keeps beside it; None where it does not.
 
         Raises:
             Damaged: it has another digest than the index states.
@@ -228,7 +229,7 @@ class PackageIndex:
             raise
 
 
-def choose(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
+def choose_wheel(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
     """Choose the wheel that a platform installs; none where none fits.
 
     Without one for its Python, the one for the newest Python counts; of several for different
@@ -270,7 +271,7 @@ def _version_of(wheel: str) -> Version | None:
         return None
 
 
-def _listed(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[IndexFile]:
+def _listed_file(raw: list[dict[str, Any]], page: str, credentials: str) -> Iterator[IndexFile]:
     schemes = _MAY_LINK_TO.get(urlsplit(page).scheme, ())
     for item in raw:
         url, fragment = urldefrag(urljoin(page, str(item.get("url", ""))))

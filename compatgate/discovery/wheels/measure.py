@@ -1,7 +1,8 @@
 """Measure a wheel: what it requires, links against and has GPU code for, from its own bytes.
 
-The wheel is on a package index, at a URL or in a file. It is read in place: its table of contents,
-its metadata, then the members that may hold GPU code or link against CUDA, each as a stream.
+The wheel is on a package index, at a URL or in a file. It is read in place: its table of
+contents, its metadata, then the members that may hold GPU code or link against CUDA, each as a
+stream.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from typing import Protocol
 from urllib.parse import unquote, urldefrag, urlsplit
 from zipfile import ZipInfo
 
@@ -16,12 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
-from compatgate.core.facts import CudaArch
+from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.records import Library, Record
+from compatgate.discovery.cache import MemberResult, WheelCache
 from compatgate.discovery.gpucode.source import Readable
-from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.wheel import is_any_library
-from compatgate.discovery.wheels import families
+from compatgate.discovery.registry.transport import Transport
+from compatgate.discovery.wheels import names
 from compatgate.discovery.wheels.archive import (
     Archive,
     Identity,
@@ -29,27 +31,55 @@ from compatgate.discovery.wheels.archive import (
     identity_of,
     name_and_version,
 )
-from compatgate.discovery.wheels.bytefile import HashedFile, LocalFile
+from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, Patience, RangeFile
 from compatgate.discovery.wheels.index import IndexFile, PackageIndex, digest_of_fragment
-from compatgate.discovery.wheels.kernels import kernel_files, read_kernels
-from compatgate.discovery.wheels.library import read_library
-from compatgate.discovery.wheels.listed import linked_outside, matters, with_toolkits
-from compatgate.discovery.wheels.memory import MemberResult, Memory
-from compatgate.discovery.wheels.names import alternatives, torch_of_build
-from compatgate.discovery.wheels.progress import Progress, Silent
-from compatgate.discovery.wheels.ranges import Patience, RangeFile
+from compatgate.discovery.wheels.members import kernel_files, read_kernels, read_library
+from compatgate.discovery.wheels.names import (
+    alternatives,
+    concerns_gpus,
+    is_any_library,
+    linked_outside,
+    torch_of_build,
+    with_toolkits,
+)
 from compatgate.errors import Damaged
 
-SMALL = 64 * 1024 * 1024
-"""Bytes of a wheel that is read as a whole, to compare its digest."""
-MOST_OF_IT = 0.75
-"""Share of a wheel from which on it is read as a whole, to compare its digest."""
 
+class Progress(Protocol):
+    """Is told how a measurement goes on."""
+
+    def begin(self, wheel: str, size: int) -> None:
+        """Begin a wheel, of which about ``size`` bytes will be read."""
+
+    def member(self, path: str, size: int) -> None:
+        """Begin a member, of ``size`` bytes as stored."""
+
+    def advance(self, size: int) -> None:
+        """Count bytes that were read."""
+
+
+class NoProgress:
+    """No progress is shown."""
+
+    def begin(self, wheel: str, size: int) -> None:
+        """Do nothing."""
+
+    def member(self, path: str, size: int) -> None:
+        """Do nothing."""
+
+    def advance(self, size: int) -> None:
+        """Do nothing."""
+
+
+SMALL_WHEEL = 64 * 1024 * 1024
+"""Bytes of a wheel that is read as a whole, to compare its digest."""
+SHARE_READ_WHOLE = 0.75
+"""Share of a wheel from which on it is read as a whole, to compare its digest."""
 WORTH_KEEPING = 1024 * 1024
 """Bytes of a member, as stored, from which on what it gave is kept at once."""
 
 
-class Options(Struct, frozen=True):
+class MeasureOptions(Struct, frozen=True):
     """How wheels are measured.
 
     Attributes:
@@ -76,7 +106,7 @@ def toolkits_of_ptx(facts: CudaArch) -> dict[str, str]:
     return first
 
 
-def measure_path(path: str, options: Options, progress: Progress | None = None) -> Record:
+def measure_path(path: str, options: MeasureOptions, progress: Progress | None = None) -> Record:
     """Measure a wheel in a file, offline.
 
     Raises:
@@ -85,14 +115,14 @@ def measure_path(path: str, options: Options, progress: Progress | None = None) 
     """
     with closing(LocalFile(path)) as file:
         wheel = IndexFile(os.path.basename(path), "")
-        return _Measurement(wheel, options, progress or Silent()).of_file(HashedFile(file))
+        return _Measurement(wheel, options, progress or NoProgress()).of_file(HashedFile(file))
 
 
 def measure_file(
     wheel: IndexFile,
     index: PackageIndex,
     transport: Transport,
-    options: Options,
+    options: MeasureOptions,
     progress: Progress | None = None,
 ) -> Record:
     """Measure a wheel that an index lists, or of which only the URL is known.
@@ -103,14 +133,14 @@ def measure_file(
         NotFound: there is no such wheel.
         Unavailable: the server does not answer.
     """
-    memory = Memory(options.cache, wheel.sha256)
+    memory = WheelCache(options.cache, wheel.sha256)
     known = memory.record()
     if known is not None and (known.verified == "whole" or not options.whole):
-        return _finished(known, options)
+        return _finish(known, options)
     if wheel.url.startswith("file:"):
         path = unquote(urlsplit(wheel.url).path)
         with closing(LocalFile(path)) as local:
-            work = _Measurement(wheel, options, progress or Silent())
+            work = _Measurement(wheel, options, progress or NoProgress())
             return work.of_file(HashedFile(local))
     metadata = index.metadata(wheel)
     stated = identity_of(metadata, wheel.name) if metadata is not None else None
@@ -123,14 +153,14 @@ def measure_file(
         patience=options.patience,
     )
     with closing(file):
-        work = _Measurement(wheel, options, progress or Silent(), stated)
+        work = _Measurement(wheel, options, progress or NoProgress(), stated)
         return work.of_file(HashedFile(file))
 
 
-def record_of(digest: str, options: Options) -> Record | None:
+def record_of(digest: str, options: MeasureOptions) -> Record | None:
     """Return the record of a wheel that was measured before, by its SHA-256."""
-    known = Memory(options.cache, digest).record()
-    return _finished(known, options) if known is not None else None
+    known = WheelCache(options.cache, digest).record()
+    return _finish(known, options) if known is not None else None
 
 
 def wheel_at(url: str) -> IndexFile:
@@ -158,7 +188,7 @@ class _Measurement:
     def __init__(
         self,
         wheel: IndexFile,
-        options: Options,
+        options: MeasureOptions,
         progress: Progress,
         stated: Identity | None = None,
     ) -> None:
@@ -166,7 +196,7 @@ class _Measurement:
         self._options = options
         self._progress = progress
         self._stated = stated
-        self._memory = Memory(options.cache, wheel.sha256)
+        self._memory = WheelCache(options.cache, wheel.sha256)
         self._libraries: list[Library] = []
         self._unread: list[str] = []
 
@@ -185,8 +215,8 @@ class _Measurement:
         self._read_all(archive, left, file)
         digest = self._verified(file) if whole else self._wheel.sha256
         record = self._record(archive, identity, digest, whole=whole)
-        Memory(self._options.cache, digest).keep_record(record)
-        return _finished(record, self._options)
+        WheelCache(self._options.cache, digest).keep_record(record)
+        return _finish(record, self._options)
 
     def _identified(self, archive: Archive) -> Identity:
         """What the wheel says of itself; its name, its metadata and the index have to agree."""
@@ -208,13 +238,13 @@ class _Measurement:
 
         What an earlier attempt has measured is not read again, so that nothing is left to compare.
         """
-        if self._options.whole or not self._wheel.url or file.size <= SMALL:
+        if self._options.whole or not self._wheel.url or file.size <= SMALL_WHEEL:
             return True
         needed = sum(member.compress_size for member in members)
-        return self._wheel.sha256 is not None and needed >= MOST_OF_IT * file.size
+        return self._wheel.sha256 is not None and needed >= SHARE_READ_WHOLE * file.size
 
     def _read_all(self, archive: Archive, members: Sequence[ZipInfo], file: HashedFile) -> None:
-        kernels = {m.filename for m in members if families.is_kernel_file(m.filename)}
+        kernels = {m.filename for m in members if names.is_kernel_file(m.filename)}
         for number, member in enumerate(members):
             file.plan(_end_of_run(members, number))
             self._progress.member(member.filename, member.compress_size)
@@ -254,7 +284,7 @@ class _Measurement:
     ) -> Record:
         kernels = kernel_files(self._libraries)
         shared = [library for library in self._libraries if library.path not in kernels.paths]
-        libraries = linked_outside(shared, [one for one in shared if matters(one)])
+        libraries = linked_outside(shared, [one for one in shared if concerns_gpus(one)])
         libraries += kernels.libraries
         version = Version(identity.version)
         return Record(
@@ -267,7 +297,7 @@ class _Measurement:
             requires_python=identity.requires_python,
             libraries=tuple(sorted(libraries, key=lambda library: library.path)),
             alternatives=alternatives(library.path for library in libraries),
-            kernel_sources=sum(families.is_kernel_source(m.filename) for m in archive.members),
+            kernel_sources=sum(names.is_kernel_source(m.filename) for m in archive.members),
             unread=tuple(sorted(self._unread)),
             built_for_torch=torch_of_build(identity.requires, str(version)),
             source=self._wheel.url,
@@ -275,8 +305,8 @@ class _Measurement:
 
 
 def _chosen(members: Sequence[ZipInfo]) -> list[ZipInfo]:
-    """The members that may hold GPU code or link against something."""
-    kinds = (is_any_library, families.is_kernel_file)
+    """Return the members that may hold GPU code or link against something."""
+    kinds = (is_any_library, names.is_kernel_file)
     return [m for m in members if m.file_size and any(kind(m.filename) for kind in kinds)]
 
 
@@ -290,6 +320,6 @@ def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
     return end
 
 
-def _finished(record: Record, options: Options) -> Record:
-    """The record with the toolkits of its PTX, which are facts and may be mended."""
+def _finish(record: Record, options: MeasureOptions) -> Record:
+    """Return the record with the toolkits of its PTX, which are facts and may be mended."""
     return replace(record, libraries=with_toolkits(record.libraries, options.toolkits))

@@ -1,13 +1,96 @@
-"""What the names of a wheel's files say: alternatives, and the torch that it was built for."""
+"""Tell by names alone: libraries and files of GPUs, alternatives, and the torch of a build.
+
+`concerns_gpus` and the functions below say which libraries the record of a package lists, and how.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
-from compatgate.core.package_builds import torch_of_label
+from compatgate.core.facts.records import Library
+from compatgate.core.package_wheels import torch_of_label
+
+_FAMILIES = (
+    r"cu(?:da|dart|blas|dnn|fft|inj|rand|solver|sparse|tensor|tile|pti|file|quantum|statevec|dss|vs|"
+    r"df|ml|graph|spatial)",
+    r"nv(?!me\b)",
+    "nccl",
+    "npp",
+    "torch",
+    "c10",
+    "caffe2",
+    "tensorflow",
+    "xla",
+    r"jax(?:lib)?",
+    "amdhip64",
+    "hip",
+    "hsa-runtime64",
+    "roc",
+    "rccl",
+    r"(?i:miopen)",
+    r"raft\b",
+    r"rmm\b",
+    "onnxruntime_providers_(?:cuda|tensorrt|rocm)",
+    "shm_nvidia",
+)
+_NAME = rf"lib(?:{'|'.join(_FAMILIES)})[A-Za-z0-9_+-]{{0,60}}"
+OF_GPUS = re.compile(_NAME)
+"""Beginning of the name of a library of CUDA, ROCm, torch, JAX or what is built on them."""
+NAME_IN_DATA = re.compile(rb"lib[A-Za-z0-9_+-]{2,63}\.so(?:\.\d{1,4}){0,4}\x00")
+"""Name of a library where data holds it as a whole, as an argument of ``dlopen``."""
+_OF_GPUS_ON_WINDOWS = re.compile(
+    rf"(?i:(?:lib)?(?:{'|'.join(_FAMILIES)})[A-Za-z0-9_.+-]{{0,60}}\.dll)"
+)
+SYSTEM = re.compile(
+    r"(?:lib(?:c|m|dl|rt|util|pthread|resolv|anl|nsl|stdc\+\+|gcc_s|gomp|atomic|mvec)\.so[.\d]*"
+    r"|libc\.musl-\w+\.so\.1|ld-(?:linux|musl)[\w-]*\.so[.\d]*|ld64\.so[.\d]*"
+    r"|(?i:(?:(?:api|ext)-ms-win-[\w-]+|msvc[pr]\w+|vcruntime\w+|vcomp\w+|concrt\w+|ucrtbase\w*"
+    r"|kernel32|kernelbase|ntdll|user32|gdi32|advapi32|shell32|shlwapi|ole32|oleaut32|ws2_32|rpcrt4"
+    r"|bcrypt|bcryptprimitives|crypt32|secur32|dbghelp|psapi|version|winmm|setupapi|iphlpapi"
+    r"|userenv|powrprof|cfgmgr32|mswsock|synchronization|dxgi|dxcore|d3d1[12]|python3\d*)\.dll))"
+)
+"""The C and C++ runtime of the system; on Windows also parts of the system, and Python."""
+
+
+def is_of_gpus(soname: str) -> bool:
+    """Tell whether a library has to do with GPUs, by its name: a soname or that of a DLL."""
+    return bool(OF_GPUS.match(soname) or _OF_GPUS_ON_WINDOWS.fullmatch(soname))
+
+
+def is_kernel_file(path: str) -> bool:
+    """Tell whether a member is GPU code that a program loads, by its name."""
+    return path.endswith((".cubin", ".fatbin", ".ptx", ".a", ".o"))
+
+
+def is_loaded_kernel(path: str) -> bool:
+    """Tell whether a file is GPU code that a program loads as it is, by its name."""
+    return path.endswith((".cubin", ".fatbin", ".ptx"))
+
+
+def is_kernel_source(path: str) -> bool:
+    """Tell whether a member is CUDA source, by its name."""
+    return path.endswith((".cu", ".cuh"))
+
+
+def is_library(path: str) -> bool:
+    """Return whether a file name is that of a shared library: ``x.so``, ``libx.so.1.2``."""
+    name = path.rpartition("/")[2]
+    return name.endswith(".so") or (".so." in name and name[-1:].isdecimal())
+
+
+def is_windows_library(path: str) -> bool:
+    """Return whether a file name is that of a library of Windows: ``x.dll``, ``_C.pyd``."""
+    return path.lower().endswith((".dll", ".pyd"))
+
+
+def is_any_library(path: str) -> bool:
+    """Return whether a file name is that of a shared library, of Linux or Windows."""
+    return is_library(path) or is_windows_library(path)
+
 
 _NUMBER_OF_CUDA = re.compile(r"(?<![a-z])(cuda|cu|rocm)[_-]?\d{2,3}(?![0-9a-z])")
 _FOLDER = re.compile(r"(?:sm|cu|cuda|rocm|arch|compute)[_-]?\d{2,3}[af]?(?:_\d)?")
@@ -53,3 +136,47 @@ def _pinned_torch(text: str) -> str | None:
         if specifier.operator in ("==", "===") and len(parts) >= 2 and parts[1].isdigit():
             return ".".join(parts[:2])
     return None
+
+
+def concerns_gpus(library: Library) -> bool:
+    """Tell whether a library has to do with GPUs: by its code, its links or its own name."""
+    return is_tied(library) or any(is_of_gpus(name) for name in library.opens)
+
+
+def is_tied(library: Library) -> bool:
+    """Tell whether a library has GPU code or is linked against what has; opening is not enough."""
+    named = (library.soname or file_name(library.path), *library.needs)
+    return bool(
+        library.carries_code
+        or library.symbols
+        or library.torch
+        or any(is_of_gpus(name) for name in named)
+    )
+
+
+def linked_outside(shared: Sequence[Library], listed: Sequence[Library]) -> list[Library]:
+    """Return the listed libraries without what they need of others that the package brings.
+
+    Args:
+        shared: every shared object of the package.
+        listed: those that stand in its record.
+    """
+    paths = {library.path for library in listed}
+    others = [library for library in shared if library.path not in paths]
+    brought = {name for one in others for name in (one.soname, file_name(one.path)) if name}
+    return [
+        replace(library, needs=tuple(n for n in library.needs if n not in brought))
+        for library in listed
+    ]
+
+
+def with_toolkits(libraries: Sequence[Library], toolkits: Mapping[str, str]) -> tuple[Library, ...]:
+    """Return libraries with the toolkits of their PTX, which are facts and may be mended."""
+    return tuple(
+        replace(one, ptx_cuda=one.ptx_cuda or toolkits.get(one.ptx_isa or "")) for one in libraries
+    )
+
+
+def file_name(path: str) -> str:
+    """Return the name of a file."""
+    return path.rpartition("/")[2]

@@ -1,8 +1,9 @@
-"""Records of packages that have none: found among earlier measurements, else measured now.
+"""Find records for packages that have none: among earlier measurements, else measure now.
 
-The wheel is looked for on the index that a lock names, or on the asker's own ones. What is kept is
-kept by digest for ever, so a digest has to be more than a claim: a wheel that the asker's own index
-lists with its digest is read in parts; every other one is read whole and its digest compared.
+The wheel is looked for on the index that a lock names, or on the asker's own indexes. What is
+kept is kept by digest for ever, so a digest has to be more than a claim: a wheel that the asker's
+own index lists with its digest is read in parts; every other one is read whole and its digest
+compared.
 """
 
 from __future__ import annotations
@@ -16,21 +17,19 @@ from msgspec.structs import replace
 from packaging.version import Version
 
 from compatgate.core.facts.records import Record
-from compatgate.core.packages import OpenPackage
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.transport import Transport
+from compatgate.core.package_finder import OpenPackage
+from compatgate.discovery.cache import read_choice, write_choice
 from compatgate.discovery.lockfiles.interface import Origin
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.wheels.choices import find_choice, keep_choice
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.wheels.index import (
     IndexFile,
     PackageIndex,
-    choose,
+    choose_wheel,
     without_credentials,
 )
-from compatgate.discovery.wheels.measure import Options, measure_file, record_of
-from compatgate.discovery.wheels.progress import Progress
+from compatgate.discovery.wheels.measure import MeasureOptions, Progress, measure_file, record_of
 from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
 
 LONGEST_S = 900.0
@@ -39,7 +38,7 @@ _PYPI = "pypi.org"
 _LONGEST_WHY = 500
 
 
-class Sources(Struct, frozen=True):
+class WheelSources(Struct, frozen=True):
     """Where wheels may be read.
 
     Attributes:
@@ -55,7 +54,7 @@ class Sources(Struct, frozen=True):
     seconds: float = LONGEST_S
 
 
-class Wanted(Struct, frozen=True):
+class PackageRequest(Struct, frozen=True):
     """A package whose record is wanted.
 
     Attributes:
@@ -78,7 +77,7 @@ class Wanted(Struct, frozen=True):
         return f"{self.origin.name}=={self.origin.version}"
 
 
-class Measured(Struct, frozen=True):
+class MeasureResult(Struct, frozen=True):
     """What became of a package that had no record.
 
     Attributes:
@@ -88,23 +87,25 @@ class Measured(Struct, frozen=True):
         transient: it may be had when asked again.
     """
 
-    wanted: Wanted
+    wanted: PackageRequest
     record: Record | None = None
     fresh: bool = False
     why: str = ""
     transient: bool = False
 
 
-def stated(package: OpenPackage) -> Wanted:
+def request_of(package: OpenPackage) -> PackageRequest:
     """Describe a package that no file says more of than its stack."""
     wheel = package.wheel
     digests = (wheel.sha256,) if wheel and wheel.sha256 else ()
     indexes = (wheel.index if wheel else "",)
     origin = Origin(package.name, package.version.text, indexes=indexes, digests=digests)
-    return Wanted(package, origin)
+    return PackageRequest(package, origin)
 
 
-def find_known(wanted: Wanted, sources: Sources, options: Options, *, aged: bool) -> Record | None:
+def find_known(
+    wanted: PackageRequest, sources: WheelSources, options: MeasureOptions, *, aged: bool
+) -> Record | None:
     """Return the record of an earlier measurement; nothing is asked of a network.
 
     Args:
@@ -120,17 +121,20 @@ def find_known(wanted: Wanted, sources: Sources, options: Options, *, aged: bool
     digests = [locked.sha256] if locked and locked.sha256 else []
     if not digests and len(wanted.origin.digests) == 1:
         digests = list(wanted.origin.digests)
-    if not digests and (choice := find_choice(options.cache, _key(wanted, sources), aged=aged)):
+    if not digests and (choice := read_choice(options.cache, _key(wanted, sources), aged=aged)):
         digests = [choice.sha256]
     for digest in digests:
         found = record_of(digest, options)
         if found is not None and _is_of(found, wanted):
-            return _as_stacked(found, wanted)
+            return _named_as_in_stack(found, wanted)
     return None
 
 
 def measure_now(
-    wanted: Wanted, sources: Sources, options: Options, progress: Progress | None = None
+    wanted: PackageRequest,
+    sources: WheelSources,
+    options: MeasureOptions,
+    progress: Progress | None = None,
 ) -> Record:
     """Measure the wheel of a package, from the index that lists it.
 
@@ -148,45 +152,45 @@ def measure_now(
         Deadline(sources.seconds) as deadline,
         Transport(sources.transport, deadline) as transport,
     ):
-        for place in _places(wanted, sources):
+        for place in _wheel_places(wanted, sources):
             try:
-                return _measured_at(place, wanted, sources, options, transport, progress)
+                return _measure_at(place, wanted, sources, options, transport, progress)
             except (NotFound, Unavailable) as error:
                 failed = failed or error
     raise failed or NotFound("no index is named that lists it", field=wanted.release)
 
 
-def attempt(
-    wanted: Wanted,
-    sources: Sources,
-    options: Options,
+def find_or_measure(
+    wanted: PackageRequest,
+    sources: WheelSources,
+    options: MeasureOptions,
     progress: Progress | None = None,
     *,
     network: bool = True,
-) -> Measured:
+) -> MeasureResult:
     """Find or measure a record; whatever goes wrong is said, never raised."""
     try:
         if known := find_known(wanted, sources, options, aged=not network):
-            return Measured(wanted, known)
+            return MeasureResult(wanted, known)
         if not network:
-            return Measured(wanted, why="no earlier measurement of its wheel is kept here")
-        return Measured(wanted, measure_now(wanted, sources, options, progress), fresh=True)
+            return MeasureResult(wanted, why="no earlier measurement of its wheel is kept here")
+        return MeasureResult(wanted, measure_now(wanted, sources, options, progress), fresh=True)
     except Exception as error:  # a hostile wheel stops no other answer
         transient = isinstance(error, Unavailable)
-        return Measured(wanted, why=why_not(error, wanted), transient=transient)
+        return MeasureResult(wanted, why=explain_failure(error, wanted), transient=transient)
 
 
 def measure_all(
-    wanted: Sequence[Wanted],
-    sources: Sources,
-    options: Options,
+    wanted: Sequence[PackageRequest],
+    sources: WheelSources,
+    options: MeasureOptions,
     progress: Progress | None = None,
     *,
     network: bool = True,
     at_once: int = 2,
-) -> list[Measured]:
+) -> list[MeasureResult]:
     """Find or measure the records of several packages, in order, a few wheels at a time."""
-    results: dict[int, Measured] = {}
+    results: dict[int, MeasureResult] = {}
     left = iter(enumerate(wanted))
     taking = threading.Lock()
 
@@ -196,7 +200,7 @@ def measure_all(
                 number, item = next(left, (-1, None))
             if item is None:
                 return
-            results[number] = attempt(item, sources, options, progress, network=network)
+            results[number] = find_or_measure(item, sources, options, progress, network=network)
 
     # An interrupted command does not wait for its threads.
     threads = [threading.Thread(target=work, daemon=True) for _ in wanted[:at_once]]
@@ -207,7 +211,7 @@ def measure_all(
     return [results[number] for number in range(len(wanted))]
 
 
-def why_not(error: Exception, wanted: Wanted) -> str:
+def explain_failure(error: Exception, wanted: PackageRequest) -> str:
     """Say in a finding why there is no record."""
     if not isinstance(error, CompatgateError):
         return f"its wheel could not be read ({type(error).__name__})"
@@ -216,7 +220,7 @@ def why_not(error: Exception, wanted: Wanted) -> str:
     return f"{where}{error.problem}"[:_LONGEST_WHY]
 
 
-class _Place(Struct, frozen=True):
+class _WheelPlace(Struct, frozen=True):
     """An index that is asked, or the wheel at its own URL.
 
     Attributes:
@@ -228,29 +232,29 @@ class _Place(Struct, frozen=True):
     own: bool = False
 
 
-def _places(wanted: Wanted, sources: Sources) -> Iterator[_Place]:
+def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[_WheelPlace]:
     """List where to look, in order: the indexes, then the URL that the lock states."""
     own = tuple(url.rstrip("/") for url in sources.indexes)
     for named in wanted.origin.indexes:
         url = named.rstrip("/")
         if not url or urlsplit(url).hostname == _PYPI or url in map(without_credentials, own):
             same = [one for one in own if without_credentials(one) == url]
-            yield from (_Place(one, own=True) for one in same or own)
+            yield from (_WheelPlace(one, own=True) for one in same or own)
         elif not sources.others:
             what = f"its index {without_credentials(url)} is not one that is read here"
             raise BadInput(what, field=wanted.release)
         elif urlsplit(url).scheme in ("https", "http", "file"):
-            yield _Place(url)
+            yield _WheelPlace(url)
     locked = _locked_file(wanted)
     if locked and sources.others and locked.url.startswith(("https://", "http://")):
-        yield _Place(file=locked)
+        yield _WheelPlace(file=locked)
 
 
-def _measured_at(
-    place: _Place,
-    wanted: Wanted,
-    sources: Sources,
-    options: Options,
+def _measure_at(
+    place: _WheelPlace,
+    wanted: PackageRequest,
+    sources: WheelSources,
+    options: MeasureOptions,
     transport: Transport,
     progress: Progress | None,
 ) -> Record:
@@ -263,11 +267,11 @@ def _measured_at(
         what = f"its wheel is of {record.package} {record.version}"
         raise Damaged(what, field=wanted.release, hint="no record was made")
     if record.sha256:
-        keep_choice(options.cache, _key(wanted, sources), record.wheel, record.sha256)
-    return _as_stacked(record, wanted)
+        write_choice(options.cache, _key(wanted, sources), record.wheel, record.sha256)
+    return _named_as_in_stack(record, wanted)
 
 
-def _listed(index: PackageIndex, wanted: Wanted) -> IndexFile:
+def _listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
     """Choose the wheel on an index: the locked one, else the one that an installer takes.
 
     Raises:
@@ -281,7 +285,7 @@ def _listed(index: PackageIndex, wanted: Wanted) -> IndexFile:
         files = [file for file in files if file.sha256 is None or file.sha256 in digests]
     elif wheel and wheel.file:
         files = [file for file in files if file.name == wheel.file]
-    chosen = choose(files, wanted.platform)
+    chosen = choose_wheel(files, wanted.platform)
     if not chosen:
         meant = "with the name or digest that is stated" if locked or digests else "of it"
         what = f"the index has no wheel {meant} for {wanted.platform}"
@@ -289,7 +293,7 @@ def _listed(index: PackageIndex, wanted: Wanted) -> IndexFile:
     return chosen[0]
 
 
-def _verified(file: IndexFile, wanted: Wanted) -> IndexFile:
+def _verified(file: IndexFile, wanted: PackageRequest) -> IndexFile:
     """Return a wheel with the digest that the lock states for it.
 
     Raises:
@@ -303,14 +307,14 @@ def _verified(file: IndexFile, wanted: Wanted) -> IndexFile:
     return replace(file, sha256=stated or file.sha256)
 
 
-def _locked_file(wanted: Wanted) -> IndexFile | None:
+def _locked_file(wanted: PackageRequest) -> IndexFile | None:
     """Return the wheel that an installer takes of those that the lock lists."""
     files = [
         IndexFile(_name_of(wheel.url), wheel.url.partition("#")[0], sha256=wheel.sha256 or None)
         for wheel in wanted.origin.wheels
         if not wheel.label
     ]
-    return next(iter(choose(files, wanted.platform)), None)
+    return next(iter(choose_wheel(files, wanted.platform)), None)
 
 
 def _name_of(url: str) -> str:
@@ -318,13 +322,13 @@ def _name_of(url: str) -> str:
     return unquote(path.rpartition("/")[2])
 
 
-def _is_of(record: Record, wanted: Wanted) -> bool:
+def _is_of(record: Record, wanted: PackageRequest) -> bool:
     """Tell whether a record is of the package and release: a digest alone may be of any wheel."""
     same = Version(record.version).public == Version(wanted.package.version.public).public
     return same and record.package == wanted.origin.name
 
 
-def _as_stacked(record: Record, wanted: Wanted) -> Record:
+def _named_as_in_stack(record: Record, wanted: PackageRequest) -> Record:
     """Return the record under the name and version of the stack.
 
     A component has its own name, and the build may be named by the index alone.
@@ -340,7 +344,7 @@ def _as_stacked(record: Record, wanted: Wanted) -> Record:
     return replace(record, package=package.name, version=package.version.text)
 
 
-def _key(wanted: Wanted, sources: Sources) -> list[object]:
+def _key(wanted: PackageRequest, sources: WheelSources) -> list[object]:
     package, origin = wanted.package, wanted.origin
     indexes = [without_credentials(url) for url in (*origin.indexes, "|", *sources.indexes)]
     file = package.wheel.file if package.wheel else ""

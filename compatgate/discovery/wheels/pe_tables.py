@@ -15,17 +15,18 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from compatgate.discovery.gpucode import pe
+from compatgate.discovery.gpucode import object_files
 from compatgate.discovery.gpucode.source import damaged
-from compatgate.discovery.wheels.kept import Missed
+from compatgate.discovery.wheels.stream_windows import MissedBytes
 from compatgate.discovery.wheels.tables import (
     LARGEST_PE_TABLES,
-    VERSIONED,
-    Bytes,
-    Tables,
-    ascending,
+    NO_TORCH_SYMBOLS,
+    VERSIONED_SYMBOL,
+    LibraryTables,
+    TableBytes,
+    ordered_versions,
+    windows_symbols,
 )
-from compatgate.discovery.wheels.torch_symbols import NONE, windows_symbols
 
 MOST_LIBRARIES = 4096
 MOST_SYMBOLS = 65_536
@@ -39,7 +40,7 @@ _OF_TORCH = re.compile(r"(?i:(?:torch|c10)(?:_\w+)?\.dll)")
 _OF_NVIDIA = re.compile(r"(?i:nv\w+\.dll)")
 
 
-def read_pe_tables(stream: Bytes, label: str) -> Tables:
+def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
     """Read the tables from what was kept; what was missed is fetched by reading once more.
 
     Args:
@@ -49,9 +50,11 @@ def read_pe_tables(stream: Bytes, label: str) -> Tables:
     Raises:
         BadInput: they are damaged.
     """
-    file = pe.parse_pe_file(stream.again(0, min(pe.LARGEST_HEADERS, stream.size)), label)
+    file = object_files.parse_pe_file(
+        stream.again(0, min(object_files.LARGEST_PE_HEADERS, stream.size)), label
+    )
     if not file.wide:
-        return Tables()  # 32-bit: no CUDA has that any more
+        return LibraryTables()  # 32-bit: no CUDA has that any more
     for address in filter(None, (file.exports, file.imports)):
         part = file.part_at(address)
         if part is None or part.end > stream.size:
@@ -64,13 +67,13 @@ def read_pe_tables(stream: Bytes, label: str) -> Tables:
             if again:
                 stream.fetch_all(places)
             image = _Image(stream, file, places, label)
-        except Missed:
+        except MissedBytes:
             continue
         try:
             return image.tables()
-        except Missed:
+        except MissedBytes:
             places = sorted({*places, *image.missing})
-    return Tables(complete=False)
+    return LibraryTables(complete=False)
 
 
 class _Image:
@@ -84,7 +87,11 @@ class _Image:
     """
 
     def __init__(
-        self, stream: Bytes, file: pe.PeFile, places: Sequence[tuple[int, int]], label: str
+        self,
+        stream: TableBytes,
+        file: object_files.PeFile,
+        places: Sequence[tuple[int, int]],
+        label: str,
     ) -> None:
         self._file = file
         self._label = label
@@ -92,7 +99,7 @@ class _Image:
         self._taken = 0
         self.missing: set[tuple[int, int]] = set()
 
-    def tables(self) -> Tables:
+    def tables(self) -> LibraryTables:
         """Read the tables.
 
         Raises:
@@ -108,14 +115,14 @@ class _Image:
                 torch += self._imported(thunks)
             elif _OF_NVIDIA.fullmatch(name):
                 found = {m[1].decode() for n in self._imported(thunks) if (m := _versioned(n))}
-                symbols |= {name: ascending(found)} if found else {}
+                symbols |= {name: ordered_versions(found)} if found else {}
         defined = {m[1].decode() for name in exported if (m := _versioned(name))}
-        return Tables(
+        return LibraryTables(
             soname,
             tuple(dict.fromkeys(name for name, _ in libraries)),
             dict(sorted(symbols.items())),
-            ascending(defined),
-            windows_symbols(torch, exported) if torch or exported else NONE,
+            ordered_versions(defined),
+            windows_symbols(torch, exported) if torch or exported else NO_TORCH_SYMBOLS,
         )
 
     def _exports(self) -> tuple[str | None, list[bytes]]:
@@ -134,7 +141,7 @@ class _Image:
         """Yield each library that the loader must find, with the address of what it asks for."""
         rows = list(self._rows()) if self._file.imports else []
         for _, name in rows:
-            with suppress(Missed):  # all that are missing are read together
+            with suppress(MissedBytes):  # all that are missing are read together
                 self._text(name)
         for thunks, name in rows:
             yield self._text(name).decode("utf-8", "replace"), thunks
@@ -190,7 +197,7 @@ class _Image:
                     return data, offset - start
         raise self._missed(address, count)
 
-    def _missed(self, address: int, count: int) -> Missed:
+    def _missed(self, address: int, count: int) -> MissedBytes:
         """Note what is to be read to the end of the section, or as far as names and tables go.
 
         Raises:
@@ -202,15 +209,15 @@ class _Image:
             what = f"its tables point to address {address:#x}, where nothing is"
             raise damaged(self._label, 0, what)
         self.missing.add((start, min(start + max(count, _WINDOW), part.end)))
-        return Missed()
+        return MissedBytes()
 
 
-def _all(stream: Bytes, start: int, end: int) -> bytes:
+def _all(stream: TableBytes, start: int, end: int) -> bytes:
     data = stream.kept(start, end - start)
     if len(data) < end - start:
-        raise Missed
+        raise MissedBytes
     return data
 
 
 def _versioned(name: bytes) -> re.Match[bytes] | None:
-    return VERSIONED.fullmatch(name)
+    return VERSIONED_SYMBOL.fullmatch(name)

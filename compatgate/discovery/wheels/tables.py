@@ -1,24 +1,111 @@
-"""What the tables of a shared object say, and the bytes that they are read from."""
+"""Hold what the tables of a shared object say, and what its symbols ask torch for and define.
+
+libtorch and libc10 have no symbol versions. An extension that was built for another torch asks
+for a C++ symbol that this one does not define, and stops when it is imported.
+
+On Windows the import table says which library has to define a symbol, and the compiler is
+Microsoft's: its names begin with ``?`` and name the innermost scope first, up to ``@@``.
+
+Source: System V ABI ("Symbol Table"); Itanium C++ ABI ("Mangling"); Microsoft, "Decorated Names".
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from compatgate.discovery.wheels.torch_symbols import NONE, TorchSymbols
+from compatgate.core.facts.records import TorchAbi
+
+_TORCH = re.compile(rb"_Z(?:N[VK]{0,2}|T[VIS]N?|GV)(?:3c10|2at|5torch|6caffe2)")
+_TORCH_C = re.compile(rb"(?:aoti_torch_|torch_(?:call|library|get|list|string|from|parallel))\w")
+_OF_WINDOWS = re.compile(rb"\?.*@(?:c10|at|torch|caffe2)@@")
+_OLD_STRING = re.compile(rb"[ERK]Ss(?![a-z])")
+_WEAK = 2
+
+
+class TorchSymbols(Struct, frozen=True):
+    """C++ symbols of torch in one shared object.
+
+    Attributes:
+        abi: as a record has it; None where it asks torch for nothing.
+        asks: undefined symbols that have to be there, mangled.
+        defines: hashes of those that it defines; they hold within one process.
+    """
+
+    abi: TorchAbi | None = None
+    asks: frozenset[bytes] = frozenset()
+    defines: frozenset[int] = frozenset()
+
+
+NO_TORCH_SYMBOLS = TorchSymbols()
+
+
+def torch_symbols(names: bytes, symbols: Iterable[tuple[bytes, bool, int]]) -> TorchSymbols:
+    """Read what symbols say of torch.
+
+    Args:
+        names: the table of names as a whole, for a first look.
+        symbols: name, whether it is undefined, and its binding.
+    """
+    if not _TORCH.search(names) and not _TORCH_C.search(names):
+        return NO_TORCH_SYMBOLS
+    undefined, asks, defines, stable = set(), set(), set(), False
+    for name, missing, binding in symbols:
+        if _TORCH.match(name):
+            if not missing:
+                defines.add(hash(name))
+                continue
+            undefined.add(name)
+            if binding != _WEAK:
+                asks.add(name)
+        elif missing and _TORCH_C.match(name):
+            stable = True
+    return TorchSymbols(_abi(undefined, stable=stable), frozenset(asks), frozenset(defines))
+
+
+def windows_symbols(imported: Iterable[bytes], exported: Iterable[bytes]) -> TorchSymbols:
+    """Read what the tables of a library of Windows say of torch.
+
+    Args:
+        imported: names that it takes from libraries of torch.
+        exported: names that it defines.
+    """
+    asks, stable = set(), False
+    for name in imported:
+        if _OF_WINDOWS.match(name):
+            asks.add(name)
+        elif _TORCH_C.match(name):
+            stable = True
+    defines = frozenset(hash(name) for name in exported if _OF_WINDOWS.match(name))
+    return TorchSymbols(_abi(asks, stable=stable), frozenset(asks), defines)
+
+
+def _abi(undefined: set[bytes], *, stable: bool) -> TorchAbi | None:
+    found = sorted(undefined)
+    if not found:
+        return TorchAbi(stable=True) if stable else None
+    cxx11 = None
+    if any(b"__cxx11" in name or b"B5cxx11" in name for name in found):
+        cxx11 = True
+    elif any(_OLD_STRING.search(name) for name in found):
+        cxx11 = False
+    digest = hashlib.sha256(b"\n".join(found)).hexdigest()[:16]
+    return TorchAbi(cxx11=cxx11, symbols=len(found), digest=digest)
+
 
 LARGEST_TABLES = 64 * 1024 * 1024
 """Bytes of the tables that are read of one ELF file."""
 LARGEST_PE_TABLES = 40 * 1024 * 1024
 """Bytes of the tables that are read of one PE file, which are kept in one piece."""
-VERSIONED = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
+VERSIONED_SYMBOL = re.compile(rb"_{0,2}nv[A-Za-z]{3,60}_(\d{1,2}_\d{1,2})")
 """Name of a symbol that holds its version: ``__nvJitLinkCreate_12_4``."""
 
 
-class Tables(Struct):
+class LibraryTables(Struct):
     """What the dynamic tables of an ELF file, or the import and export tables of a PE file, say.
 
     Attributes:
@@ -29,11 +116,11 @@ class Tables(Struct):
     needed: tuple[str, ...] = ()
     symbols: dict[str, tuple[str, ...]] = {}
     defines: tuple[str, ...] = ()
-    torch: TorchSymbols = NONE
+    torch: TorchSymbols = NO_TORCH_SYMBOLS
     complete: bool = True
 
 
-class Bytes(Protocol):
+class TableBytes(Protocol):
     """Bytes of a file that has passed as a stream, or that is open.
 
     Attributes:
@@ -52,6 +139,6 @@ class Bytes(Protocol):
         """Have these bytes kept as well."""
 
 
-def ascending(versions: Iterable[str]) -> tuple[str, ...]:
+def ordered_versions(versions: Iterable[str]) -> tuple[str, ...]:
     """Return versions of symbols in order, ``12_4`` before ``12_10``."""
     return tuple(sorted(versions, key=lambda text: tuple(map(int, text.split("_")))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from compatgate.web.ui.nav import keys
+from compatgate.service.web.rendering import keys
 
 
 def test_the_first_key_skips_the_menu_and_shows_where_one_is(open_page):

@@ -12,10 +12,10 @@ from pe_files import make_dll
 from wheels import make_shared_object, make_wheel
 
 from compatgate.discovery.gpucode import read_gpu_code
-from compatgate.discovery.gpucode.dynamic import read_dynamic
+from compatgate.discovery.gpucode.object_files import read_dynamic
 from compatgate.discovery.gpucode.source import Readable, Source
-from compatgate.discovery.wheels import Options, measure_path
-from compatgate.discovery.wheels.library import read_library, read_open_library
+from compatgate.discovery.wheels.measure import MeasureOptions, measure_path
+from compatgate.discovery.wheels.members import read_library, read_open_library
 from targets.target import Target
 
 
@@ -76,7 +76,7 @@ def targets() -> dict[str, Target]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "pkg-1.0-py3-none-any.whl"
             path.write_bytes(data)
-            return measure_path(str(path), Options())
+            return measure_path(str(path), MeasureOptions())
 
     members = {
         "pkg/x.so": shared,

@@ -12,18 +12,18 @@ import msgspec
 
 from compatgate.catalog import load_facts
 from compatgate.core.request import parse_pool
-from compatgate.discovery.neighbours import read_neighbours
-from compatgate.discovery.nfd import evaluate, read_spec
-from compatgate.discovery.nfd.devices import load_devices
-from compatgate.discovery.printed import probe_labels
-from compatgate.gate.admission.kinds import load_kinds
-from compatgate.gate.admission.loose import mapping
-from compatgate.gate.cluster.nodes import printed_nodes, reports
-from compatgate.gate.cluster.pods import pod_of
-from compatgate.gate.cluster.suggest import Decided, commands, json_patch, plan
-from compatgate.gate.nodes.merge import seen_in
-from compatgate.not_json import NOT_JSON
-from compatgate.wire.node_reports import Report
+from compatgate.discovery.integrations.drafts import read_drafts
+from compatgate.discovery.integrations.nfd_evaluate import evaluate_spec
+from compatgate.discovery.integrations.nfd_spec import load_devices, read_spec
+from compatgate.discovery.probe import probe_labels
+from compatgate.service.admission.fields import mapping
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.cluster.audit import pod_of
+from compatgate.service.cluster.connection import printed_nodes, reports
+from compatgate.service.cluster.labels import NodeDecision, commands, json_patch, plan
+from compatgate.service.nodes.reports import reported_nodes
+from compatgate.service.nodes.schemas import Report
+from compatgate.strict_json import NOT_JSON
 from targets.target import TESTS, Target
 
 NEIGHBOURS = TESTS / "fixtures" / "neighbours"
@@ -39,10 +39,10 @@ def _nodes(facts: Any, data: bytes) -> object:
     found = printed_nodes(data, "file")
     now = datetime(2026, 11, 21, tzinfo=UTC)
     seen = [
-        seen_in(msgspec.convert(report, Report), now, facts)
+        reported_nodes(msgspec.convert(report, Report), now, facts)
         for report in reports({node.name: node for node in found}.values(), "c")
     ]
-    plans = [plan(node, Decided("not-blessed", "", "550.54.15", ("t",))) for node in found]
+    plans = [plan(node, NodeDecision("not-blessed", "", "550.54.15", ("t",))) for node in found]
     return seen, [(commands(one), json_patch(one)) for one in plans]
 
 
@@ -85,7 +85,7 @@ def _live() -> dict[str, Target]:
 
 def _neighbours() -> dict[str, Target]:
     def read(data: bytes) -> object:
-        draft = read_neighbours([("file", data.decode("utf-8", "replace"))], load_facts())
+        draft = read_drafts([("file", data.decode("utf-8", "replace"))], load_facts())
         assert draft.pools
         return draft
 
@@ -94,7 +94,7 @@ def _neighbours() -> dict[str, Target]:
         pool = parse_pool({"driver": "580.82.07", "gpu": "L4"}, facts.gpus)
         spec = read_spec(data.decode("utf-8", "replace"))
         sets = spec.compatibilities
-        return [evaluate(one, [pool], facts.gpus, load_devices()) for one in sets]
+        return [evaluate_spec(one, [pool], facts.gpus, load_devices()) for one in sets]
 
     samples = [path.read_bytes() for path in sorted(NEIGHBOURS.glob("*.yaml"))]
     specs = [(NEIGHBOURS / "image-compatibility.yaml").read_bytes(), _SPEC]

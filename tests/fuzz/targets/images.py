@@ -16,22 +16,21 @@ import zstandard
 from gpu_binaries import make_elf, make_entry, make_fatbin
 
 from compatgate.discovery.image import files
-from compatgate.discovery.image.blob import Blob
 from compatgate.discovery.image.config import read_config
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.feed import Content, Feed, Member
-from compatgate.discovery.image.layers import Layer, Scan
-from compatgate.discovery.image.manifest import (
+from compatgate.discovery.image.layer import Budget, Layer, decompressed
+from compatgate.discovery.image.layers import Scan
+from compatgate.discovery.image.tar import Content, Feed, Member
+from compatgate.discovery.registry.client import Blob
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, Limits
+from compatgate.discovery.registry.manifest import (
     OCI_INDEX,
     OCI_MANIFEST,
     Descriptor,
     Platform,
-    choose,
+    choose_manifest,
     parse_config,
     parse_manifest,
 )
-from compatgate.discovery.image.options import ImageOptions, Limits
-from compatgate.discovery.image.stream import Budget, decompressed
 from targets.target import DISCOVERY, Target, signals
 
 
@@ -133,7 +132,11 @@ def _images() -> dict[str, Target]:
 
     def read_manifest(data: bytes) -> object:
         found = parse_manifest(data, "", "image")
-        return choose(found, Platform("linux", "amd64"), "image") if isinstance(found, list) else 0
+        return (
+            choose_manifest(found, Platform("linux", "amd64"), "image")
+            if isinstance(found, list)
+            else 0
+        )
 
     def config_of(data: bytes) -> object:
         return read_config(parse_config(data, "image"), signals(), 2)

@@ -7,8 +7,12 @@ import json
 from sample_runs import GEMM, sample_source
 
 from compatgate.canary.judge.baseline import learn
-from compatgate.canary.samples.exchange import baseline_line, head_line
-from compatgate.canary.samples.offered import ground_of_sample, read_offered
+from compatgate.canary.samples.baseline_files import (
+    baseline_line,
+    head_line,
+    read_baseline_files,
+    sample_baseline_key,
+)
 from compatgate.catalog import load_facts
 from compatgate.documents.sources import Source
 from targets.target import Target
@@ -18,9 +22,9 @@ def targets() -> dict[str, Target]:
     """Readers of samples and of baselines."""
     facts = load_facts([])
     sample = sample_source(facts)
-    offered = read_offered([sample], {"gemm": GEMM}, facts)
+    offered = read_baseline_files([sample], {"gemm": GEMM}, facts)
     ((found, _),) = offered.samples
-    ground, spec = ground_of_sample(found), GEMM.metrics["time"]
+    ground, spec = sample_baseline_key(found), GEMM.metrics["time"]
     accepted = [(found.head.key, found.values()[0])]
     sources = {found.head.key: found.source}
     learnt = learn(
@@ -32,7 +36,7 @@ def targets() -> dict[str, Target]:
 
     def read(data: bytes) -> object:
         text = Source("x.jsonl", data.decode("utf-8", "replace"))
-        return read_offered([text], {"gemm": GEMM}, facts)
+        return read_baseline_files([text], {"gemm": GEMM}, facts)
 
     return {
         "sample": Target(read, [sample.text.encode()]),

@@ -6,9 +6,10 @@ from typing import Any
 
 from known_packages import PACKAGES
 
-from compatgate.cli.check.places import places_of
-from compatgate.discovery.lockfiles import Platform, read_lockfile
-from compatgate.discovery.sbom import read_sbom
+from compatgate.check.stack_sources import places_of
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
+from compatgate.discovery.sbom.read import read_sbom
 from targets.target import DISCOVERY, Target, by_name, published
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from attest_keys import new_key, public_pem, sealed, signer_of
 
-from compatgate.gate.attest.public import key_set, read_keys
-from compatgate.gate.attest.verify import Expected, verify
+from compatgate.service.attestations.envelope import Expected, verify
+from compatgate.service.attestations.keys import key_set, read_keys
 from targets.target import Target
 
 

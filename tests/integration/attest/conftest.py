@@ -12,9 +12,9 @@ from attest_keys import new_key, private_pem, public_pem
 from image_blobs import distribution, layer_of
 
 from compatgate.cli.main import main
-from compatgate.discovery.artifacts import referrers
+from compatgate.discovery.registry import artifacts
+from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.store.urls import ENVIRONMENT
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -22,7 +22,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else writes to the registries of most tests."""
-    monkeypatch.setattr(referrers, "SETTLE_S", 0.0)
+    monkeypatch.setattr(artifacts, "SETTLE_S", 0.0)
 
 
 @pytest.fixture

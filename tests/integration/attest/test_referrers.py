@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
-from compatgate.discovery.artifacts import attach, attached, opened, push, referrers
-from compatgate.discovery.artifacts.manifest import Layer
-from compatgate.discovery.image import ImageOptions
+from compatgate.discovery.registry import artifacts
+from compatgate.discovery.registry.artifacts import (
+    ArtifactLayer,
+    attach,
+    fetch_attachments,
+    open_location,
+)
+from compatgate.discovery.registry.limits import ImageOptions
 from compatgate.errors import BadInput, CompatgateError, Unavailable
 
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -24,14 +29,14 @@ def options(tmp_path: Path) -> ImageOptions:
 
 
 def fetched(reference: str, digest: str, options: ImageOptions) -> list[bytes]:
-    with opened(reference, options) as place:
-        return [one.data for one in attached(place, digest, KIND, MEDIA)]
+    with open_location(reference, options) as place:
+        return [one.data for one in fetch_attachments(place, digest, KIND, MEDIA)]
 
 
 def pushed(reference: str, digest: str, options: ImageOptions, *data: bytes, kind=KIND) -> None:
-    with opened(reference, options) as place:
+    with open_location(reference, options) as place:
         for one in data:
-            attach(place, digest, kind, [Layer(one, MEDIA)], {"a": "b"})
+            attach(place, digest, kind, [ArtifactLayer(one, MEDIA)], {"a": "b"})
 
 
 def test_a_registry_that_keeps_the_list_needs_no_tag(
@@ -47,7 +52,7 @@ def test_a_registry_that_keeps_the_list_needs_no_tag(
 def test_of_those_who_attach_at_the_same_time_none_is_lost(
     registry: Any, options: ImageOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(referrers, "SETTLE_S", 0.2)
+    monkeypatch.setattr(artifacts, "SETTLE_S", 0.2)
     image = registry.push()
     every = [f"from {number}".encode() for number in range(3)]
     with ThreadPoolExecutor(len(every)) as pool:
@@ -66,7 +71,7 @@ def test_what_is_there_is_not_sent_again(oci_registry: Any, options: ImageOption
 def test_a_manifest_that_is_refused_while_others_push_is_pushed_again(
     oci_registry: Any, options: ImageOptions, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    monkeypatch.setattr(push, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(artifacts, "PAUSES_S", (0.01, 0.01))
     reference, digest = oci_registry.image()
     oci_registry.refuses = times
     if times > 2:
@@ -141,7 +146,7 @@ def test_credentials_stay_with_the_registry_when_an_upload_is_led_elsewhere(
     start_registry: Any, fake: Any, tmp_path: Path
 ) -> None:
     """The place of an upload may be on another host, which is told nothing."""
-    from compatgate.discovery.artifacts.push import push_blob
+    from compatgate.discovery.registry.artifacts import push_blob
 
     elsewhere = "http://127.0.0.1:9/upload"
 
@@ -158,7 +163,7 @@ def test_credentials_stay_with_the_registry_when_an_upload_is_led_elsewhere(
     fake.answers["/v2/app/blobs/uploads/"] = challenge
     auth = {"auths": {fake.host: {"auth": "cmVhZGVyOnNlY3JldA=="}}}
     (tmp_path / "config.json").write_text(json.dumps(auth))
-    with opened(f"{fake.host}/app:1", ImageOptions(docker_config=str(tmp_path))) as place:
+    with open_location(f"{fake.host}/app:1", ImageOptions(docker_config=str(tmp_path))) as place:
         sent: list[dict[str, str]] = []
         transport = place.registry._transport
         original = transport.open
@@ -176,7 +181,7 @@ def test_credentials_stay_with_the_registry_when_an_upload_is_led_elsewhere(
 
 
 def test_an_upload_that_is_led_nowhere_fails(fake: Any, options: ImageOptions) -> None:
-    from compatgate.discovery.artifacts.push import push_blob
+    from compatgate.discovery.registry.artifacts import push_blob
 
     def accepted(request: Any) -> None:
         request.send_response(202)
@@ -185,7 +190,7 @@ def test_an_upload_that_is_led_nowhere_fails(fake: Any, options: ImageOptions) -
 
     fake.answers["/v2/app/blobs/uploads/"] = accepted
     with (
-        opened(f"{fake.host}/app:1", options) as place,
+        open_location(f"{fake.host}/app:1", options) as place,
         pytest.raises(Unavailable, match="where to send"),
     ):
         push_blob(place.registry, b"x", f"sha256:{'0' * 64}")

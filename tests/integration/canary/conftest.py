@@ -18,7 +18,7 @@ from compatgate.canary.executors.interface import Executor, Handle, Job, Status
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import reader_of
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 from compatgate.errors import Infrastructure
 

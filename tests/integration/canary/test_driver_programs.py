@@ -16,7 +16,7 @@ from canary_programs import (
     run,
 )
 
-from compatgate.canary.report import Device, Metric
+from compatgate.canary.run import Device, Metric
 
 STAND_IN = Path(__file__).parent / "stand_ins" / "cuda.c"
 GPU_PROGRAMS = ("ptx-jit", "memory-bandwidth")

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from compatgate.canary.executors import process
 from compatgate.canary.executors.interface import Handle, Job, Status
-from compatgate.canary.executors.process import ProcessExecutor, traces
+from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.workload import Limits
 from compatgate.errors import BadInput, Conflict, NotFound
 
@@ -43,7 +44,7 @@ def _start(process: ProcessExecutor, job: Job) -> Handle:
 def _alive(run: str) -> list[int]:
     """Processes of a run; the launcher takes a moment to go after it has said the end."""
     deadline = time.monotonic() + 2
-    while (found := traces._marked(f"{run}/")) and time.monotonic() < deadline:
+    while (found := process._marked(f"{run}/")) and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
 

@@ -23,8 +23,8 @@ from canary_programs import (
 )
 from cuda_toolkit import Toolkit
 
-from compatgate.canary.engine.conclude_step import Ended, conclude_step
-from compatgate.canary.report import Check, Report
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
+from compatgate.canary.run import Check, Report
 from compatgate.canary.workloads.read import read_workload
 from compatgate.resources import canary_dir
 
@@ -78,7 +78,9 @@ def _check(report: Report, name: str) -> Check:
 
 
 def _outcome(name: str, report: Report) -> str:
-    return conclude_step(read_workload(canary_dir() / name), Ended("exited", 0), report).outcome
+    return conclude_step(
+        read_workload(canary_dir() / name), ExecutionEnd("exited", 0), report
+    ).outcome
 
 
 def test_ptx_of_a_toolkit_that_is_not_newer_than_the_driver_loads(

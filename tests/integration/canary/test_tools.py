@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.protocol import read_report
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workloads.read import read_workload
 from compatgate.resources import canary_dir
 
@@ -75,7 +75,7 @@ def test_the_output_is_the_tools_own_with_one_line_behind_it(libraries: Path) ->
     assert report.env.driver == "535.104.05"
     assert [gpu.name for gpu in report.env.gpus] == ["NVIDIA A100-SXM4-40GB"] * 2
     workload = read_workload(canary_dir() / "gpu-burn")
-    assert conclude_step(workload, Ended("exited", 0), report).outcome == "passed"
+    assert conclude_step(workload, ExecutionEnd("exited", 0), report).outcome == "passed"
 
 
 def test_libraries_that_the_tools_children_load_are_asked_for_their_version(
@@ -117,7 +117,9 @@ def test_a_cuda_too_new_for_the_driver_is_the_tools_only_if_it_is_linked_into_it
     tool = str(tmp_path / "tool")
     output, report = _run("nvbandwidth", libraries, "--driver-only", "--", tool, status=1)
     assert b"[cudaErrorInsufficientDriver]" in output
-    verdict = conclude_step(read_workload(canary_dir() / "nvbandwidth"), Ended("exited", 1), report)
+    verdict = conclude_step(
+        read_workload(canary_dir() / "nvbandwidth"), ExecutionEnd("exited", 1), report
+    )
     assert verdict.outcome == outcome
     assert ("the tool, not the stack" in verdict.reason) == linked
 
@@ -174,7 +176,7 @@ def test_a_library_that_the_image_lacks_says_nothing_against_the_stack(
     output, report = _run("nccl-tests", libraries, "--", str(tool))
     assert b"nothing to test" in output
     workload = read_workload(canary_dir() / "nccl-tests")
-    verdict = conclude_step(workload, Ended("exited", 0), report)
+    verdict = conclude_step(workload, ExecutionEnd("exited", 0), report)
     assert verdict.outcome == "inconclusive"
     assert verdict.reason == "printed what cannot be read: there is no table of nccl-tests"
 

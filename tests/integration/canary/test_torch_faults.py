@@ -10,7 +10,7 @@ import pytest
 from canary_programs import failed, torch_python
 
 from compatgate.canary.protocol import read_report
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workloads.read import read_workload
 from compatgate.resources import canary_dir
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
+from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.queue import Ground
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store.urls import ENVIRONMENT
+from compatgate.kit.database.database import ENVIRONMENT
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 Run = Callable[..., tuple[int, str, str]]
 IMAGE = ("--image", "registry.example/team/app:1")
@@ -31,7 +31,7 @@ def gate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Gate]:
     opened = Gate.open(overlays=[])
     pools = [{"name": "a", "gpu": GPU, "driver": DRIVER}]
     target = {"metadata": {"name": "lab"}, "spec": {"pools": pools}}
-    opened.matrix.create("Target", target, By("t", "t"))
+    opened.matrix.create("Target", target, Authorship("t", "t"))
     opened.runs.queue.register("w1", [host()])
     yield opened
     opened.close()
@@ -112,7 +112,7 @@ def test_bad_input_ends_with_2_and_says_why(run: Run, options: tuple[str, str], 
 def test_warnings_and_promotion_are_shown_beside_an_entry(run: Run, gate: Gate) -> None:
     spec: dict[str, Any] = {"targets": ["lab"], "components": {"cuda": "12.4.*"}}
     body = {"metadata": {"name": "new"}, "spec": {**spec, "status": "candidate"}}
-    gate.matrix.create("Entry", body, By("t", "t"))
+    gate.matrix.create("Entry", body, Authorship("t", "t"))
     out = run("matrix", "show", "new")[1]
     assert f"# not passed yet: suite smoke for lab on {GPU}, driver {DRIVER}\n" in out
     for outcome in ("passed", "failed"):
@@ -123,7 +123,7 @@ def test_warnings_and_promotion_are_shown_beside_an_entry(run: Run, gate: Gate) 
         if outcome == "passed":
             assert f"# ready for approval: {lease.run.id} passed" in run("matrix", "show", "new")[1]
             body["spec"]["status"] = "blessed"
-            gate.matrix.change("Entry", "new", body, By("t", "approved"))
+            gate.matrix.change("Entry", "new", body, Authorship("t", "approved"))
     assert "# warning since " in run("matrix", "show", "new")[1]
     (shown,) = json.loads(run("matrix", "show", "new", "--format", "json")[1])
     assert shown["warnings"][0]["suite"] == "smoke"
@@ -131,7 +131,7 @@ def test_warnings_and_promotion_are_shown_beside_an_entry(run: Run, gate: Gate) 
 
 def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     values = Samples("latency", "ms", (tuple(1 + index / 100 for index in range(30)),))
-    ground = Ground("gemm@0f3c", GPU, "torch-2.4-cu12")
+    ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4-cu12")
     gate.baselines.offer(ground, {"latency": MetricSpec("ms", "lower")}, "run_1:gemm-0", [values])
     (row,) = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
     number = str(row["id"])
@@ -140,7 +140,7 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     assert "30 values of 1 runs, in ms: min 1 median 1.145" in out
     assert "####" in out
     assert "approved" in run("canary", "baselines", "approve", number)[1]
-    newer = Ground(ground.workload, ground.sku, f"{ground.family}+cuda-12.4")
+    newer = BaselineKey(ground.workload, ground.sku, f"{ground.family}+cuda-12.4")
     values = Samples("latency", "ms", (tuple(2 * value for value in values.values),))
     gate.baselines.offer(newer, {"latency": MetricSpec("ms", "lower")}, "run_2:gemm-0", [values])
     listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])

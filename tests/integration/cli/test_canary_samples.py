@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from canary_programs import output
 
-from compatgate.canary.engine.settings import Settings
+from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host
-from compatgate.canary.worker.bench import open_bench
-from compatgate.canary.worker.loop import Worker
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
-from compatgate.store.urls import ENVIRONMENT
+from compatgate.canary.worker import Worker, open_host
+from compatgate.kit.database.database import ENVIRONMENT
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.submission import Submission
 
 Cli = Callable[..., tuple[int, str, str]]
 HOST = Host("builder", executor="process", health="none")
@@ -33,9 +32,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     queue.register("w", [HOST])
     asked = Submission("hello", host=HOST.name, stack={"python": python_version()})
     (run,) = gate.runs.submit(asked, by="mara")
-    bench = open_bench(HOST, queue, gate.baselines, gate.runs.catalogue, gate.facts, settings)
-    Worker("w", queue, [HOST], {HOST.name: bench}, idle=0.02).run(once=True)
-    bench.executor.close()
+    context = open_host(HOST, queue, gate.baselines, gate.runs.catalogue, gate.facts, settings)
+    Worker("w", queue, [HOST], {HOST.name: context}, idle=0.02).run(once=True)
+    context.executor.close()
     gate.close()
     return path, run.id
 
@@ -164,7 +163,7 @@ def test_without_files_the_samples_beside_every_workload_are_proposed(
     in_a_container(sample)
     own = make_own(sample)
     monkeypatch.setenv("COMPATGATE_WORKLOADS", str(own))
-    from compatgate.gate.runs import catalogue
+    from compatgate.service.runs import service as catalogue
 
     catalogue.library.cache_clear()
     try:

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from canary_runs import host
 
-from compatgate.canary.report import Device, Env, Report
-from compatgate.canary.run import StepResult
-from compatgate.gate.service import Gate
+from compatgate.canary.run import Device, Env, Report, StepResult
+from compatgate.service.gate.service import Gate
 
 from .test_canary_commands import Run, gate, queued, run
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serving import Server, start, wait_for_url, with_examples
 
-from compatgate.store import clock
+from compatgate.kit import clock
 
 Run = Callable[..., tuple[int, str, str]]
 READS = [

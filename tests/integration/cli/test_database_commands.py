@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from compatgate.cli.main import main
+from compatgate.kit.database import schema
+from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.store import schema
-from compatgate.store.urls import ENVIRONMENT
 
 EXAMPLES = str(matrix_dir() / "examples")
 Run = Callable[..., tuple[int, str, str]]

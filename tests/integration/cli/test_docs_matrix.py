@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.cli.main import main
-from compatgate.store.urls import ENVIRONMENT
+from compatgate.kit.database.database import ENVIRONMENT
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "matrix.md").read_text()
 COMMANDS = re.findall(r"^\$ compatgate (.*)$", PAGE, re.MULTILINE)

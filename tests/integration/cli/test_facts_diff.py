@@ -12,9 +12,9 @@ import pytest
 
 from compatgate.catalog import sources
 from compatgate.cli.main import main
-from compatgate.gate.service import Gate
+from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.store.urls import ENVIRONMENT
+from compatgate.service.gate.service import Gate
 
 EXAMPLES = str(matrix_dir() / "examples")
 Run = Callable[..., tuple[int, str, str]]

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli.database import LONGEST_REASON, reason, user
-from compatgate.cli.local import Local
 from compatgate.errors import Unauthorized
-from compatgate.gate.deciding import Decider
-from compatgate.gate.matrix import MatrixService
-from compatgate.gate.service import Gate
+from compatgate.kit.cli.options import LONGEST_REASON, reason_of, user
+from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.store.urls import ENVIRONMENT
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.service.cli.local import Local
+from compatgate.service.gate.deciding import Decider
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import MatrixService
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 EXAMPLES = str(matrix_dir() / "examples")
 TOKENS = "/api/v1/tokens"
@@ -139,8 +139,8 @@ def test_a_defect_lets_no_build_pass(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_command_gives_as_reason_fits_a_revision() -> None:
-    said = reason(Namespace(reason=None), "matrix import " + "a\x07b.yaml " * 300)
+    said = reason_of(Namespace(reason=None), "matrix import " + "a\x07b.yaml " * 300)
     assert len(said) == LONGEST_REASON
     assert said.startswith("matrix import a\ufffdb.yaml")
     assert said.endswith("...")
-    assert reason(Namespace(reason="why"), "matrix import") == "why"
+    assert reason_of(Namespace(reason="why"), "matrix import") == "why"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from canary_runs import GPU, evidence, host
 
+from compatgate.canary.engine.interface import BaselineKey, Lease
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.client.operations import Operations
@@ -24,13 +24,12 @@ from compatgate.documents.specs import (
     TargetSpec,
 )
 from compatgate.errors import Conflict, ManyProblems, NotFound, PreconditionFailed
-from compatgate.gate.service import Gate
-from compatgate.wire.admission import EXAMPLES
-from compatgate.wire.evidence import BaselineFile
-from compatgate.wire.examples import WAIVER
-from compatgate.wire.matrix import EntryChange, TargetChange
-from compatgate.wire.node_reports import DriverReport, NodeReport, SeenGpus
-from compatgate.wire.verdicts import GateRequest
+from compatgate.service.admission.schemas import EXAMPLES
+from compatgate.service.baselines.schemas import BaselineFile
+from compatgate.service.gate.schemas import GateRequest
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.schemas import WAIVER, EntryChange, TargetChange
+from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
 
 Call = Callable[..., Any]
 _NONE = "0" * 12
@@ -221,7 +220,7 @@ def test_what_runs_are_made_of(call: Call, lease: Lease) -> None:
 
 
 def test_baselines(call: Call, worker: Gate, form: str) -> None:
-    ground = Ground(f"gemm@{form}", GPU, "cuda-12.4")
+    ground = BaselineKey(f"gemm@{form}", GPU, "cuda-12.4")
     spec = {"latency": MetricSpec("ms", "lower", repetitions=2)}
     for run in ("run_1", "run_2"):
         worker.baselines.offer(ground, spec, run, [Samples("latency", "ms", ((1.0, 1.1),))])

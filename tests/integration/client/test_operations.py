@@ -14,7 +14,7 @@ from compatgate.client import AsyncClient, Client
 from compatgate.client.operation import Listing, Operation, Reading
 from compatgate.client.operations import Operations
 from compatgate.client.request import Request
-from compatgate.web.openapi.schemas import Schemas
+from compatgate.service.web.openapi import Schemas
 
 Described = tuple[str, str, dict[str, Any]]
 METHODS = {

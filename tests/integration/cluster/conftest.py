@@ -15,12 +15,11 @@ from api_server import kubeconfig, serving
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.gate.cluster import connect
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.kit.database.database import ENVIRONMENT, Database
 from compatgate.resources import matrix_dir
-from compatgate.store.database import Database
-from compatgate.store.urls import ENVIRONMENT
+from compatgate.service.cluster import connection
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 Run = Callable[..., tuple[int, str, str]]
 Body = dict[str, Any]
@@ -35,7 +34,7 @@ def objects() -> Iterator[Objects]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "_PAUSES", (0.01, 0.02, 0.02))
+    monkeypatch.setattr(connection, "_PAUSES", (0.01, 0.02, 0.02))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def stocked_database(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> 
     """A database with the example matrix."""
     path = tmp_path_factory.mktemp("stocked") / "gate.db"
     opened = Gate.open(str(path), overlays=[])
-    by = By("tester", "for the test")
+    by = Authorship("tester", "for the test")
     opened.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     opened.close()
     return path

@@ -14,11 +14,11 @@ from api_objects import Fault, Objects
 from policy_reports import report_problems
 from werkzeug.serving import make_server
 
-from compatgate.gate.cluster import policy_report
-from compatgate.gate.service import Gate
-from compatgate.store import clock
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.kit import clock
+from compatgate.service.cluster import policy_reports
+from compatgate.service.gate.service import Gate
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 from .conftest import Run
 
@@ -270,12 +270,14 @@ def test_a_gate_that_is_away_says_nothing_about_any_pod(
 
 
 def test_a_waiver_exempts_here_as_it_does_there(run: Run, node: Add, pod: Add, gate: Gate) -> None:
-    from compatgate.gate.matrix import By
+    from compatgate.service.matrix.service import Authorship
 
     spec = {"rules": ["CG822"], "targets": ["prod-a100"], "owner": "team-night",
             "reason": "it cannot wait", "match": {"everything": True},
             "expires": (clock.today() + timedelta(days=1)).isoformat()}  # fmt: skip
-    gate.matrix.create("Waiver", {"metadata": {"name": "night"}, "spec": spec}, By("t", "t"))
+    gate.matrix.create(
+        "Waiver", {"metadata": {"name": "night"}, "spec": spec}, Authorship("t", "t")
+    )
     node("a1")
     pod("by-note", WRONG, **{"compatgate.dev/waiver": "night"})
     pod("by-name", WRONG, namespace="ml-night")
@@ -299,7 +301,7 @@ def test_annotations_that_mean_nothing_are_errors_of_that_pod_alone(
 def test_large_reports_keep_the_worst_and_count_the_rest(
     run: Run, node: Add, pod: Add, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy_report, "MOST_RESULTS", 3)
+    monkeypatch.setattr(policy_reports, "MOST_RESULTS", 3)
     node("a1")
     for number in range(5):
         pod(f"fine{number}")

@@ -8,14 +8,14 @@ from typing import Any
 
 from api_objects import Fault, Objects
 
-from compatgate.gate.cluster.suggest import LABEL, SET, TAINT
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.cluster.labels import LABEL, SET, TAINT
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 from .conftest import Run
 
 Add = Callable[..., dict[str, Any]]
-BY = By("tester", "for the test")
+BY = Authorship("tester", "for the test")
 APPLY = ("--apply", "--max-tainted", "100%")
 
 

@@ -8,8 +8,8 @@ import pytest
 from attest_keys import payload_of, signer_of
 
 from compatgate.errors import Conflict, NotFound
-from compatgate.gate.attest.service import Attestations, Signing
-from compatgate.gate.service import Gate
+from compatgate.service.attestations.service import Attestations, Signing
+from compatgate.service.gate.service import Gate
 
 QUESTION = {
     "target": "prod-a100",

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.gate.bundle import open_bundle
-from compatgate.gate.deciding import decide
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store import clock, schema
+from compatgate.kit import clock
+from compatgate.kit.database import schema
+from compatgate.service.gate.bundle import open_bundle
+from compatgate.service.gate.deciding import decide
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
 STACK = {"cuda": "12.1", "cudnn": "9.1.0", "torch": "2.4.1", "nccl": "2.20.5", "arch": ["sm_80"]}
@@ -111,7 +112,7 @@ def test_a_preview_is_the_same_verdict_and_leaves_no_trace(stocked: Gate) -> Non
     assert _ask(stocked).id == previewed.id
 
 
-def test_a_change_of_the_matrix_changes_the_next_answer(stocked: Gate, by: By) -> None:
+def test_a_change_of_the_matrix_changes_the_next_answer(stocked: Gate, by: Authorship) -> None:
     assert _ask(stocked).allowed
     document = stocked.matrix.get("Entry", "torch24-cu121").document
     revoked = {**document, "spec": {**document["spec"], "status": "revoked"}}
@@ -123,19 +124,19 @@ def test_a_change_of_the_matrix_changes_the_next_answer(stocked: Gate, by: By) -
 
 
 def test_a_change_by_another_process_is_noticed_soon(
-    stocked: Gate, database_url: str, by: By, monkeypatch: pytest.MonkeyPatch
+    stocked: Gate, database_url: str, by: Authorship, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _ask(stocked)
     other = Gate.open(database_url, overlays=[])
     other.matrix.delete("Waiver", "legacy-ocr", by)
     other.close()
-    monkeypatch.setattr("compatgate.gate.snapshots.CHECK_SECONDS", 0.0)
+    monkeypatch.setattr("compatgate.service.gate.snapshot_reader.CHECK_SECONDS", 0.0)
     assert stocked.snapshot().revision == 2
     assert _ask(stocked).matrix_revision == 2
 
 
 def test_a_process_that_begins_with_a_snapshot_looks_first_whether_it_still_holds(
-    stocked: Gate, database_url: str, by: By
+    stocked: Gate, database_url: str, by: Authorship
 ) -> None:
     known = stocked.snapshot()
     worker = Gate.open(database_url, overlays=[])
@@ -152,7 +153,7 @@ def test_a_process_that_begins_with_a_snapshot_looks_first_whether_it_still_hold
 def test_the_latest_revision_is_asked_for_at_most_four_times_a_second(
     stocked: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.store import revisions
+    from compatgate.service.matrix import revisions
 
     calls = []
     real = revisions.latest
@@ -179,7 +180,7 @@ def test_a_waived_finding_is_allowed_until_its_last_day(
 
 
 def test_what_the_gate_would_have_said_is_one_query_away(
-    gate: Gate, by: By, target_body: Body, entry_body: Body
+    gate: Gate, by: Authorship, target_body: Body, entry_body: Body
 ) -> None:
     policy = {"requireEntry": True}
     gate.matrix.create("Target", target_body("t", policy=policy), by)
@@ -253,7 +254,7 @@ def test_readiness_says_what_deciding_rests_on(stocked: Gate) -> None:
 
 
 def test_strictness_about_entries_is_stored_exported_and_bundled(
-    gate: Gate, by: By, target_body: Body, entry_body: Body
+    gate: Gate, by: Authorship, target_body: Body, entry_body: Body
 ) -> None:
     policy = {"requireEntry": True, "entries": "strict"}
     gate.matrix.create("Target", target_body("prod", policy=policy), by)

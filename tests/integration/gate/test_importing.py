@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from compatgate.documents.sources import Source, read_paths
-from compatgate.documents.write import to_json, to_yaml
+from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import Conflict, ManyProblems
-from compatgate.gate.bundle import open_bundle
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
 from compatgate.resources import matrix_dir
+from compatgate.service.gate.bundle import open_bundle
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 Files = Callable[[str], list[Source]]
 BROKEN = """\
@@ -42,7 +42,7 @@ spec:
 
 
 def test_a_file_with_five_mistakes_reports_all_five_and_changes_nothing(
-    stocked: Gate, by: By, source: Files
+    stocked: Gate, by: Authorship, source: Files
 ) -> None:
     with pytest.raises(ManyProblems) as caught:
         stocked.matrix.import_documents(source(BROKEN), by)
@@ -59,14 +59,14 @@ def test_a_file_with_five_mistakes_reports_all_five_and_changes_nothing(
     assert "matrix.yaml:19: spec.components.cuda: 12.10 must be in quotes" in str(caught.value)
 
 
-def test_importing_again_changes_nothing(stocked: Gate, by: By) -> None:
+def test_importing_again_changes_nothing(stocked: Gate, by: Authorship) -> None:
     result = stocked.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     assert (result.changes, result.unchanged, result.revision) == ((), 15, None)
     assert stocked.snapshot().revision == 1
 
 
 def test_a_dry_run_says_what_an_import_would_do_and_does_nothing(
-    stocked: Gate, by: By, source: Files
+    stocked: Gate, by: Authorship, source: Files
 ) -> None:
     text = to_yaml(stocked.matrix.export()).replace("status: candidate", "status: blessed")
     dry = stocked.matrix.import_documents(source(text), by, dry_run=True)
@@ -82,7 +82,7 @@ def test_a_dry_run_says_what_an_import_would_do_and_does_nothing(
 
 @pytest.mark.parametrize("write", [to_yaml, to_json])
 def test_an_export_is_an_import_of_another_gate(
-    stocked: Gate, write: Callable[..., str], source: Files, by: By
+    stocked: Gate, write: Callable[..., str], source: Files, by: Authorship
 ) -> None:
     bodies = stocked.matrix.export()
     assert [body["kind"] for body in bodies] == ["Target"] * 4 + ["Entry"] * 10 + ["Waiver"]
@@ -101,7 +101,7 @@ def test_differences_between_files_and_the_store_include_what_only_the_store_has
     assert [(c.kind, c.name, c.action) for c in changes] == [("Waiver", "legacy-ocr", "delete")]
 
 
-def test_files_may_name_stored_targets(stocked: Gate, by: By, source: Files) -> None:
+def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Files) -> None:
     text = (
         "{apiVersion: compatgate.dev/v1, kind: Entry, metadata: {name: new}, spec: "
         "{targets: [prod-a100], components: {cuda: '12.*'}, status: candidate}}"
@@ -110,9 +110,9 @@ def test_files_may_name_stored_targets(stocked: Gate, by: By, source: Files) -> 
 
 
 def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
-    stocked: Gate, by: By, source: Files, monkeypatch: pytest.MonkeyPatch
+    stocked: Gate, by: Authorship, source: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.gate import imports
+    from compatgate.service.matrix import files
 
     text = (
         "{apiVersion: compatgate.dev/v1, kind: Entry, metadata: {name: new}, spec: "
@@ -120,20 +120,20 @@ def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     )
     spec = {"pools": [{"name": "a", "gpu": "L4", "driver": "550.54.15"}]}
     stocked.matrix.create("Target", {"metadata": {"name": "lonely"}, "spec": spec}, by)
-    real = imports.read
+    real = files.read
 
     def read_then_delete(*args: Any) -> Any:
         documents = real(*args)
         stocked.matrix.delete("Target", "lonely", by)
         return documents
 
-    monkeypatch.setattr(imports, "read", read_then_delete)
+    monkeypatch.setattr(files, "read", read_then_delete)
     with pytest.raises(Conflict, match="'lonely', which Entry new names, was deleted meanwhile"):
         stocked.matrix.import_documents(source(text), by)
     assert stocked.snapshot().revision == 3
 
 
-def test_a_target_that_entries_name_cannot_be_deleted(stocked: Gate, by: By) -> None:
+def test_a_target_that_entries_name_cannot_be_deleted(stocked: Gate, by: Authorship) -> None:
     with pytest.raises(Conflict) as caught:
         stocked.matrix.delete("Target", "inference-l4", by)
     assert "named by Entry ort123-cu12, Entry torch23-cu118, Entry vllm014-cu128" in str(
@@ -142,13 +142,13 @@ def test_a_target_that_entries_name_cannot_be_deleted(stocked: Gate, by: By) -> 
 
 
 def test_a_name_that_is_taken_is_a_conflict(
-    stocked: Gate, by: By, entry_body: Callable[..., dict[str, Any]]
+    stocked: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
     with pytest.raises(Conflict, match="the Entry 'tf215-cu122' exists"):
         stocked.matrix.create("Entry", entry_body("tf215-cu122"), by)
 
 
-def test_a_bundle_of_a_revision_says_what_the_gate_said_then(stocked: Gate, by: By) -> None:
+def test_a_bundle_of_a_revision_says_what_the_gate_said_then(stocked: Gate, by: Authorship) -> None:
     question = {
         "target": "prod-a100",
         "stack": {"cuda": "12.1", "cudnn": "9.1.0", "torch": "2.4.1"},
@@ -158,8 +158,8 @@ def test_a_bundle_of_a_revision_says_what_the_gate_said_then(stocked: Gate, by: 
     stocked.matrix.delete("Entry", "torch24-cu121", by)
     assert stocked.export_bundle(revision=1) == first
     assert stocked.export_bundle() != first
-    from compatgate.gate.deciding import decide
-    from compatgate.store.clock import now
+    from compatgate.kit.clock import now
+    from compatgate.service.gate.deciding import decide
 
     assert decide(question, open_bundle(first, "b").snapshot(), now()).id == verdict.id
 

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from compatgate.errors import BadInput, Conflict, NotFound
-from compatgate.gate.matrix import By
-from compatgate.gate.nodes.drifted import drifted
-from compatgate.gate.nodes.view import NodeView
-from compatgate.gate.service import Gate
-from compatgate.store import clock
-from compatgate.wire.node_reports import Report
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.drift import drift_groups
+from compatgate.service.nodes.schemas import Report
+from compatgate.service.nodes.standing import NodeView
 
 A100 = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
@@ -108,7 +108,7 @@ def test_nodes_are_filtered_by_what_was_seen_and_by_what_the_matrix_says(stocked
     assert names(stocked.nodes.drift(what="gpu")) == []
 
 
-def test_the_matrix_as_it_is_now_decides(stocked: Gate, by: By) -> None:
+def test_the_matrix_as_it_is_now_decides(stocked: Gate, by: Authorship) -> None:
     tell(stocked, {"name": "a", "labels": A100})
     assert names(stocked.nodes.drift()) == []
     document = stocked.matrix.get("Target", "prod-a100").document
@@ -140,7 +140,7 @@ def test_a_node_that_nothing_is_heard_of_is_stale(stocked: Gate) -> None:
     assert stocked.nodes.show("old").stale
 
 
-def test_a_node_is_forgotten_with_a_reason(stocked: Gate, by: By) -> None:
+def test_a_node_is_forgotten_with_a_reason(stocked: Gate, by: Authorship) -> None:
     tell(stocked, {"name": "n1", "labels": A100})
     stocked.nodes.remove("n1", by)
     with pytest.raises(NotFound, match="no node 'n1'"):
@@ -151,7 +151,7 @@ def test_a_node_is_forgotten_with_a_reason(stocked: Gate, by: By) -> None:
     assert names(stocked.nodes.list()) == ["n1"]
 
 
-def test_a_name_of_two_clusters_needs_the_cluster(stocked: Gate, by: By) -> None:
+def test_a_name_of_two_clusters_needs_the_cluster(stocked: Gate, by: Authorship) -> None:
     for cluster in ("eu", "us"):
         tell(stocked, {"name": "n1", "labels": A100}, cluster=cluster)
     with pytest.raises(Conflict, match="of eu, us"):
@@ -184,7 +184,7 @@ def test_groups_and_the_first_page_come_of_one_look_at_the_fleet(
         1 for _ in stocked.nodes.drift(**filters).items
     )
     assert rest is None or rest.items
-    everything = drifted(
+    everything = drift_groups(
         stocked.nodes.each(gpu=filters.get("gpu")), stocked.snapshot(),
         target=filters.get("target"), what=filters.get("what"),
     )  # fmt: skip

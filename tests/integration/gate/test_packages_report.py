@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from compatgate.errors import NotFound
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store import clock
-from compatgate.wire.packages import PackagesTargetBody
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.schemas import PackagesTargetBody
+from compatgate.service.matrix.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
 BASE = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
@@ -21,7 +21,7 @@ AUDIT = {"packages": "audit"}
 
 
 @pytest.fixture
-def audited(gate: Gate, by: By, target_body: Body) -> Gate:
+def audited(gate: Gate, by: Authorship, target_body: Body) -> Gate:
     """A gate with one target that audits packages, and one that enforces them."""
     gate.matrix.create("Target", target_body("old", policy=AUDIT), by)
     gate.matrix.create("Target", target_body("new"), by)
@@ -75,14 +75,16 @@ def test_what_another_rule_denies_is_not_what_enforcing_stops(audited: Gate) -> 
     assert (found.stopped, found.packages[0].decisions, found.packages[0].stopped) == (0, 1, 0)
 
 
-def test_a_target_that_denies_nothing_is_not_stopped(gate: Gate, by: By, target_body: Body) -> None:
+def test_a_target_that_denies_nothing_is_not_stopped(
+    gate: Gate, by: Authorship, target_body: Body
+) -> None:
     gate.matrix.create("Target", target_body("old", policy={**AUDIT, "mode": "warn"}), by)
     _ask(gate, OPEN)
     found = _report(gate)
     assert (found.mode, found.stopped, found.packages[0].decisions) == ("warn", 0, 1)
 
 
-def test_what_was_settled_since_is_reported_no_more(audited: Gate, by: By) -> None:
+def test_what_was_settled_since_is_reported_no_more(audited: Gate, by: Authorship) -> None:
     _ask(audited, OPEN)
     waiver = {
         "metadata": {"name": "until-measured"},
@@ -101,7 +103,7 @@ def test_what_was_settled_since_is_reported_no_more(audited: Gate, by: By) -> No
 
 
 def test_an_entry_that_names_an_open_package_would_be_stopped(
-    audited: Gate, by: By, entry_body: Body
+    audited: Gate, by: Authorship, entry_body: Body
 ) -> None:
     components = {"torch": "==2.4.1+cu124", "xformers": "==0.0.99"}
     audited.matrix.create("Entry", entry_body("ours", components=components), by)

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.errors import Unavailable
-from compatgate.gate import readiness
-from compatgate.gate.service import Gate
-from compatgate.store.database import Database
+from compatgate.kit.database.database import Database
+from compatgate.service.gate import service as readiness
+from compatgate.service.gate.service import Gate
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 

@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import update
 
 from compatgate.documents.sources import Source
-from compatgate.documents.write import to_yaml
+from compatgate.documents.text import to_yaml
 from compatgate.errors import ManyProblems
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.gate.waiving import ended
-from compatgate.store import clock
-from compatgate.store.models import Waiver
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.models import Waiver
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.waivers.service import ended
 
 POOLS = [{"name": "a", "gpu": "A100-SXM4-80GB", "driver": "580.95.05"}]
 
@@ -55,7 +55,7 @@ def refused(change: Callable[[], object]) -> dict[str | None, Any]:
     return {one.field: one for one in error.value.problems}
 
 
-def store_as_before(gate: Gate, by: By, **changes: Any) -> None:
+def store_as_before(gate: Gate, by: Authorship, **changes: Any) -> None:
     """Store a waiver as an older version of compatgate did."""
     gate.matrix.create("Waiver", waiver(), by)
     document = {"apiVersion": "compatgate.dev/v1", "kind": "Waiver", **waiver(**changes)}
@@ -66,7 +66,7 @@ def store_as_before(gate: Gate, by: By, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("match", [None, {}, {"image": "*"}, {"everything": False}])
-def test_a_waiver_for_every_stack_has_to_say_so(stocked: Gate, by: By, match: Any) -> None:
+def test_a_waiver_for_every_stack_has_to_say_so(stocked: Gate, by: Authorship, match: Any) -> None:
     body = waiver(match=match)
     found = refused(lambda: stocked.matrix.create("Waiver", body, by))
     assert "for every stack of its targets" in found["spec.match"].problem
@@ -75,25 +75,29 @@ def test_a_waiver_for_every_stack_has_to_say_so(stocked: Gate, by: By, match: An
     assert stocked.snapshots.refresh().revision == 1
 
 
-def test_a_waiver_that_says_so_is_for_every_stack(stocked: Gate, by: By) -> None:
+def test_a_waiver_that_says_so_is_for_every_stack(stocked: Gate, by: Authorship) -> None:
     made = stocked.matrix.create("Waiver", waiver(match={"everything": True}), by)
     assert made.document["spec"]["match"] == {"everything": True}
     assert not stocked.snapshot().waivers["w"].image
 
 
-def test_everything_and_an_image_contradict_each_other(stocked: Gate, by: By) -> None:
+def test_everything_and_an_image_contradict_each_other(stocked: Gate, by: Authorship) -> None:
     body = waiver(match={"everything": True, "image": "a/*"})
     found = refused(lambda: stocked.matrix.create("Waiver", body, by))
     assert found["spec.match.everything"].problem == "match names everything and image"
 
 
-def test_a_narrow_waiver_is_not_widened_to_everything_in_passing(stocked: Gate, by: By) -> None:
+def test_a_narrow_waiver_is_not_widened_to_everything_in_passing(
+    stocked: Gate, by: Authorship
+) -> None:
     stocked.matrix.create("Waiver", waiver(), by)
     found = refused(lambda: stocked.matrix.change("Waiver", "w", waiver(match=None), by))
     assert "spec.match" in found
 
 
-def test_a_waiver_lasts_ninety_days_unless_a_policy_says_otherwise(stocked: Gate, by: By) -> None:
+def test_a_waiver_lasts_ninety_days_unless_a_policy_says_otherwise(
+    stocked: Gate, by: Authorship
+) -> None:
     found = refused(lambda: stocked.matrix.create("Waiver", waiver(expires=day(91)), by))
     error = found["spec.expires"]
     assert error.problem == f"{day(91)} is too late: a waiver lasts at most 90d from today"
@@ -113,7 +117,7 @@ def test_a_waiver_lasts_ninety_days_unless_a_policy_says_otherwise(stocked: Gate
     ],
 )
 def test_the_shortest_policy_of_its_targets_counts(
-    gate: Gate, by: By, targets: list[str], latest: int
+    gate: Gate, by: Authorship, targets: list[str], latest: int
 ) -> None:
     for name, longest in (("short", "2w"), ("long", "365d"), ("usual", None)):
         gate.matrix.create("Target", target(name, longest), by)
@@ -123,7 +127,7 @@ def test_the_shortest_policy_of_its_targets_counts(
 
 
 def test_a_waiver_for_every_target_has_the_default_where_policies_allow_more(
-    gate: Gate, by: By
+    gate: Gate, by: Authorship
 ) -> None:
     gate.matrix.create("Target", target("long", "365d"), by)
     body = waiver(targets=["*"], expires=day(91))
@@ -132,7 +136,7 @@ def test_a_waiver_for_every_target_has_the_default_where_policies_allow_more(
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_an_import_reports_each_with_file_line_and_path(
-    stocked: Gate, by: By, dry_run: bool
+    stocked: Gate, by: Authorship, dry_run: bool
 ) -> None:
     text = source(waiver(match=None, expires=day(200)))
     with pytest.raises(ManyProblems) as error:
@@ -144,14 +148,16 @@ def test_an_import_reports_each_with_file_line_and_path(
     assert lines[1] == last
 
 
-def test_the_policy_that_an_import_brings_counts_for_its_waivers(gate: Gate, by: By) -> None:
+def test_the_policy_that_an_import_brings_counts_for_its_waivers(
+    gate: Gate, by: Authorship
+) -> None:
     documents = source(target("prod-a100", "365d"), waiver(expires=day(300)))
     assert gate.matrix.import_documents(documents, by).revision == 1
     shorter = source(target("prod-a100", "30d"), waiver(expires=day(299), reason="other"))
     assert "spec.expires" in refused(lambda: gate.matrix.import_documents(shorter, by))
 
 
-def test_a_shorter_policy_leaves_waivers_as_they_are(gate: Gate, by: By) -> None:
+def test_a_shorter_policy_leaves_waivers_as_they_are(gate: Gate, by: Authorship) -> None:
     whole = source(target("prod-a100", "365d"), waiver(expires=day(300)))
     gate.matrix.import_documents(whole, by)
     gate.matrix.change("Target", "prod-a100", target("prod-a100", "7d"), by)
@@ -165,7 +171,7 @@ def test_a_shorter_policy_leaves_waivers_as_they_are(gate: Gate, by: By) -> None
 
 
 def test_a_waiver_of_an_older_version_stays_valid_and_is_exported_so_that_it_imports(
-    stocked: Gate, by: By, database_url: str
+    stocked: Gate, by: Authorship, database_url: str
 ) -> None:
     store_as_before(stocked, by, match=None)
     opened = Gate.open(database_url, overlays=[])
@@ -182,7 +188,7 @@ def test_a_waiver_of_an_older_version_stays_valid_and_is_exported_so_that_it_imp
     raise AssertionError("the waiver was not exported")
 
 
-def test_a_waiver_of_an_older_version_can_be_ended(stocked: Gate, by: By) -> None:
+def test_a_waiver_of_an_older_version_can_be_ended(stocked: Gate, by: Authorship) -> None:
     store_as_before(stocked, by, match=None, expires=day(900))
     body = stocked.matrix.get("Waiver", "w").document
     assert ended(body, clock.today())["spec"]["expires"] == day(-1)

@@ -13,8 +13,8 @@ from installed import SITE, install, unpack
 from compatgate.catalog import load_facts
 from compatgate.core.facts.records import Record
 from compatgate.discovery.local import inspect_path
-from compatgate.discovery.wheels import Options, measure_path, toolkits_of_ptx
-from compatgate.discovery.wheels.listed import is_tied
+from compatgate.discovery.wheels.measure import MeasureOptions, measure_path, toolkits_of_ptx
+from compatgate.discovery.wheels.names import is_tied
 
 ARCHES = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=[sm_90,compute_90]")
 
@@ -68,7 +68,7 @@ def test_an_installed_wheel_is_measured_as_the_wheel_is(wheel, pip, facts, tmp_p
     stack = inspect_path(str(tmp_path), facts.arch, facts.packages).stack
     measured = stack["measured"]["torchvision"]
     found = msgspec.convert({"package": "torchvision", "version": "", **measured}, Record)
-    record = measure_path(str(path), Options(toolkits=toolkits_of_ptx(facts.arch)))
+    record = measure_path(str(path), MeasureOptions(toolkits=toolkits_of_ptx(facts.arch)))
     assert (found.wheel, found.requires) == (record.wheel, record.requires)
     tied = [one for one in record.libraries if is_tied(one)]
     assert [one.path for one in found.libraries] == [one.path for one in tied]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from wheels import make_wheel
 
-from compatgate.discovery.wheels import Options, measure_path
+from compatgate.discovery.wheels.measure import MeasureOptions, measure_path
 
 ARCHES = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=[sm_90,compute_90]")
 SEVERAL = ("one", "two", "three")
@@ -18,7 +18,7 @@ def measure(tmp_path):
     def run(path, name="kernel.so"):
         wheel = tmp_path / "pkg-1.0-cp312-cp312-linux_x86_64.whl"
         wheel.write_bytes(make_wheel({f"pkg/{name}": path.read_bytes()}))
-        (library,) = measure_path(str(wheel), Options()).libraries
+        (library,) = measure_path(str(wheel), MeasureOptions()).libraries
         return library
 
     return run

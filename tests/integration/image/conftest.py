@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from compatgate.catalog import read_source
-from compatgate.discovery.image import ImageOptions, ImageReading, read_image
+from compatgate.discovery.image.read import read_image
+from compatgate.discovery.image.reading import ImageReading
+from compatgate.discovery.registry.limits import ImageOptions
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import tarfile
 
 from gpu_binaries import make_elf, make_entry, make_fatbin
 
-from compatgate.core.arch import parse_arch
+from compatgate.core.gpu_code import parse_arch
 
 SITE = "usr/local/lib/python3.11/site-packages"
 

@@ -9,9 +9,14 @@ import yaml
 from gpu_binaries import make_elf, make_entry, make_fatbin
 
 from compatgate.cli.main import main
-from compatgate.discovery.artifacts import Attached, attach, attached, opened
-from compatgate.discovery.artifacts.manifest import Layer
-from compatgate.discovery.nfd import ARTIFACT_TYPE, LAYER_TYPE
+from compatgate.discovery.integrations.nfd_spec import ARTIFACT_TYPE, LAYER_TYPE
+from compatgate.discovery.registry.artifacts import (
+    ArtifactLayer,
+    Attachment,
+    attach,
+    fetch_attachments,
+    open_location,
+)
 
 POOL = ["--pool", "driver=580.82.07,gpu=L4"]
 ENV = {"CUDA_VERSION": "12.4.1"}
@@ -24,10 +29,10 @@ def own_settings(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(tmp_path))
 
 
-def specs(image) -> list[Attached]:
+def specs(image) -> list[Attachment]:
     """What is attached to an image, as NFD looks for it."""
-    with opened(image.reference) as place:
-        return list(attached(place, image.digest, ARTIFACT_TYPE, LAYER_TYPE))
+    with open_location(image.reference) as place:
+        return list(fetch_attachments(place, image.digest, ARTIFACT_TYPE, LAYER_TYPE))
 
 
 def test_a_spec_is_pushed_found_as_nfd_finds_it_and_pulled(registry, capsys) -> None:
@@ -79,11 +84,11 @@ def test_an_attached_spec_is_checked_against_pools(registry, layer, capsys) -> N
 
 def test_the_newest_of_several_specs_counts(registry, capsys) -> None:
     image = registry.push(env=ENV)
-    with opened(image.reference) as place:
+    with open_location(image.reference) as place:
         for year in (2024, 2026, 2025):
             text = f"version: v1alpha1\ncompatibilities: [{{rules: [{{name: of-{year}}}]}}]\n"
             made = {"org.opencontainers.image.created": f"{year}-01-01T00:00:00Z"}
-            layer = Layer(text.encode(), LAYER_TYPE)
+            layer = ArtifactLayer(text.encode(), LAYER_TYPE)
             attach(place, image.digest, ARTIFACT_TYPE, [layer], made)
     assert main(["image-compat", "pull", image.reference]) == 0
     assert "of-2026" in capsys.readouterr().out
@@ -131,7 +136,7 @@ def test_of_an_index_the_platforms_image_gets_it_and_the_index_where_asked(
 
 def test_an_artifact_that_is_no_spec_is_an_error_of_one_line(registry, capsys) -> None:
     image = registry.push(env=ENV)
-    with opened(image.reference) as place:
-        attach(place, image.digest, ARTIFACT_TYPE, [Layer(b"\xff\xfe{", LAYER_TYPE)], {})
+    with open_location(image.reference) as place:
+        attach(place, image.digest, ARTIFACT_TYPE, [ArtifactLayer(b"\xff\xfe{", LAYER_TYPE)], {})
     assert main(["image-compat", "check", image.reference, *POOL]) == 2
     assert capsys.readouterr().err.count("\n") == 1

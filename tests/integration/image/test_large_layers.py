@@ -21,7 +21,8 @@ LARGEST_PEAK = 150 * 1024**2
 READ = """\
 import json, sys
 from compatgate.catalog import read_source
-from compatgate.discovery.image import ImageOptions, read_image
+from compatgate.discovery.image.read import read_image
+from compatgate.discovery.registry.limits import ImageOptions
 options = ImageOptions(docker_config="/nonexistent")
 found = read_image(sys.argv[1], signals=read_source("image_signals", overlays=[]), options=options)
 peak = next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from compatgate.discovery.image import Limits
+from compatgate.discovery.registry.limits import Limits
 from compatgate.errors import Damaged, TooLarge, Unavailable
 
 GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"

@@ -12,12 +12,13 @@ import pytest
 from api_server import kubeconfig, serving
 from cluster_fake import NAMESPACE, Cluster
 
+from compatgate.canary.executors import kubernetes
 from compatgate.canary.executors.interface import Handle, Job, Status
-from compatgate.canary.executors.kubernetes import KubernetesExecutor, connect, logs, sweep, view
+from compatgate.canary.executors.kubernetes import KubernetesExecutor, cluster, logs, view
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 DIGEST = "registry.example/app@sha256:" + "a" * 64
 GPU = "A100-SXM4-80GB"
@@ -33,7 +34,7 @@ def database_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate:
+def gate(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Gate:
     """A gate with a target of one A100 pool."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
@@ -49,12 +50,12 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "_PAUSES", (0.05, 0.1, 0.1))
+    monkeypatch.setattr(cluster, "_PAUSES", (0.05, 0.1, 0.1))
     monkeypatch.setattr(view, "_JOB_EVERY_S", 0.2)
     monkeypatch.setattr(view, "_PAUSE_S", 0.1)
     monkeypatch.setattr(logs, "_TICK_S", 0.1)
     monkeypatch.setattr(logs, "_SLOW_S", 0.5)
-    monkeypatch.setattr(sweep, "_POLL_S", 0.05)
+    monkeypatch.setattr(kubernetes, "_POLL_S", 0.05)
 
 
 @pytest.fixture

@@ -11,10 +11,14 @@ from cluster_fake import Cluster
 
 from compatgate.canary.executors.interface import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
-from compatgate.canary.executors.kubernetes.files import config_map, packed
-from compatgate.canary.executors.kubernetes.objects import job_object, service_object
+from compatgate.canary.executors.kubernetes.objects import (
+    config_map,
+    job_files,
+    job_object,
+    service_object,
+)
 from compatgate.canary.hosts import Toleration
-from compatgate.canary.protocol.lost import LOST
+from compatgate.canary.protocol.lines import LOST
 from compatgate.errors import Conflict, Infrastructure
 
 from .conftest import go
@@ -99,7 +103,7 @@ def test_the_client_sends_what_was_built_and_nothing_else(
     files, service, sent = cluster.created
     start = sent["metadata"]["annotations"]["dev.compatgate.start"]
     made = prepared.job
-    packed_files = packed(made)
+    packed_files = job_files(made)
     settings = executor._cluster.settings
     assert sent == job_object(made, prepared.image, settings, packed_files, start)
     assert files == config_map(made, packed_files)

@@ -10,8 +10,9 @@ import pytest
 from cluster_fake import NAMESPACE, Cluster
 from cluster_script import disrupted, ends, prints, runs, script
 
+from compatgate.canary.executors import kubernetes
 from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.kubernetes import KubernetesExecutor, sweep, view
+from compatgate.canary.executors.kubernetes import KubernetesExecutor, view
 from compatgate.errors import Infrastructure
 
 from .conftest import go
@@ -29,7 +30,7 @@ def test_a_job_whose_node_is_silent_is_lost_and_can_be_cleaned(
         cluster.change(pod, **disrupted("DeletionByTaintManager", "node is unreachable"))
         cluster.terminate(pod)
 
-    monkeypatch.setattr(sweep, "_AWAY_S", 0.3)
+    monkeypatch.setattr(kubernetes, "_AWAY_S", 0.3)
     cluster.on_job = script(runs, prints("one"), away)
     ran = go(executor, job())
     assert ran.status.state == "lost"
@@ -44,8 +45,8 @@ def test_a_pod_that_hangs_on_a_living_node_is_not_forced_away(
     job: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sweep, "_AWAY_S", 0.1)
-    monkeypatch.setattr(sweep, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(kubernetes, "_AWAY_S", 0.1)
+    monkeypatch.setattr(kubernetes, "_PATIENCE_S", 1.0)
     cluster.on_job = script(runs, Cluster.terminate)
     ran = go(executor, job())
     with pytest.raises(Infrastructure, match=r"does not remove pod cg-made-0-1-"):

@@ -15,15 +15,15 @@ from api_server import kubeconfig
 from cluster_fake import NAMESPACE, Cluster
 
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.settings import Settings
+from compatgate.canary.engine.interface import Settings
 from compatgate.canary.executors.interface import Job
 from compatgate.canary.hosts import Host, Kubernetes
-from compatgate.canary.worker.bench import open_bench
+from compatgate.canary.worker import open_host
 from compatgate.canary.workload import Suite
 from compatgate.canary.workloads.library import Library
-from compatgate.gate.runs.service import RunDetail
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.service import RunDetail
+from compatgate.service.runs.submission import Submission
 
 from .conftest import DIGEST, DRIVER, GPU
 
@@ -59,11 +59,11 @@ class Bed:
         lease = queue.lease("w1", [self.host])
         assert lease is not None
         facts, baselines = self.gate.facts, self.gate.baselines
-        bench = open_bench(self.host, queue, baselines, lambda: self.library, facts, SETTINGS)
+        context = open_host(self.host, queue, baselines, lambda: self.library, facts, SETTINGS)
         try:
-            drive(lease, bench)
+            drive(lease, context)
         finally:
-            bench.executor.close()
+            context.executor.close()
 
     def show(self) -> RunDetail:
         return self.gate.runs.show(self.run)
@@ -170,7 +170,7 @@ def test_a_run_that_lost_its_node_is_tried_again(bed: Callable[..., Bed], cluste
 def test_an_image_that_is_not_there_ends_the_run(
     bed: Callable[..., Bed], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compatgate.canary.executors.kubernetes.obstacles.PULL_GRACE_S", 0.2)
+    monkeypatch.setattr("compatgate.canary.executors.kubernetes.status.PULL_GRACE_S", 0.2)
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
     cluster.on_job = lambda cluster, made: cluster.change(cluster.place(made), container=waiting)
     here = bed()

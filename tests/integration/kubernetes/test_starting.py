@@ -10,7 +10,7 @@ from cluster_fake import NAMESPACE, Cluster
 from cluster_script import ends, prints, runs, script, waits
 
 from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.kubernetes import KubernetesExecutor, obstacles
+from compatgate.canary.executors.kubernetes import KubernetesExecutor, status
 from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFound
 
 from .conftest import go
@@ -67,7 +67,7 @@ def test_an_image_that_is_not_there_ends_the_run_after_a_grace(
     job: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(obstacles, "PULL_GRACE_S", 0.5)
+    monkeypatch.setattr(status, "PULL_GRACE_S", 0.5)
     cluster.on_job = script(
         waits("ErrImagePull", "rpc error: code = NotFound desc = registry.example/app: not found"),
         waits("ImagePullBackOff", 'Back-off pulling image "registry.example/app"'),
@@ -83,7 +83,7 @@ def test_a_registry_that_is_away_is_worth_another_attempt(
     job: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(obstacles, "PULL_GRACE_S", 0.3)
+    monkeypatch.setattr(status, "PULL_GRACE_S", 0.3)
     cluster.on_job = script(waits("ErrImagePull", "dial tcp 10.0.0.1:443: i/o timeout"))
     with pytest.raises(Infrastructure, match="i/o timeout"):
         go(executor, job())

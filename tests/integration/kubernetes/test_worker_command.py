@@ -13,8 +13,8 @@ from cluster_script import ends, prints, runs, script
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.submission import Submission
 
 from .conftest import DIGEST, GPU
 

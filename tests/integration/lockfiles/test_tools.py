@@ -11,7 +11,9 @@ from typing import NoReturn
 import pytest
 from known_packages import PACKAGES
 
-from compatgate.discovery.lockfiles import LockReading, Platform, read_lockfile
+from compatgate.discovery.lockfiles.interface import LockReading
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
 
 PACKAGE = "nvidia-cuda-runtime-cu12==12.4.127"  # small, and a component
 PYTHON = ".".join(map(str, sys.version_info[:2]))

@@ -16,8 +16,8 @@ from compatgate.canary.executors.interface import Handle, Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 _numbers = count(1)
 GPU = "A100-SXM4-80GB"
@@ -32,7 +32,7 @@ def database_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate:
+def gate(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Gate:
     """A gate with a target of one A100 pool."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     gate.matrix.create("Target", target_body("prod", pools=[pool]), by)

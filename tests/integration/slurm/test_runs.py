@@ -16,15 +16,15 @@ import pytest
 from slurm_cluster import Cluster
 
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.settings import Settings
+from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host, Slurm
-from compatgate.canary.worker.bench import open_bench
+from compatgate.canary.worker import open_host
 from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.library import Library
-from compatgate.gate.runs.service import RunDetail
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.service import RunDetail
+from compatgate.service.runs.submission import Submission
 
 from .conftest import GPU
 
@@ -58,10 +58,10 @@ class Bed:
         queue = self.gate.runs.queue
         lease = queue.lease(worker, [self.host])
         assert lease is not None
-        bench = open_bench(
+        context = open_host(
             self.host, queue, self.gate.baselines, lambda: self.library, self.gate.facts, SETTINGS
         )
-        drive(lease, bench)
+        drive(lease, context)
 
     def beside(self) -> threading.Thread:
         """As `work`, in a thread."""

@@ -10,8 +10,8 @@ from slurm_cluster import Cluster
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.submission import Submission
 
 MANIFEST = """
 name = "look"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 QUESTION = {
     "target": "prod-a100",
@@ -18,7 +18,7 @@ QUESTION = {
 
 
 @pytest.fixture
-def busy(stocked: Gate, by: By) -> Gate:
+def busy(stocked: Gate, by: Authorship) -> Gate:
     """A gate that has changed, decided and handed out a token."""
     stocked.decide(QUESTION, asked_by="ci", source="rest")
     stocked.decide({**QUESTION, "set": {"driver": "550.54.15"}}, asked_by="ci", source="rest")
@@ -78,7 +78,7 @@ def test_what_is_changed_behind_the_back_is_named(
 
 
 def test_a_chain_that_was_rewritten_as_a_whole_lacks_the_head_noted_elsewhere(
-    busy: Gate, by: By, entry_body: Callable[..., dict[str, Any]]
+    busy: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
     noted = busy.history.verify().head
     busy.matrix.create("Entry", entry_body("later"), by)

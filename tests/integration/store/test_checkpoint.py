@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from compatgate.store import checkpoint, clock, schema
-from compatgate.store.checkpoint import Checkpointer
-from compatgate.store.database import Database
-from compatgate.store.decision_writer import DecisionWriter
-from compatgate.store.decisions import NewDecision
-from compatgate.store.turn import Turn
+from compatgate.kit import clock
+from compatgate.kit.database import schema, sqlite
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import Checkpointer, WriterTurn
+from compatgate.service.gate.decision_writer import DecisionWriter
+from compatgate.service.gate.repository import NewDecision
 
 BODY = '{"id": "%s", "filler": "' + "x" * 2500 + '"}'
 BATCHES, EACH = 120, 16
@@ -28,7 +28,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-def write(writer: DecisionWriter, turn: Turn, batches: int) -> None:
+def write(writer: DecisionWriter, turn: WriterTurn, batches: int) -> None:
     for batch in range(batches):
         ids = [f"vd_{batch}_{index}" for index in range(EACH)]
         decided = [
@@ -53,9 +53,9 @@ def pages_in_log(database: Database) -> int:
 def test_the_log_is_emptied_while_decisions_are_written(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "ROWS", 400)
+    monkeypatch.setattr(sqlite, "ROWS", 400)
     writer = DecisionWriter(database)
-    write(writer, Turn(database), BATCHES)
+    write(writer, WriterTurn(database), BATCHES)
     writer.close()
     dirtied = BATCHES * EACH * 2  # at the very least
     assert pages_in_log(database) < dirtied / 2
@@ -66,9 +66,9 @@ def test_without_the_thread_the_writer_empties_a_log_that_grows_too_long(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Checkpointer, "wrote", lambda *_: None)
-    monkeypatch.setattr("compatgate.store.decision_writer.LONGEST_LOG", 500)
+    monkeypatch.setattr("compatgate.service.gate.decision_writer.LONGEST_LOG", 500)
     writer = DecisionWriter(database)
-    write(writer, Turn(database), BATCHES)
+    write(writer, WriterTurn(database), BATCHES)
     writer.close()
     assert pages_in_log(database) < 1000
     assert stored(database) == BATCHES * EACH
@@ -84,8 +84,8 @@ def test_a_write_that_fails_does_not_wait_for_who_waits_for_its_turn(
         with pytest.raises(OSError, match="no room"):
             writer.write([], {})
 
-    monkeypatch.setattr(checkpoint, "ROWS", 1)
-    writer, turn = DecisionWriter(database), Turn(database)
+    monkeypatch.setattr(sqlite, "ROWS", 1)
+    writer, turn = DecisionWriter(database), WriterTurn(database)
     with turn:
         writer._checkpointer.wrote(1)  # its thread waits for the turn from now on
         monkeypatch.setattr(DecisionWriter, "_store", fail)
@@ -99,11 +99,11 @@ def test_a_write_that_fails_does_not_wait_for_who_waits_for_its_turn(
 def test_a_checkpoint_that_fails_harms_nothing(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: Turn) -> None:
+    def broken(_: WriterTurn) -> None:
         raise OSError("no locks")
 
-    monkeypatch.setattr(checkpoint, "ROWS", 1)
-    monkeypatch.setattr(checkpoint.Turn, "__enter__", broken)
+    monkeypatch.setattr(sqlite, "ROWS", 1)
+    monkeypatch.setattr(sqlite.WriterTurn, "__enter__", broken)
     counting = Checkpointer(database)
     counting.wrote(1)
     counting.wait()

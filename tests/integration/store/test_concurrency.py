@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from compatgate.errors import Conflict
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 PROCESSES = 4
 EACH = 15
@@ -22,7 +22,7 @@ QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12
 
 def _change_and_decide(url: str, worker: int) -> None:
     gate = Gate.open(url, overlays=[])
-    by = By(f"worker-{worker}", "at the same time")
+    by = Authorship(f"worker-{worker}", "at the same time")
     for number in range(EACH):
         spec = {"targets": ["*"], "components": {"cuda": "12.*"}, "status": "blessed"}
         body = {"metadata": {"name": f"e-{worker}-{number}"}, "spec": spec}
@@ -40,7 +40,7 @@ def _increment(url: str, worker: int) -> None:
             count = int(body["spec"]["reason"]) + 1
             body["spec"] = {**body["spec"], "reason": str(count)}
             try:
-                by = By(f"worker-{worker}", "counting")
+                by = Authorship(f"worker-{worker}", "counting")
                 gate.matrix.change("Entry", "counter", body, by, expected=seen.revision)
                 break
             except Conflict:
@@ -72,7 +72,7 @@ def test_processes_that_write_together_lose_nothing(gate: Gate, database_url: st
 
 
 def test_changes_made_from_the_version_that_was_seen_are_never_lost(
-    gate: Gate, database_url: str, by: By, entry_body: Callable[..., dict[str, Any]]
+    gate: Gate, database_url: str, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
     gate.matrix.create("Entry", entry_body("counter", reason="0"), by)
     _together(_increment, database_url)
@@ -88,7 +88,7 @@ def test_one_of_many_makes_a_name(
 
     def create(worker: int) -> None:
         try:
-            gate.matrix.create("Entry", entry_body("mine"), By(f"w{worker}", "first"))
+            gate.matrix.create("Entry", entry_body("mine"), Authorship(f"w{worker}", "first"))
             outcomes.append("made")
         except Conflict:
             outcomes.append("taken")
@@ -104,7 +104,7 @@ def test_one_of_many_makes_a_name(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_gate_made_before_a_fork_works_on_both_sides(
-    gate: Gate, by: By, entry_body: Callable[..., dict[str, Any]]
+    gate: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
     gate.matrix.create("Entry", entry_body("before"), by)
     gate.decide(QUESTION, asked_by="parent", source="test")

@@ -12,9 +12,9 @@ from postgresql import Cluster, DroppingProxy
 from sqlalchemy import text
 
 from compatgate.errors import Unavailable
-from compatgate.gate.service import Gate
-from compatgate.store.database import Database
-from compatgate.store.decision_writer import DecisionWriter
+from compatgate.kit.database.database import Database
+from compatgate.service.gate.decision_writer import DecisionWriter
+from compatgate.service.gate.service import Gate
 
 pytestmark = pytest.mark.postgresql
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}

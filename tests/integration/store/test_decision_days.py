@@ -6,11 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 
 from sqlalchemy import insert
 
-from compatgate.gate.history import History
-from compatgate.store import clock
-from compatgate.store.database import Database
-from compatgate.store.decision_days import DayRow, per_day, stopped_per_target
-from compatgate.store.models import Decision, Verdict
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.service.audit.service import History
+from compatgate.service.gate.decision_summaries import DayRow, per_day, stopped_per_target
+from compatgate.service.gate.repository import Decision, Verdict
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 ALLOWED, DENIED, STOPPED = ("pass", True), ("fail", False), ("unknown", False)

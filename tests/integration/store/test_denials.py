@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
 
 DENIED = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import event
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
 
@@ -38,7 +38,9 @@ def test_entries_are_filtered_by_target_status_component_and_name(stocked: Gate)
     assert _names(both) == ["torch23-cu118"]
 
 
-def test_an_entry_for_every_target_concerns_each(stocked: Gate, by: By, entry_body: Body) -> None:
+def test_an_entry_for_every_target_concerns_each(
+    stocked: Gate, by: Authorship, entry_body: Body
+) -> None:
     stocked.matrix.create("Entry", entry_body("everywhere", targets=["*"]), by)
     assert "everywhere" in _names(stocked.matrix.list_entries(target="dev-rtx"))
 
@@ -73,7 +75,9 @@ def test_pools_are_listed_by_target_and_name(stocked: Gate) -> None:
     assert stocked.matrix.list_pools(gpu="L4").items[0].count == 96
 
 
-def test_a_changed_target_has_its_new_pools_only(gate: Gate, by: By, target_body: Body) -> None:
+def test_a_changed_target_has_its_new_pools_only(
+    gate: Gate, by: Authorship, target_body: Body
+) -> None:
     gate.matrix.create("Target", target_body("t"), by)
     pools = [{"name": "new", "gpu": "T4", "driver": "535.183.01"}]
     gate.matrix.change("Target", "t", target_body("t", pools=pools), by)
@@ -83,7 +87,7 @@ def test_a_changed_target_has_its_new_pools_only(gate: Gate, by: By, target_body
 
 
 def test_pages_follow_each_other_without_gaps_while_rows_come_and_go(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     for name in "bdfhj":
         gate.matrix.create("Entry", entry_body(name), by)
@@ -97,7 +101,9 @@ def test_pages_follow_each_other_without_gaps_while_rows_come_and_go(
     assert (_names(second), _names(third), third.next) == (["e", "f"], ["h", "j"], None)
 
 
-def test_the_last_page_says_so_even_when_it_is_full(gate: Gate, by: By, entry_body: Body) -> None:
+def test_the_last_page_says_so_even_when_it_is_full(
+    gate: Gate, by: Authorship, entry_body: Body
+) -> None:
     for name in "ab":
         gate.matrix.create("Entry", entry_body(name), by)
     assert gate.matrix.list_entries(limit=2).next is None
@@ -131,7 +137,7 @@ def test_a_page_takes_one_query_however_long_it_is(stocked: Gate) -> None:
 
 
 def test_documents_that_nothing_can_be_said_against_survive_odd_characters(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     reason = "naïve – „quotes“ 😀\nnew line\ttab % _ ' \" \\ --"
     gate.matrix.create("Entry", entry_body("e", reason=reason), by)

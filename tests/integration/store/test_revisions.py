@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from compatgate.errors import Conflict, NotFound
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store import clock, revisions
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix import revisions
+from compatgate.service.matrix.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
 
 
 def test_each_change_makes_one_numbered_revision(
-    gate: Gate, by: By, target_body: Body, entry_body: Body
+    gate: Gate, by: Authorship, target_body: Body, entry_body: Body
 ) -> None:
     gate.matrix.create("Target", target_body("t"), by)
-    gate.matrix.create("Entry", entry_body("e", targets=["t"]), By("ann", "tested it"))
+    gate.matrix.create("Entry", entry_body("e", targets=["t"]), Authorship("ann", "tested it"))
     gate.matrix.change("Entry", "e", entry_body("e", targets=["t"], status="revoked"), by)
     gate.matrix.delete("Entry", "e", by)
     rows = gate.matrix.list_revisions().items
@@ -34,7 +35,7 @@ def test_each_change_makes_one_numbered_revision(
 
 
 def test_a_revision_shows_both_sides_of_what_it_changed(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     gate.matrix.create("Entry", entry_body("e"), by)
     gate.matrix.change("Entry", "e", entry_body("e", status="revoked"), by)
@@ -44,14 +45,14 @@ def test_a_revision_shows_both_sides_of_what_it_changed(
     ]
 
 
-def test_an_equal_document_makes_no_revision(gate: Gate, by: By, entry_body: Body) -> None:
+def test_an_equal_document_makes_no_revision(gate: Gate, by: Authorship, entry_body: Body) -> None:
     made = gate.matrix.create("Entry", entry_body("e"), by)
     assert gate.matrix.change("Entry", "e", entry_body("e", reason=""), by) == made
     assert gate.snapshot().revision == 1
 
 
 def test_what_the_matrix_said_at_a_revision_can_be_read(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     gate.matrix.create("Entry", entry_body("a"), by)
     gate.matrix.create("Entry", entry_body("b"), by)
@@ -73,7 +74,7 @@ def test_what_the_matrix_said_at_a_revision_can_be_read(
 
 
 def test_what_a_name_meant_survives_its_deletion_and_return(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     gate.matrix.create("Entry", entry_body("e"), by)
     gate.matrix.delete("Entry", "e", by)
@@ -84,7 +85,7 @@ def test_what_a_name_meant_survives_its_deletion_and_return(
 
 
 def test_the_revision_of_a_moment_is_the_last_one_made_by_then(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     before = clock.now() - timedelta(seconds=1)
     for name in "abc":
@@ -99,7 +100,7 @@ def test_the_revision_of_a_moment_is_the_last_one_made_by_then(
 
 
 def test_a_clock_that_goes_back_does_not_take_the_history_with_it(
-    gate: Gate, by: By, entry_body: Body, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, by: Authorship, entry_body: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate.matrix.create("Entry", entry_body("a"), by)
     monkeypatch.setattr(clock, "now", lambda: datetime(2020, 1, 1, tzinfo=UTC))
@@ -118,7 +119,7 @@ def test_a_revision_that_does_not_exist_is_named_with_the_last_one(gate: Gate) -
 
 
 def test_differences_between_revisions_leave_out_what_came_and_went(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     gate.matrix.create("Entry", entry_body("a"), by)
     gate.matrix.create("Entry", entry_body("b"), by)
@@ -133,7 +134,7 @@ def test_differences_between_revisions_leave_out_what_came_and_went(
 def test_a_change_says_who_and_why(gate: Gate, entry_body: Body, field: str, text: str) -> None:
     from compatgate.errors import BadInput
 
-    by = By(**{"author": "a", "reason": "b", field: text})
+    by = Authorship(**{"author": "a", "reason": "b", field: text})
     with pytest.raises(BadInput) as caught:
         gate.matrix.create("Entry", entry_body("e"), by)
     assert caught.value.field == field
@@ -141,10 +142,10 @@ def test_a_change_says_who_and_why(gate: Gate, entry_body: Body, field: str, tex
 
 
 def test_revisions_are_filtered_by_author_document_and_time(
-    gate: Gate, by: By, entry_body: Body, target_body: Body
+    gate: Gate, by: Authorship, entry_body: Body, target_body: Body
 ) -> None:
-    gate.matrix.create("Target", target_body("x"), By("ann", "r"))
-    gate.matrix.create("Entry", entry_body("x"), By("bob", "r"))
+    gate.matrix.create("Target", target_body("x"), Authorship("ann", "r"))
+    gate.matrix.create("Entry", entry_body("x"), Authorship("bob", "r"))
 
     def numbers(**filters: Any) -> list[int]:
         return [row.number for row in gate.matrix.list_revisions(**filters).items]
@@ -157,14 +158,16 @@ def test_revisions_are_filtered_by_author_document_and_time(
     assert numbers(until=clock.now()) == [2, 1]
 
 
-def test_an_import_makes_one_revision_of_many_changes(stocked: Gate, by: By) -> None:
+def test_an_import_makes_one_revision_of_many_changes(stocked: Gate, by: Authorship) -> None:
     row = stocked.matrix.show_revision(1)
     assert (row.action, row.count) == ("import", len(row.changes))
     assert len(row.changes) == 15
     assert {change.action for change in row.changes} == {"create"}
 
 
-def test_a_change_made_from_an_old_version_is_refused(gate: Gate, by: By, entry_body: Body) -> None:
+def test_a_change_made_from_an_old_version_is_refused(
+    gate: Gate, by: Authorship, entry_body: Body
+) -> None:
     seen = gate.matrix.create("Entry", entry_body("e"), by)
     gate.matrix.change("Entry", "e", entry_body("e", reason="first"), by, expected=seen.revision)
     for attempt in (
@@ -177,7 +180,7 @@ def test_a_change_made_from_an_old_version_is_refused(gate: Gate, by: By, entry_
 
 
 def test_a_version_keeps_when_it_was_made_and_when_it_was_changed(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     made = gate.matrix.create("Entry", entry_body("e"), by)
     changed = gate.matrix.change("Entry", "e", entry_body("e", reason="r"), by)
@@ -187,7 +190,7 @@ def test_a_version_keeps_when_it_was_made_and_when_it_was_changed(
 
 
 def test_versions_since_a_revision_are_enough_to_catch_up(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     gate.matrix.create("Entry", entry_body("a"), by)
     gate.matrix.create("Entry", entry_body("b"), by)
@@ -201,11 +204,13 @@ def test_versions_since_a_revision_are_enough_to_catch_up(
 
 
 def test_the_changes_of_one_document_are_listed_newest_first(
-    gate: Gate, by: By, entry_body: Body
+    gate: Gate, by: Authorship, entry_body: Body
 ) -> None:
     gate.matrix.create("Entry", entry_body("e"), by)
     gate.matrix.create("Entry", entry_body("other"), by)
-    gate.matrix.change("Entry", "e", entry_body("e", status="revoked"), By("ann", "it crashes"))
+    gate.matrix.change(
+        "Entry", "e", entry_body("e", status="revoked"), Authorship("ann", "it crashes")
+    )
     gate.matrix.delete("Entry", "e", by)
     first = gate.matrix.list_changes("Entry", "e", limit=2)
     rest = gate.matrix.list_changes("Entry", "e", limit=2, cursor=first.next)

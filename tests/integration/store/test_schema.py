@@ -14,10 +14,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from compatgate.documents.specs import decode
-from compatgate.gate.service import Gate
-from compatgate.store import revisions, schema
-from compatgate.store.database import Database
-from compatgate.store.models import Base
+from compatgate.kit.database import schema
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Base
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix import revisions
 
 
 def test_models_and_migrations_say_the_same(database: Database) -> None:

@@ -11,9 +11,10 @@ from datetime import timedelta
 import pytest
 
 from compatgate.errors import BadInput, Conflict, Forbidden, NotFound, Unauthorized
-from compatgate.gate import auth
-from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.tokens import schemas
+from compatgate.service.tokens import service as auth
 
 
 def test_a_token_opens_what_its_scopes_say(gate: Gate) -> None:
@@ -28,7 +29,7 @@ def test_a_token_opens_what_its_scopes_say(gate: Gate) -> None:
 
 def test_admin_has_every_scope(gate: Gate) -> None:
     made = gate.tokens.create("root", ["admin"], by="tester")
-    assert all(gate.tokens.verify(made.secret).may(scope) for scope in auth.SCOPES)
+    assert all(gate.tokens.verify(made.secret).may(scope) for scope in schemas.SCOPES)
 
 
 @pytest.mark.parametrize("secret", ["", "cg_", "cg_" + "x" * 43, "\ud800", "a" * 10_000])

@@ -15,12 +15,12 @@ from ui_runs import Runs, fill_runs
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.kit.database.database import Database
 from compatgate.resources import matrix_dir
-from compatgate.store.database import Database
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 Client = Callable[..., FlaskClient]
 
@@ -30,7 +30,9 @@ def stocked_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with the example matrix, made once; tests have copies."""
     path = tmp_path_factory.mktemp("stocked") / "gate.db"
     gate = Gate.open(f"sqlite:///{path}", overlays=[])
-    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), By("tester", "the first"))
+    gate.matrix.import_documents(
+        read_paths([matrix_dir() / "examples"]), Authorship("tester", "the first")
+    )
     gate.close()
     return path
 
@@ -55,7 +57,7 @@ def database_with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database in which a worker has run canaries, beside the folder of their workload."""
     folder = tmp_path_factory.mktemp("runs")
     gate = Gate.open(str(folder / "gate.db"), overlays=[])
-    by = By("mara", "for the test")
+    by = Authorship("mara", "for the test")
     gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     fill_runs(gate, folder / "workloads")
     gate.close()

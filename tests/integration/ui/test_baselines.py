@@ -11,7 +11,7 @@ from ui_runs import GPU
 
 from compatgate.canary.workloads import Library
 from compatgate.documents.sources import Source
-from compatgate.gate.runs.samples import take_samples
+from compatgate.service.baselines.exchange import take_samples
 
 
 def test_what_waits_for_approval_stands_on_top(kept_pages):

@@ -7,8 +7,8 @@ from ui_forms import form_token, post
 from ui_marks import Marks
 from ui_places import pages, place
 
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 NAMES = {
     "entries/name": "torch24-cu124",

@@ -17,9 +17,9 @@ from ui_places import pages
 from ui_runs import QUEUED, SLOWER, Runs
 from ui_site import fill, workloads_of
 
-from compatgate.gate.service import Gate
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.service.gate.service import Gate
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 _OF_A_KIND = 2
 """So many addresses that differ only in names and values are looked at."""

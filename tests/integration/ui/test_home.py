@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compatgate.gate.matrix import By
-from compatgate.web.body import to_struct
-from compatgate.wire.node_reports import EXAMPLE, Report
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.schemas import EXAMPLE, Report
 
 
 def test_it_says_what_needs_attention(pages):
@@ -34,8 +34,8 @@ def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked
 
 
 def test_an_empty_gate_teaches_the_first_step(gate):
-    from compatgate.web.app import create_app
-    from compatgate.web.settings import Settings
+    from compatgate.service.web.app import create_app
+    from compatgate.service.web.call import Settings
 
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     text = client.get("/ui/").text
@@ -49,12 +49,12 @@ def test_nodes_that_drifted_are_among_what_needs_attention(pages, stocked):
     text = client.get("/ui/").text
     assert '<a href="/ui/drift?target=prod-a100">prod-a100</a>' in text
     assert "1 of 1 node reports driver 550.54.15 instead of 535.183.01" in text
-    stocked.nodes.remove("gpu-17", By("mara", "scrapped"))
+    stocked.nodes.remove("gpu-17", Authorship("mara", "scrapped"))
     assert "/ui/drift?target" not in client.get("/ui/").text
 
 
 def test_all_that_needs_attention_can_be_seen(kept_pages, kept, monkeypatch):
-    monkeypatch.setattr("compatgate.web.ui.pages.home._SHOWN", 1)
+    monkeypatch.setattr("compatgate.service.home.pages._SHOWN", 1)
     client = kept_pages()
     few, whole = client.get("/ui/").text, client.get("/ui/?all=yes").text
     assert 'href="/ui/?all=yes"' in few

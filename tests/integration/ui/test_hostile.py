@@ -15,9 +15,9 @@ from ui_hostile import LINE, TEXT, fill_hostile
 from ui_marks import Marks
 from ui_places import pages, place
 
-from compatgate.gate.service import Gate
-from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.service.gate.service import Gate
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 _SAYS_NOTHING = {
     "/what-if",

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from ui_forms import post
 
-from compatgate.gate.matrix import By
-from compatgate.store import clock
-from compatgate.wire.node_reports import Report
+from compatgate.kit import clock
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.schemas import Report
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 A100 = {
@@ -174,7 +174,7 @@ def test_a_target_that_was_changed_later_is_said_to_be(pages, stocked, tell):
     document = stocked.matrix.get("Target", "prod-a100").document
     pool = {**document["spec"]["pools"][0], "driver": "550.54.15"}
     body = {**document, "spec": {**document["spec"], "pools": [pool]}}
-    stocked.matrix.change("Target", "prod-a100", body, By("mara", "the new driver"))
+    stocked.matrix.change("Target", "prod-a100", body, Authorship("mara", "the new driver"))
     shown = pages().get("/ui/drift").text
     assert "1 of 1 node of prod-a100 reports driver 535.183.01 instead of 550.54.15" in shown
     assert '<a href="/ui/revisions/2">revision 2</a>: the drift may date from then' in shown

@@ -63,7 +63,7 @@ def test_what_is_not_there_or_makes_no_sense_is_said(pages, path, status):
 
 
 def test_a_large_revision_is_shown_in_parts(pages, stocked, by, entry_body, source):
-    from compatgate.documents.write import to_yaml
+    from compatgate.documents.text import to_yaml
 
     made = [
         {"apiVersion": "compatgate.dev/v1", "kind": "Entry", **entry_body(f"e{n:03}")}
@@ -81,8 +81,8 @@ def test_a_large_revision_is_shown_in_parts(pages, stocked, by, entry_body, sour
 
 
 def test_an_empty_matrix_has_no_history_and_says_how_to_begin(gate):
-    from compatgate.web.app import create_app
-    from compatgate.web.settings import Settings
+    from compatgate.service.web.app import create_app
+    from compatgate.service.web.call import Settings
 
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     for path, said in (

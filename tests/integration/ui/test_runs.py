@@ -9,12 +9,11 @@ import pytest
 from ui_forms import form_token, post
 from ui_runs import HOSTILE, PASSED, QUEUED, SICK, SLOWER
 
-from compatgate.canary.judge.judged import judge_reports
-from compatgate.canary.report import Check, Device, Env, Metric, Report
-from compatgate.canary.run import StepResult
+from compatgate.canary.judge.workload import judge_reports
+from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
 from compatgate.canary.workload import MetricSpec
-from compatgate.gate.pruning import Ages, prune_database
-from compatgate.gate.runs.submission import Submission
+from compatgate.service.runs.pruning import Ages, prune_database
+from compatgate.service.runs.submission import Submission
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 

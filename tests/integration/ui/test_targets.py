@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.web.body import to_struct
-from compatgate.wire.node_reports import EXAMPLE, Report
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes.schemas import EXAMPLE, Report
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -71,8 +71,8 @@ def test_only_the_pages_own_table_is_sorted_by_its_address(pages):
 def test_evidence_says_what_still_counts(pages, stocked, by):
     from compatgate.core.matrix import Evidence
     from compatgate.core.versions import parse_version
-    from compatgate.gate.snapshot import with_evidence
-    from compatgate.store import clock
+    from compatgate.kit import clock
+    from compatgate.service.gate.snapshot import with_evidence
 
     run = Evidence(
         "run_7", "smoke", "A100-SXM4-80GB", parse_version("driver", "535.104.05"),
@@ -153,7 +153,7 @@ def test_hostile_text_is_text(pages, stocked, by, target_body):
 def test_what_enforcing_packages_would_stop_has_a_page(pages, stocked):
     body = stocked.matrix.get("Target", "inference-l4").document
     body["spec"]["policy"]["packages"] = "audit"
-    stocked.matrix.change("Target", "inference-l4", body, By("ada", "to audit"))
+    stocked.matrix.change("Target", "inference-l4", body, Authorship("ada", "to audit"))
     stack = {"cuda": "12.4", "torch": "2.4.1+cu124", "xformers": "0.0.99"}
     stocked.decide({"target": "inference-l4", "stack": stack}, asked_by="ci", source="rest")
     client = pages()

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from ui_forms import post
 
-from compatgate.store import clock
+from compatgate.kit import clock
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 TYPED = {

@@ -16,9 +16,9 @@ from attest_keys import new_key, private_pem, public_pem
 from image_blobs import distribution, layer_of
 
 from compatgate.errors import Unavailable
-from compatgate.gate.attest.service import Attestations, Signing
-from compatgate.gate.attest.signing import signer_maker
-from compatgate.store.database import Database
+from compatgate.kit.database.database import Database
+from compatgate.service.attestations.keys import signer_maker
+from compatgate.service.attestations.service import Attestations, Signing
 
 TARGET = ("--target", "prod-a100")
 TORCH = {**distribution("torch", "2.4.1+cu124"), **distribution("nvidia-cudnn-cu12", "9.1.0.70")}

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from canary_runs import GPU, MEASURED, evidence, host
 
-from compatgate.canary.queue import Lease
-from compatgate.gate.service import Gate
+from compatgate.canary.engine.interface import Lease
+from compatgate.service.gate.service import Gate
 
 API = "/api/v1"
 OLD, NEW = "535.183.01", "550.54.15"

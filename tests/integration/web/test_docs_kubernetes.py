@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from compatgate.documents.sources import read_paths
-from compatgate.gate.admission.kinds import parse_kinds
-from compatgate.gate.admission.pods import GPU
-from compatgate.wire.admission import EXAMPLES
+from compatgate.service.admission.kinds import parse_kinds
+from compatgate.service.admission.pods import GPU
+from compatgate.service.admission.schemas import EXAMPLES
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "kubernetes.md"
 BLOCK = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.gate.cluster import suggest
+from compatgate.service.cluster import labels
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "nodes.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,5 +57,5 @@ def test_there_are_examples() -> None:
 
 def test_the_page_names_what_is_set_on_nodes() -> None:
     text = PAGE.read_text()
-    for name in (suggest.LABEL, suggest.TAINT, suggest.SET, suggest.EFFECT):
+    for name in (labels.LABEL, labels.TAINT, labels.SET, labels.EFFECT):
         assert name in text

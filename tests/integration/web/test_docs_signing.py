@@ -66,6 +66,6 @@ def test_there_are_examples() -> None:
 def test_every_reason_of_a_refusal_is_on_the_page() -> None:
     from typing import get_args
 
-    from compatgate.gate.attest.errors import Reason
+    from compatgate.service.attestations.envelope import Reason
 
     assert [reason for reason in get_args(Reason) if f"`{reason}`" not in PAGE] == []

@@ -13,16 +13,15 @@ from hypothesis.errors import Unsatisfiable
 from compatgate.canary.run import StepResult
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.gate.matrix import By
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
+from compatgate.kit.database import schema as database_schema
+from compatgate.kit.database.database import Database
 from compatgate.resources import matrix_dir
-from compatgate.store import schema as database_schema
-from compatgate.store.database import Database
-from compatgate.web.api import ROUTES
-from compatgate.web.app import create_app
-from compatgate.web.hooks import HOOKS
-from compatgate.web.settings import Settings
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.routes import HOOKS, ROUTES
+from compatgate.service.runs.submission import Submission
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
 
 schemathesis = pytest.importorskip("schemathesis")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")
@@ -38,7 +37,9 @@ def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]
     database = Database.open(str(tmp_path_factory.mktemp("fuzz") / "gate.db"))
     database_schema.prepare(database)
     gate = Gate(database, facts)
-    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), By("tester", "fuzz"))
+    gate.matrix.import_documents(
+        read_paths([matrix_dir() / "examples"]), Authorship("tester", "fuzz")
+    )
     _finish_a_run(gate)
     app = create_app(gate, Settings(anonymous=frozenset({"read", "gate"}), overlays=()))
     found = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.gate.service import Gate
-from compatgate.store.database import Database
+from compatgate.kit.database.database import Database
+from compatgate.service.gate.service import Gate
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 

@@ -223,7 +223,7 @@ def test_a_mirror_stands_for_pypi(server, check, tmp_path):
 
 def test_what_another_index_serves_is_read_whole_and_compared(server, check, tmp_path, monkeypatch):
     data = content(filler=os.urandom(8 * 1024 * 1024))
-    monkeypatch.setattr("compatgate.discovery.wheels.measure.SMALL", 0)
+    monkeypatch.setattr("compatgate.discovery.wheels.measure.SMALL_WHEEL", 0)
     server.add(NAME, data)
     own = check(uv_lock(tmp_path, server, NAME))
     assert own.status == 0

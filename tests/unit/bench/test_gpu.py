@@ -13,7 +13,7 @@ import pytest
 from gpu_judge import Said
 
 from compatgate.canary.peaks import Share
-from compatgate.canary.report import Device
+from compatgate.canary.run import Device
 
 BENCH = Path(gpu_page.__file__).parent
 

@@ -9,7 +9,7 @@ from gpu_plan import Kind, Seeded
 from gpu_run import Ran
 from msgspec.structs import replace
 
-from compatgate.canary.report import Check, Device, Env, Metric, Report
+from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 
 WORKLOAD = Workload(

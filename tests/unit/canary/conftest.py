@@ -10,9 +10,7 @@ import msgspec
 import pytest
 from engine_edges import GEMM, Reader, Says
 
-from compatgate.canary.engine.parts import Bench, Observed
-from compatgate.canary.engine.settings import Settings
-from compatgate.canary.queue import Lease
+from compatgate.canary.engine.interface import HostContext, HostObservation, Lease, Settings
 from compatgate.canary.run import Run
 
 MANIFEST = """
@@ -67,17 +65,17 @@ def lease(run):
 
 
 @pytest.fixture
-def bench(facts):
+def context(facts):
     def make(executor, queue, *, workloads=(GEMM,), judge=None, health="healthy", lease=30.0):
         @contextlib.contextmanager
         def watch(slots):
             class Seen:
                 def observed(self):
-                    return Observed(health, "as the test says", {"state": health})
+                    return HostObservation(health, "as the test says", {"state": health})
 
             yield Seen()
 
-        return Bench(
+        return HostContext(
             queue=queue,
             executor=executor,
             gpu="A100-SXM4-80GB",

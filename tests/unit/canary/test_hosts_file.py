@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.hosts import Host, Quiet, Slurm, Tls
+from compatgate.canary.hosts import Host, MaintenanceWindow, Slurm, Tls
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems, NotFound
 
@@ -49,7 +49,7 @@ timezone = "Europe/Berlin"
         gpu="A100-SXM4-80GB",
         driver="535.183.01",
         slots=8,
-        quiet=(Quiet("22:00", "06:00", ("mon", "fri"), "Europe/Berlin"),),
+        quiet=(MaintenanceWindow("22:00", "06:00", ("mon", "fri"), "Europe/Berlin"),),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from compatgate.canary.peaks import Share, shares
-from compatgate.canary.report import Device, Env, Metric, Report
+from compatgate.canary.run import Device, Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.catalog import load_facts
-from compatgate.core.facts.peaks import GpuPeaks, Peaks
+from compatgate.core.facts.nvidia import GpuPeaks, Peaks
 
 FACTS = load_facts([])
 SPECS = {

@@ -6,8 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from compatgate.canary.hosts import Quiet
-from compatgate.canary.quiet import is_quiet
+from compatgate.canary.hosts import MaintenanceWindow, in_maintenance
 from compatgate.errors import BadInput
 
 
@@ -25,7 +24,7 @@ def at(text: str) -> datetime:
     ],
 )
 def test_hours_begin_with_their_start_and_end_before_their_end(moment: str, expected: bool) -> None:
-    assert is_quiet([Quiet("12:00", "14:00")], at(moment)) is expected
+    assert in_maintenance([MaintenanceWindow("12:00", "14:00")], at(moment)) is expected
 
 
 @pytest.mark.parametrize(
@@ -42,38 +41,42 @@ def test_hours_begin_with_their_start_and_end_before_their_end(moment: str, expe
 def test_hours_over_midnight_belong_to_the_day_on_which_they_begin(
     moment: str, expected: bool
 ) -> None:
-    assert is_quiet([Quiet("22:00", "06:00", days=("fri",))], at(moment)) is expected
+    assert (
+        in_maintenance([MaintenanceWindow("22:00", "06:00", days=("fri",))], at(moment)) is expected
+    )
 
 
 def test_hours_are_those_of_their_time_zone() -> None:
-    evening = [Quiet("18:00", "20:00", timezone="America/New_York")]
-    assert is_quiet(evening, at("2026-11-20T23:30"))
-    assert not is_quiet(evening, at("2026-11-20T18:30"))
+    evening = [MaintenanceWindow("18:00", "20:00", timezone="America/New_York")]
+    assert in_maintenance(evening, at("2026-11-20T23:30"))
+    assert not in_maintenance(evening, at("2026-11-20T18:30"))
 
 
 def test_equal_times_are_the_whole_day() -> None:
-    assert is_quiet([Quiet("00:00", "00:00")], at("2026-11-20T03:00"))
-    assert not is_quiet([Quiet("00:00", "00:00", days=("sat",))], at("2026-11-20T03:00"))
+    assert in_maintenance([MaintenanceWindow("00:00", "00:00")], at("2026-11-20T03:00"))
+    assert not in_maintenance(
+        [MaintenanceWindow("00:00", "00:00", days=("sat",))], at("2026-11-20T03:00")
+    )
 
 
 def test_one_of_several_is_enough() -> None:
-    hours = [Quiet("01:00", "02:00"), Quiet("03:00", "04:00")]
-    assert is_quiet(hours, at("2026-11-20T03:30"))
-    assert not is_quiet([], at("2026-11-20T03:30"))
+    hours = [MaintenanceWindow("01:00", "02:00"), MaintenanceWindow("03:00", "04:00")]
+    assert in_maintenance(hours, at("2026-11-20T03:30"))
+    assert not in_maintenance([], at("2026-11-20T03:30"))
 
 
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
-        (Quiet("24:00", "02:00"), "quiet.start"),
-        (Quiet("1:00", "02:00"), "quiet.start"),
-        (Quiet("01:00", ""), "quiet.end"),
-        (Quiet("01:00", "02:00", days=("monday",)), "quiet.days"),
-        (Quiet("01:00", "02:00", timezone="Mars/Base"), "quiet.timezone"),
-        (Quiet("01:00", "02:00", timezone="../etc/passwd"), "quiet.timezone"),
+        (MaintenanceWindow("24:00", "02:00"), "quiet.start"),
+        (MaintenanceWindow("1:00", "02:00"), "quiet.start"),
+        (MaintenanceWindow("01:00", ""), "quiet.end"),
+        (MaintenanceWindow("01:00", "02:00", days=("monday",)), "quiet.days"),
+        (MaintenanceWindow("01:00", "02:00", timezone="Mars/Base"), "quiet.timezone"),
+        (MaintenanceWindow("01:00", "02:00", timezone="../etc/passwd"), "quiet.timezone"),
     ],
 )
-def test_what_cannot_be_is_named(wrong: Quiet, field: str) -> None:
+def test_what_cannot_be_is_named(wrong: MaintenanceWindow, field: str) -> None:
     with pytest.raises(BadInput) as caught:
-        is_quiet([wrong], at("2026-11-20T03:30"))
+        in_maintenance([wrong], at("2026-11-20T03:30"))
     assert caught.value.field == field

@@ -13,7 +13,7 @@ import pytest
 
 from compatgate import resources
 from compatgate.catalog import schema, sources
-from compatgate.catalog.wheel import compile_all
+from compatgate.catalog.library import compile_all
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,10 @@ import msgspec
 import pytest
 
 from compatgate.catalog import build, compiled, load_facts
-from compatgate.catalog.library import Library, document
-from compatgate.catalog.wheel import compile_all, table_names
+from compatgate.catalog.library import Library, compile_all, read_document, table_names
 from compatgate.core import facts as tables
-from compatgate.core.facts.components import CudaComponents
-from compatgate.core.facts.packages import Packages
-from compatgate.core.facts.peaks import Peaks
+from compatgate.core.facts.nvidia import Peaks
+from compatgate.core.facts.packages import CudaComponents, Packages
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError
 
@@ -35,7 +33,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", build.TABLES)
 def test_a_compiled_table_equals_a_fresh_one(name: str) -> None:
-    fresh = build.adapt(name, document(build.table(name).source))
+    fresh = build.adapt(name, read_document(build.table(name).source))
     loaded = Library().load(name, KINDS.get(name, tables.Framework))
     assert loaded == fresh
     assert msgspec.msgpack.encode(loaded) == msgspec.msgpack.encode(fresh)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.catalog.difference import FieldChange, compare, differences, open_set
+from compatgate.catalog.browse import FieldChange, compare, differences, open_set
 from compatgate.errors import BadInput
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from compatgate.catalog import load_facts, open_library
 from compatgate.catalog.build.framework import framework
-from compatgate.core.facts import Build, Facts
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Build
 from compatgate.errors import BadInput
 
 Write = Callable[..., str]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.catalog import cache as kept
+from compatgate.catalog import compiled as kept
 from compatgate.catalog import library, load_facts, read_source, source_names, sources
 from compatgate.errors import CatalogError, NotFound
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.catalog.build import pins, read
-from compatgate.catalog.build.driver_branches import last_day
-from compatgate.core.facts import Reference, Source
+from compatgate.catalog.build import framework, values
+from compatgate.catalog.build.nvidia import last_day
+from compatgate.core.facts.nvidia import Reference, Source
 
 TOLD = Source("here")
 
@@ -43,28 +43,28 @@ TOLD = Source("here")
     ],
 )
 def test_a_source_has_a_title_and_the_first_address(text: str, title: str, url: str | None) -> None:
-    assert read.source(text, confidence="published") == Source(title, url, "published")
+    assert values.source(text, confidence="published") == Source(title, url, "published")
 
 
 def test_several_sources_stay_apart_and_the_first_with_an_address_leads() -> None:
-    found = read.source(["one", "two - https://b.example.org/x"], "one", None)
+    found = values.source(["one", "two - https://b.example.org/x"], "one", None)
     leads = Source("two", "https://b.example.org/x", "derived", (Reference("one"),))
     assert found == leads
-    assert read.source("one; two - https://b.example.org/x") == leads
-    assert read.source() == Source("", None, "derived")
+    assert values.source("one; two - https://b.example.org/x") == leads
+    assert values.source() == Source("", None, "derived")
 
 
 def test_semicolons_in_brackets_and_quotations_part_nothing() -> None:
     text = 'values (Linux; Windows) of "a; b"; https://b.example.org/x'
-    found = read.source(text)
+    found = values.source(text)
     assert found.url == "https://b.example.org/x"
     assert found.also == (Reference('values (Linux; Windows) of "a; b"'),)
 
 
 def test_a_file_of_a_public_repository_has_an_address() -> None:
-    found = read.source("carried in astral-sh/uv crates/uv-torch/src/backend.rs")
+    found = values.source("carried in astral-sh/uv crates/uv-torch/src/backend.rs")
     assert found.url == "https://github.com/astral-sh/uv/blob/HEAD/crates/uv-torch/src/backend.rs"
-    assert read.source("and/or README.txt, see notes").url is None
+    assert values.source("and/or README.txt, see notes").url is None
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_a_file_of_a_public_repository_has_an_address() -> None:
     [("12.4", (12, 4)), ("12.4.1", (12, 4)), ("11.2 update 1", (11, 2)), ("12.1u1", (12, 1))],
 )
 def test_a_cuda_is_read_as_major_and_minor(text: str, pair: tuple[int, int]) -> None:
-    assert read.pair(text) == pair
+    assert values.pair(text) == pair
 
 
 def test_what_is_no_cuda_is_refused() -> None:
     with pytest.raises(ValueError, match="'soon' is not a CUDA version"):
-        read.pair("soon")
+        values.pair("soon")
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_what_is_no_cuda_is_refused() -> None:
     [("580", (580,)), ("r450", (450,)), ("r418.39", (418, 39)), ("525.60.13", (525, 60, 13))],
 )
 def test_a_branch_alone_means_any_release_of_it(text: str, parts: tuple[int, ...]) -> None:
-    assert read.driver(text).parts == parts
+    assert values.driver(text).parts == parts
 
 
 def test_a_system_without_a_driver_is_absent() -> None:
-    assert set(read.drivers(linux="525.60.13", windows=None)) == {"linux"}
-    assert set(read.drivers(linux_aarch64="450.28.01")) == {"linux-aarch64"}
+    assert set(values.drivers(linux="525.60.13", windows=None)) == {"linux"}
+    assert set(values.drivers(linux_aarch64="450.28.01")) == {"linux-aarch64"}
 
 
 @pytest.mark.parametrize(
@@ -108,24 +108,24 @@ def test_a_month_stands_for_its_last_day(date: str, day: str) -> None:
 
 class TestPins:
     def test_an_exact_pin_warns_above_and_fails_below(self) -> None:
-        pin = pins.read("cudnn", {"spec": "==9.1.0.70"}, TOLD)
+        pin = framework.read_pins("cudnn", {"spec": "==9.1.0.70"}, TOLD)
         assert (pin.spec, pin.exact, pin.places) == ("==9.1.0.70", True, 3)
 
     def test_a_range_is_written_with_its_floor_first(self) -> None:
-        pin = pins.read("cudnn", {"spec": "<10.0,>=9.8"}, TOLD)
+        pin = framework.read_pins("cudnn", {"spec": "<10.0,>=9.8"}, TOLD)
         assert (pin.spec, pin.exact, pin.places) == (">=9.8,<10.0", False, 2)
         assert pin.floor is not None
         assert pin.floor.text == "9.8"
 
     def test_a_range_without_a_floor_has_none(self) -> None:
-        assert pins.read("cudnn", {"spec": "<10"}, TOLD).floor is None
+        assert framework.read_pins("cudnn", {"spec": "<10"}, TOLD).floor is None
 
     def test_any_release_of_a_major_has_no_floor_and_may_be_optional(self) -> None:
-        pin = pins.read("cudnn", {"spec": "8.*", "optional": True}, TOLD)
+        pin = framework.read_pins("cudnn", {"spec": "8.*", "optional": True}, TOLD)
         assert (pin.floor, pin.places, pin.same_major, pin.optional) == (None, 1, True, True)
-        assert not pins.read("cudnn", {"spec": "8.*"}, TOLD).optional
+        assert not framework.read_pins("cudnn", {"spec": "8.*"}, TOLD).optional
 
     def test_an_optional_range_never_fails(self) -> None:
-        pin = pins.read("nccl", {"spec": ">=2.9,<2.19", "optional": True}, TOLD)
+        pin = framework.read_pins("nccl", {"spec": ">=2.9,<2.19", "optional": True}, TOLD)
         assert (pin.spec, pin.optional, pin.same_major) == (">=2.9,<2.19", True, False)
         assert pin.floor is None

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli.canary import waiting
-from compatgate.cli.canary.waiting import exit_status, wait
+from compatgate.service.runs import cli as waiting
+from compatgate.service.runs.cli import exit_status, wait_for_runs
 
 
 def run(state: str, run_id: str = "run_1", **fields: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def test_a_line_is_said_for_each_change_and_none_twice(
 ) -> None:
     running = run("running", on_host="h1", doing="gemm")
     states = [run("queued"), run("queued"), running, running, run("passed", on_host="h1")]
-    ended = wait(Gate(run_1=states).show, ["run_1"])
+    ended = wait_for_runs(Gate(run_1=states).show, ["run_1"])
     assert [each["state"] for each in ended] == ["passed"]
     assert capsys.readouterr().err.splitlines() == [
         "run_1 queued",
@@ -67,7 +67,7 @@ def test_several_runs_are_waited_for_together() -> None:
     gate = Gate(
         a=[run("failed", "a")], b=[run("queued", "b"), run("running", "b"), run("passed", "b")]
     )
-    ended = wait(gate.show, ["a", "b"])
+    ended = wait_for_runs(gate.show, ["a", "b"])
     assert [each["state"] for each in ended] == ["failed", "passed"]
 
 
@@ -83,7 +83,7 @@ def test_a_terminal_sees_a_bar_and_nothing_that_commands_it(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     states = [run("queued"), run("running", progress=0.5, doing="[red]\x1b]0;x\x07"), run("passed")]
-    assert wait(Gate(run_1=states).show, ["run_1"])[0]["state"] == "passed"
+    assert wait_for_runs(Gate(run_1=states).show, ["run_1"])[0]["state"] == "passed"
     shown = terminal.getvalue()
     assert "run_1" in shown
     assert "\x1b]0;x" not in shown

@@ -11,11 +11,16 @@ import pytest
 
 from compatgate.catalog import load_facts
 from compatgate.cli.main import main
-from compatgate.gate.bundle import FORMAT, Overlay, Payload, seal
+from compatgate.service.gate.bundle import FORMAT, Overlay, Payload, seal
 
 HEAVY = (
     *("sqlalchemy", "jsonschema", "alembic", "flask", "rich", "platformdirs", "httpx", "docker"),
-    *("compatgate.client", "compatgate.cli.gate", "compatgate.cli.local", "compatgate.store"),
+    *(
+        "compatgate.client",
+        "compatgate.service.cli.gate",
+        "compatgate.service.cli.local",
+        "compatgate.kit.database",
+    ),
 )
 OVERLAY = """\
 schema: facts/driver_branches/v1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import compatgate.canary.health as package
-from compatgate.canary.health import Gpu, Snapshot, host
+from compatgate.canary.health import Gpu, Snapshot, kernel_log
 from compatgate.cli import health as module
 from compatgate.cli.main import main
 from compatgate.errors import Unavailable
@@ -21,8 +21,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine with a quiet kernel log and no GPU; the file is its log."""
     log = tmp_path / "kmsg"
     log.write_text("6,1,1,-;Linux version 6.1\n")
-    real = host.read_host
-    monkeypatch.setattr(host, "read_host", lambda *a: real(*a, kmsg=str(log)))
+    real = kernel_log.read_host
+    monkeypatch.setattr(kernel_log, "read_host", lambda *a: real(*a, kmsg=str(log)))
     monkeypatch.setattr(package, "snapshot", lambda: None)
     monkeypatch.setattr(module, "_loaded", lambda: None)
     return log
@@ -37,7 +37,7 @@ def no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise Unavailable("the log cannot be read (permission denied)", hint="run it as root")
 
-    monkeypatch.setattr(host, "read_host", refuse)
+    monkeypatch.setattr(kernel_log, "read_host", refuse)
 
 
 def test_a_quiet_machine_without_gpu_is_told_both(capsys: pytest.CaptureFixture[str]) -> None:

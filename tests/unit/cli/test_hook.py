@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.cli.main import main
-from compatgate.gate.hooks.signatures import Secret, verify
+from compatgate.service.webhooks.signatures import Secret, verify
 
 URL = "https://gate.example/hooks/generic?status=200"
 

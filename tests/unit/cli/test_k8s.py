@@ -56,8 +56,8 @@ def test_accounts_may_do_what_their_command_does_and_no_more(
 def test_with_an_image_there_are_jobs_that_the_command_line_understands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from compatgate.cli import k8s
-    from compatgate.cli.parser import Parser
+    from compatgate.kit.cli.parser import Parser
+    from compatgate.service.cluster import cli as k8s
 
     found = printed(capsys, "--image", "registry.example/cg:1", "--cluster", "eu", "--taint")
     jobs = {name: each for (kind, name), each in found.items() if kind == "CronJob"}
@@ -123,9 +123,9 @@ def test_an_option_that_would_change_nothing_is_refused(
 def test_each_gpu_node_reports_its_driver_also_when_it_is_tainted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from compatgate.cli import nodes
-    from compatgate.cli.parser import Parser
-    from compatgate.gate.cluster.suggest import TAINT
+    from compatgate.kit.cli.parser import Parser
+    from compatgate.service.cluster.labels import TAINT
+    from compatgate.service.nodes import cli as nodes
 
     found = printed(capsys, "--image", "cg:1", "--own", "--every", "5")
     pod = found["DaemonSet", "compatgate-nodes-driver"]["spec"]["template"]["spec"]

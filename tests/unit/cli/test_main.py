@@ -6,30 +6,27 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from compatgate import __version__
-from compatgate.cli import main as module
 from compatgate.cli.main import COMMANDS, main
-from compatgate.cli.parser import Parser
 from compatgate.errors import BadInput, ManyProblems, Unavailable
+from compatgate.kit.cli.parser import Command, Parser, load_command
 
 
 def run_with(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
     """Make ``compatgate check`` run something else."""
-    fake = SimpleNamespace(HELP="test", add_arguments=lambda parser: None, run=run)
-    monkeypatch.setattr(module, "import_module", lambda name: fake)
+    fake = Command(lambda parser: None, run)
+    monkeypatch.setattr("compatgate.kit.cli.parser.load_command", lambda code: fake)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_a_module_with_the_agreed_parts(name: str) -> None:
-    target, help_text = COMMANDS[name]
-    found = import_module(target)
-    assert help_text == found.HELP
+    code, help_text = COMMANDS[name]
+    found = load_command(code)
+    assert help_text
     assert callable(found.add_arguments)
     assert callable(found.run)
 
@@ -51,7 +48,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_action_of_a_command_explains_itself(name: str) -> None:
     whole = Parser(prog=name)
-    import_module(COMMANDS[name][0]).add_arguments(whole)
+    load_command(COMMANDS[name][0]).add_arguments(whole)
     for parser in _parsers(whole):
         assert parser.format_help().startswith(f"usage: {parser.prog}")
 
@@ -59,7 +56,7 @@ def test_every_action_of_a_command_explains_itself(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_option_argument_and_action_is_explained(name: str) -> None:
     whole = Parser(prog=name, description="a command")
-    import_module(COMMANDS[name][0]).add_arguments(whole)
+    load_command(COMMANDS[name][0]).add_arguments(whole)
     assert "example" in (whole.epilog or "")
     for parser in _parsers(whole):
         assert parser.description, parser.prog
@@ -229,7 +226,7 @@ def test_a_question_about_a_pool_loads_nothing_that_reads_files_or_networks() ->
         "import sys; from compatgate.cli.main import main;"
         "main(['check', '--pool', 'driver=535.104.05,gpu=L4', '--stack', 'cuda=12.2,arch=sm_89']);"
         "print([m for m in sys.modules if m.startswith('compatgate.discovery')"
-        " or m in ('compatgate.cli.wheels', 'urllib3')])"
+        " or m in ('compatgate.check.wheels', 'urllib3')])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.splitlines()[-1] == "[]", result.stdout

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compatgate.cli.main import COMMANDS, _parser
+from compatgate.cli.main import COMMANDS, parser_of
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -33,7 +33,7 @@ END = re.compile(r"\)\"?|[|;<]|\d?>|&&|\s#|\"}|\n")
 
 @cache
 def parser(name: str) -> argparse.ArgumentParser:
-    return _parser(name, import_module(COMMANDS[name][0]))
+    return parser_of(name)
 
 
 def commands(text: str) -> Iterator[str]:

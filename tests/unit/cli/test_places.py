@@ -6,8 +6,8 @@ from argparse import Namespace
 
 import pytest
 
-from compatgate.cli.parser import server_of
 from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import server_of
 
 GATE, OTHER = "https://gate.example", "https://other.example"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatgate.catalog import load_facts
-from compatgate.cli.check.platforms import Platforms, read_platforms
+from compatgate.check.stack_sources import Platforms, read_platforms
 from compatgate.errors import BadInput, NotFound
 
 ARM = {"driver": "570.124.06", "gpu": "GH200", "cpu": "aarch64"}

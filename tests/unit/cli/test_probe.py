@@ -10,7 +10,8 @@ import pytest
 from compatgate.cli.main import main
 from compatgate.discovery import probe as module
 from compatgate.discovery.driver import KernelDriver
-from compatgate.discovery.nvidia_smi import Report, parse_nvidia_smi
+from compatgate.discovery.nvidia_smi import parse_nvidia_smi
+from compatgate.discovery.nvidia_smi.report import Report
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compatgate.catalog import load_facts
-from compatgate.cli.check.question import Asked, Question, read_changes, read_questions, read_stack
+from compatgate.check.question import Asked, Question, read_changes, read_questions, read_stack
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compatgate.cli import require
-from compatgate.core.requirements import MalformedRequirement
+from compatgate.core.requirements.model import MalformedRequirement
 from compatgate.errors import BadInput
 
 PUBLISHED = "cuda>=12.4 brand=tesla,driver>=470,driver<471"
@@ -35,10 +35,6 @@ def batch(path: Path, *lines: Any) -> str:
 
 def results(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-def test_the_command_has_a_line_of_help() -> None:
-    assert require.HELP
 
 
 def test_a_host_that_meets_the_requirement_is_satisfied(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.cli.terminal import escape_what_is_missing
+from compatgate.kit.cli.terminal import escape_what_is_missing
 
 CHECK = ("check", "--pool", "driver=550.54.15,gpu=L4", "--stack", "cuda=12.4,arch=sm_89")
 FULL = Path("/dev/full")
@@ -75,13 +75,13 @@ def test_a_user_without_a_home_is_told_what_to_name(
 
 
 def test_readings_of_images_are_not_kept_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    from compatgate.discovery.image import cache
+    from compatgate.discovery import cache
 
     def homeless(*_: object, **__: object) -> str:
         raise RuntimeError("could not determine the home directory")
 
     monkeypatch.setattr(cache, "user_cache_dir", homeless)
-    assert cache.default_folder() is None
+    assert cache.default_image_folder() is None
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_extra(
@@ -89,7 +89,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
 ) -> None:
     from compatgate.cli.main import main
 
-    monkeypatch.setattr("compatgate.store.database.find_spec", lambda name: None)
+    monkeypatch.setattr("compatgate.kit.database.database.find_spec", lambda name: None)
     assert main(["db", "status", "--database", "postgresql://gate@db.example/gate"]) == 2
     assert "pip install 'compatgate[postgresql]'" in capsys.readouterr().err
 

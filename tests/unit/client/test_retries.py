@@ -8,7 +8,7 @@ from email.utils import format_datetime
 import httpx
 import pytest
 
-from compatgate.client.retries import Outcome, Retries
+from compatgate.client.settings import Outcome, Retries
 
 RETRIES = Retries(most=3, first_s=1.0, longest_s=30.0)
 BUSY = httpx.Response(503)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.client import Client
-from compatgate.client.streams import LONGEST_LINE, Lines
+from compatgate.client.transport import LONGEST_LINE, Lines
 from compatgate.errors import Damaged, TooLarge, Unavailable
 
 END = 'event: end\ndata: {"state": "passed", "reason": ""}\n\n'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compatgate.core.arch import Arch, parse_arch, parse_capability
+from compatgate.core.gpu_code import Arch, parse_arch, parse_capability
 from compatgate.errors import BadInput
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.bounds import (
+from compatgate.core.components import resolve_component
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.limits import (
     LONGEST_IMAGE,
     LONGEST_NAME,
     LONGEST_REQUIRE,
@@ -17,11 +19,9 @@ from compatgate.core.bounds import (
     MOST_KEYS,
     MOST_REMARKS,
 )
-from compatgate.core.components import resolve_component
-from compatgate.core.facts import Gpus
 from compatgate.core.request import parse_request
 from compatgate.core.verdict import Verdict
-from compatgate.discovery.stack.stated import with_remarks
+from compatgate.discovery.stated_stack import attach_remarks
 from compatgate.errors import BadInput
 
 POOL = {"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}
@@ -103,7 +103,7 @@ def test_a_name_that_is_nearly_right_still_has_its_hint() -> None:
 def test_requirements_of_an_image_that_are_too_many_leave_it_unknown_by_name(
     ask: Callable[..., Verdict],
 ) -> None:
-    shown = with_remarks({"cuda": "12.1", "require": ["driver>=1 " * 2000]}, (), ())
+    shown = attach_remarks({"cuda": "12.1", "require": ["driver>=1 " * 2000]}, (), ())
     assert "require" not in shown
     verdict = ask(POOL, {**shown, "arch": ["sm_80"]})
     assert verdict.verdict == "unknown"
@@ -112,7 +112,7 @@ def test_requirements_of_an_image_that_are_too_many_leave_it_unknown_by_name(
 
 
 def test_sentences_of_a_witness_beyond_the_bound_are_counted_and_stay_open(gpus: Gpus) -> None:
-    body = with_remarks(STACK, [f"part {number} is open" for number in range(5000)], ())
+    body = attach_remarks(STACK, [f"part {number} is open" for number in range(5000)], ())
     stack = parse_request({"pool": POOL, "stack": body}, gpus).stack
     assert len(stack.open) == MOST_REMARKS // 2
     assert stack.open[-1] == "4501 more of this kind"

@@ -6,9 +6,8 @@ import pytest
 
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate, is_allowed
-from compatgate.core.matrix import Entry, EntryIndex, Matrix
+from compatgate.core.matrix import Entry, EntryIndex, Matrix, Policy, Target
 from compatgate.core.stack import parse_stack
-from compatgate.core.target import Policy, Target
 from compatgate.core.verdict import RANK, exit_code
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

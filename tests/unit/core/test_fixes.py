@@ -2,11 +2,10 @@
 
 import pytest
 
-from compatgate.core.case import Case
 from compatgate.core.fixes import apply_changes
-from compatgate.core.matrix import Matrix
+from compatgate.core.matrix import Matrix, Target
+from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
-from compatgate.core.target import Target
 from compatgate.errors import BadInput
 
 
@@ -15,7 +14,9 @@ def case_of(facts, stack_of, pool_of):
     def made(pool, stack):
         pool = pool_of(pool)
         target = Target("", (pool,))
-        return Case(stack_of(stack), pool, target, facts, Matrix(), today="2026-11-21", now=1.795e9)
+        return RuleContext(
+            stack_of(stack), pool, target, facts, Matrix(), today="2026-11-21", now=1.795e9
+        )
 
     return made
 
@@ -173,8 +174,7 @@ def test_a_larger_change_is_not_offered_beside_the_smaller_one_it_contains(ask):
 
 def test_a_fix_that_then_needs_a_blessing_says_so(ask):
     from compatgate.core.constraints import parse_constraint
-    from compatgate.core.matrix import Entry, EntryIndex
-    from compatgate.core.target import Policy
+    from compatgate.core.matrix import Entry, EntryIndex, Policy
 
     blessed = Entry("e", ("t",), {"cuda": parse_constraint("cuda", "12.4.*")}, "blessed")
     verdict = ask(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from compatgate.core.arch import parse_arch, parse_capability
-from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.gpu_code import how_it_runs, parse_arch, parse_capability
 
 TEGRA = ["5.3", "6.2", "7.2", "8.7", "10.1", "11.0"]
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.catalog import load_facts
-from compatgate.core.facts import Gpu, Gpus
-from compatgate.core.gpus import normalise, resolve_gpu
-from compatgate.core.mig import cut_profile, fits, mig_profiles
+from compatgate.core.facts.nvidia import Gpu, Gpus
+from compatgate.core.gpus import cut_profile, fits, mig_profiles, normalise, resolve_gpu
 from compatgate.errors import BadInput
 
 GPUS = load_facts(overlays=[]).gpus

@@ -3,13 +3,12 @@
 import pytest
 
 from compatgate.core.evaluate import evaluate
-from compatgate.core.facts import tables
 from compatgate.core.facts.records import Library, PackageRecords, Record
-from compatgate.core.packages import open_packages, package_finder, release_of
+from compatgate.core.matrix import Target
+from compatgate.core.package_finder import open_packages, package_finder, release_of
 from compatgate.core.request import parse_request
 from compatgate.core.stack import parse_stack, with_changes
 from compatgate.core.stack_values import Wheel
-from compatgate.core.target import Target
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
@@ -52,7 +51,7 @@ def test_the_digest_that_a_lock_states_decides_between_measured_wheels(facts):
 
 
 def test_records_that_stay_in_memory_are_bounded(facts, monkeypatch):
-    monkeypatch.setattr(tables, "_MOST_MEASURED", 2)
+    monkeypatch.setattr("compatgate.core.facts._MOST_MEASURED", 2)
     known = facts.with_measured([record(name) for name in ("one", "two", "three")])
     assert [bool(known.records(name)) for name in ("one", "two", "three")] == [False, True, True]
 

@@ -3,10 +3,9 @@
 import pytest
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.matrix import Entry, Evidence
+from compatgate.core.matrix import CanaryPolicy, Entry, Evidence, Policy, Target
 from compatgate.core.promotion import contradiction, disproves, index
 from compatgate.core.promotion import standing as standing_of
-from compatgate.core.target import CanaryPolicy, Policy, Target
 from compatgate.core.versions import parse_version
 
 NOW = 1_790_000_000

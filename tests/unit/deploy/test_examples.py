@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ import pytest
 from tables import read_table
 
 from compatgate.canary.hosts_file import read_hosts
-from compatgate.cli.main import COMMANDS
-from compatgate.cli.parser import Parser
+from compatgate.cli.main import parser_of
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -37,10 +35,7 @@ def unit(path: Path) -> configparser.RawConfigParser:
 
 def understood(arguments: list[str]) -> dict[str, Any]:
     name, *rest = arguments
-    module = import_module(COMMANDS[name][0])
-    parser = Parser(prog=name)
-    module.add_arguments(parser)
-    return vars(parser.parse_args(rest))
+    return vars(parser_of(name).parse_args(rest))
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from compatgate.gate.admission.kinds import load_kinds
-from compatgate.gate.admission.manifests import WebhookOptions, url, webhook_objects
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.manifests import WebhookOptions, url, webhook_objects
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

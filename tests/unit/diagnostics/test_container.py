@@ -8,8 +8,8 @@ from compatgate.core.facts import Facts
 from compatgate.diagnostics.compose import Process
 from compatgate.diagnostics.container import joined
 from compatgate.diagnostics.loaded import Library
-from compatgate.discovery.observed import Observation
-from compatgate.discovery.stack import Inspection
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.observations import Observation
 
 HOSTS = Library("driver-cuda", "/usr/lib/libcuda.so.550.54.15", "550.54.15", "550")
 

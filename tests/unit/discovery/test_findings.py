@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.core.arch import parse_arch
+from compatgate.core.gpu_code import parse_arch
+from compatgate.discovery.findings import Findings, conclude
 from compatgate.discovery.gpucode import Entry, GpuCode
-from compatgate.discovery.stack import Findings, conclude
 
 
 def _code(*names: str, isa: str | None = None, cuda: str | None = None) -> GpuCode:

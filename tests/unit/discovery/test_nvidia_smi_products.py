@@ -7,7 +7,7 @@ import pytest
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
-from compatgate.discovery.nvidia_smi.products import identify, profile_of
+from compatgate.discovery.nvidia_smi.pools import identify, profile_of
 from compatgate.discovery.nvidia_smi.report import Device, Slice
 from compatgate.errors import BadInput
 

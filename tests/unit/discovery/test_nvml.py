@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from compatgate.discovery.driver import read_nvml
 from compatgate.discovery.nvidia_smi.report import Slice
-from compatgate.discovery.nvml import read_nvml
 
 
 class FakeNvml:

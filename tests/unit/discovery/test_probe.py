@@ -11,8 +11,9 @@ from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.discovery import probe as module
 from compatgate.discovery.driver import KernelDriver
-from compatgate.discovery.nvidia_smi import Report, parse_nvidia_smi
-from compatgate.discovery.observed import Observation
+from compatgate.discovery.nvidia_smi import parse_nvidia_smi
+from compatgate.discovery.nvidia_smi.report import Report
+from compatgate.discovery.observations import Observation
 from compatgate.discovery.probe import Probe, probe_machine, read_probe
 from compatgate.errors import BadInput
 

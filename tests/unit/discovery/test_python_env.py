@@ -12,9 +12,10 @@ from known_packages import PACKAGES
 from wheels import make_shared_object
 
 from compatgate.core.stack import parse_stack
-from compatgate.discovery.lockfiles import Platform, read_lockfile
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
+from compatgate.discovery.observations import settle
 from compatgate.discovery.python_env import ask_python, read_answer
-from compatgate.discovery.stack.settle import settle
 from compatgate.errors import BadInput
 
 ANSWER = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from compatgate.discovery.observed import Observation
-from compatgate.discovery.stack.settle import settle
+from compatgate.discovery.observations import Observation, settle
 
 
 def test_what_was_measured_decides_over_metadata() -> None:

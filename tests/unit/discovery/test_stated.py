@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.stack.stated import beside, shown_wins, stated_wins, with_remarks
+from compatgate.discovery.stated_stack import (
+    attach_remarks,
+    merge_bodies,
+    prefer_shown,
+    prefer_stated,
+)
 from compatgate.errors import BadInput
 
 
 def test_what_an_image_shows_wins_and_a_contradiction_is_said():
-    body = shown_wins({"cudnn": "9.1.0.70+cu12"}, {"cudnn": "8.9.7", "cuda": "12.4"}, "the image")
+    body = prefer_shown({"cudnn": "9.1.0.70+cu12"}, {"cudnn": "8.9.7", "cuda": "12.4"}, "the image")
     assert body == {
         "cudnn": "9.1.0.70+cu12",
         "cuda": "12.4",
@@ -20,24 +25,24 @@ def test_what_an_image_shows_wins_and_a_contradiction_is_said():
 def test_what_is_stated_less_exactly_contradicts_nothing():
     shown = {"cuda": "12.4.1", "cudnn": "9.1.0.70+cu12", "torch": "2.4.1+cu121"}
     stated = {"cuda": "12.4", "libcudnn9": "9.1.0", "pytorch": "2.4.1"}
-    assert shown_wins(shown, stated, "the image") == shown
+    assert prefer_shown(shown, stated, "the image") == shown
 
 
 @pytest.mark.parametrize(("one", "other"), [("+cu121", "+cu124"), ("+cpu", "+cu121")])
 def test_two_builds_of_one_version_contradict_each_other(one: str, other: str):
-    body = shown_wins({"torch": f"2.4.1{one}"}, {"torch": f"2.4.1{other}"}, "the image")
+    body = prefer_shown({"torch": f"2.4.1{one}"}, {"torch": f"2.4.1{other}"}, "the image")
     assert len(body["conflicts"]) == 1
 
 
 def test_how_a_package_is_loaded_is_assumed_of_a_file_and_seen_in_an_image():
     written = {"cuda-compat-use": "newer", "cuda-compat": "12.4", "unread": ["the library path"]}
-    body = shown_wins({"cuda-compat-use": "always"}, written, "the image")
+    body = prefer_shown({"cuda-compat-use": "always"}, written, "the image")
     assert body["cuda-compat-use"] == "always"
     assert "conflicts" not in body
 
 
 def test_what_is_stated_wins_over_a_file_and_a_contradiction_is_said():
-    body = stated_wins({"torch": "2.4.1+cu121"}, {"pytorch": "2.5.1+cu121"}, "uv.lock")
+    body = prefer_stated({"torch": "2.4.1+cu121"}, {"pytorch": "2.5.1+cu121"}, "uv.lock")
     assert body["torch"] == "2.5.1+cu121"
     assert body["conflicts"] == [
         "torch: stated is 2.5.1+cu121, uv.lock has 2.4.1+cu121; what is stated decides"
@@ -55,17 +60,17 @@ def test_what_is_stated_wins_over_a_file_and_a_contradiction_is_said():
 )
 def test_what_is_stated_is_not_open(stated: dict[str, str], left: list[str]):
     written = {"open": ["cuda: x", "torch: y", "file: z"]}
-    assert stated_wins(written, stated, "requirements.txt")["open"] == left
+    assert prefer_stated(written, stated, "requirements.txt")["open"] == left
 
 
 def test_remarks_of_both_are_kept():
     one, other = {"cuda": "12.4", "open": ["a"]}, {"open": ["b"], "conflicts": ["c"]}
-    assert beside(one, other) == {"cuda": "12.4", "open": ["b", "a"], "conflicts": ["c"]}
+    assert merge_bodies(one, other) == {"cuda": "12.4", "open": ["b", "a"], "conflicts": ["c"]}
 
 
 def test_a_malformed_version_is_named():
     with pytest.raises(BadInput, match=r"stack\.cuda: 'banana'"):
-        stated_wins({"torch": "2.4.1"}, {"cuda": "banana"}, "uv.lock")
+        prefer_stated({"torch": "2.4.1"}, {"cuda": "banana"}, "uv.lock")
 
 
 def test_a_record_that_no_question_takes_leaves_its_package_open():
@@ -73,7 +78,7 @@ def test_a_record_that_no_question_takes_leaves_its_package_open():
         "good": {"libraries": [{"path": "a.so", "sass": {"sm_90": 1}, "units": 1}]},
         "odd": {"libraries": [{"path": "a.so", "sass": {"sm_1": 1}, "units": 1}]},
     }
-    body = with_remarks({"cuda": "12.4", "measured": records}, (), ())
+    body = attach_remarks({"cuda": "12.4", "measured": records}, (), ())
     assert body["measured"] == {"good": records["good"]}
     (sentence,) = body["open"]
     assert sentence.startswith("odd: what its files hold cannot be used")

@@ -7,10 +7,9 @@ from textwrap import dedent
 
 import pytest
 
-from compatgate.core.facts import Gpus
-from compatgate.documents.problems import DocumentProblem
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.documents.read import read_documents
-from compatgate.documents.sources import Source
+from compatgate.documents.sources import DocumentProblem, Source
 from compatgate.documents.specs import Document
 from compatgate.errors import ManyProblems
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from compatgate.core.facts import Gpus
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.documents.convert import to_entry, to_target, to_waiver
-from compatgate.documents.durations import parse_duration
+from compatgate.documents.quantities import parse_duration
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, WaiverDoc
 from compatgate.errors import BadInput
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.documents.nodes import RawDocument, read_nodes
-from compatgate.documents.problems import Problems
-from compatgate.documents.sources import Source
+from compatgate.documents.sources import Problems, Source
+from compatgate.documents.text import RawDocument, read_nodes
 
 
 @pytest.fixture

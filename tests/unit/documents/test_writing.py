@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.core.facts import Gpus
-from compatgate.documents.changes import compare
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.documents.read import read_documents
 from compatgate.documents.sources import Source, read_paths
-from compatgate.documents.specs import Document, EntryDoc, EntrySpec, Metadata, to_body
-from compatgate.documents.write import to_json, to_yaml
+from compatgate.documents.specs import Document, EntryDoc, EntrySpec, Metadata, compare, to_body
+from compatgate.documents.text import to_json, to_yaml
 from compatgate.resources import matrix_dir
 
 

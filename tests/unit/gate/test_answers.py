@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from compatgate.core.evaluate import shown_moment
+from compatgate.core.evaluate import format_moment
 from compatgate.core.verdict import Verdict
-from compatgate.gate.answers import Answer
+from compatgate.service.gate.decision_log import Answer
 
 LATER = "2026-11-21T12:30:00.000Z"
 
@@ -33,7 +33,7 @@ def test_an_answer_at_another_moment_differs_in_that_moment_only(verdict: Verdic
 
 def test_the_moment_is_written_as_the_evaluation_writes_it(verdict: Verdict) -> None:
     moment = datetime.fromisoformat(verdict.decided_at)
-    assert shown_moment(moment) == verdict.decided_at
+    assert format_moment(moment) == verdict.decided_at
 
 
 def test_what_is_kept_of_an_answer_is_nothing_for_the_garbage_collector(verdict: Verdict) -> None:

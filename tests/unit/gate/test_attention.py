@@ -9,10 +9,10 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.documents.read import read_body
-from compatgate.gate.attention import attention, counted, of_runs
-from compatgate.gate.heatmap.fits import Fits
-from compatgate.gate.snapshot import Snapshot, build
-from compatgate.store.run_rows import RunRow
+from compatgate.service.gate.snapshot import Snapshot, build
+from compatgate.service.home.pages import attention, counted, of_runs
+from compatgate.service.matrix.fits import Fits
+from compatgate.service.runs.models import RunRow
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 POOL = {"name": "l4", "gpu": "L4", "driver": "580.95.05"}

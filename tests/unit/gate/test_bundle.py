@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.facts import Facts, Gpus
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.documents.read import read_documents
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput, NotFound
-from compatgate.gate.bundle import (
+from compatgate.resources import matrix_dir
+from compatgate.service.gate.bundle import (
     FORMAT,
     BundledDocument,
     Overlay,
@@ -26,8 +28,7 @@ from compatgate.gate.bundle import (
     open_bundle,
     seal,
 )
-from compatgate.gate.deciding import decide
-from compatgate.resources import matrix_dir
+from compatgate.service.gate.deciding import decide
 
 QUESTION: dict[str, Any] = {
     "target": "prod-a100",

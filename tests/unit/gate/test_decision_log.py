@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 import pytest
 
 from compatgate.errors import Unavailable
-from compatgate.gate import decisions
-from compatgate.gate.decisions import DecisionLog
-from compatgate.store.database import Database
-from compatgate.store.decisions import NewDecision
-from compatgate.store.turn import Turn
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import WriterTurn
+from compatgate.service.gate import decision_log
+from compatgate.service.gate.decision_log import DecisionLog
+from compatgate.service.gate.repository import NewDecision
 
 
 def _decision(who: str, verdict: str = "vd_1") -> NewDecision:
@@ -101,7 +101,7 @@ def test_decisions_that_come_while_another_process_writes_share_a_batch(
     together: Callable[..., list[threading.Thread]],
     tmp_path: object,
 ) -> None:
-    with Turn(Database.open(f"{tmp_path}/unused.db")):
+    with WriterTurn(Database.open(f"{tmp_path}/unused.db")):
         threads = together(lambda index: log.record(_decision(str(index)), "{}"), 3)
         deadline = time.monotonic() + 10
         while len(log._open.rows) < 3 and time.monotonic() < deadline:
@@ -119,7 +119,7 @@ def test_after_a_turn_that_could_not_be_had_the_next_decision_begins_a_batch_of_
         raise OSError("no locks are left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Turn, "__enter__", refuse)
+        patch.setattr(WriterTurn, "__enter__", refuse)
         with pytest.raises(Unavailable, match="no locks are left"):
             log.record(_decision("a"), "{}")
     log.record(_decision("b"), "{}")
@@ -193,7 +193,7 @@ def test_a_full_queue_is_refused_at_once(
     together: Callable[..., list[threading.Thread]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decisions, "CAPACITY", 3)
+    monkeypatch.setattr(decision_log, "CAPACITY", 3)
     writer.may_write.clear()
     threads = together(lambda _: log.record(_decision("first"), "{}"), 1)
     while not writer.busy:
@@ -215,7 +215,7 @@ def test_whoever_waits_too_long_is_told(
     together: Callable[..., list[threading.Thread]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decisions, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(decision_log, "PATIENCE_SECONDS", 0.05)
     writer.may_write.clear()
     leaders = together(lambda _: log.record(_decision("leads"), "{}"), 1)
     while not writer.busy:
@@ -241,7 +241,7 @@ def test_what_is_submitted_is_written_without_waiting_for_it(
     assert log.submit([(_decision("d"), "{}")]) is second, "they share a batch"
     assert not first.done()
     writer.may_write.set()
-    decisions.wait_for(second, 10)
+    decision_log.wait_for(second, 10)
     assert writer.batches == [["a"], ["b", "c", "d"]]
     log.close()
 
@@ -251,16 +251,16 @@ def test_who_submits_learns_of_a_failure(log: DecisionLog, writer: _Writer) -> N
     batch = log.submit([(_decision("a"), "{}")])
     for _ in range(2):
         with pytest.raises(Unavailable, match="disk full"):
-            decisions.wait_for(batch, 10)
+            decision_log.wait_for(batch, 10)
 
 
 def test_nobody_waits_for_a_batch_without_end(log: DecisionLog, writer: _Writer) -> None:
     writer.may_write.clear()
     batch = log.submit([(_decision("a"), "{}")])
     with pytest.raises(Unavailable, match="in time"):
-        decisions.wait_for(batch, 0.05)
+        decision_log.wait_for(batch, 0.05)
     writer.may_write.set()
-    decisions.wait_for(batch, 10)
+    decision_log.wait_for(batch, 10)
 
 
 def test_closing_writes_what_was_submitted(log: DecisionLog, writer: _Writer) -> None:

@@ -6,10 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import Evidence
-from compatgate.core.target import CanaryPolicy, Policy, Pool, Target
+from compatgate.core.matrix import CanaryPolicy, Evidence, Policy, Pool, Target
 from compatgate.core.versions import parse_version
-from compatgate.gate.freshness import freshness
+from compatgate.service.runs.freshness import freshness
 
 NOW, DAY = 2_000_000_000, 86400
 POLICY = CanaryPolicy(require=True, max_age_s=30 * DAY, suites=("smoke",), soak=("soak",))

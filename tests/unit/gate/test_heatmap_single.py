@@ -8,8 +8,9 @@ import pytest
 
 from compatgate.documents.specs import Document
 from compatgate.documents.specs import decode as read
-from compatgate.gate.heatmap import Fits, of_entry, on_target
-from compatgate.gate.snapshot import Snapshot, build
+from compatgate.service.gate.snapshot import Snapshot, build
+from compatgate.service.matrix.fits import Fits
+from compatgate.service.matrix.heatmap import of_entry, on_target
 
 
 def _document(kind: str, name: str, spec: str) -> tuple[str, str, Document, int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
-from compatgate.gate.evidence import newest
+from compatgate.service.gate.snapshot import newest
 
 
 def run(run_id: str, finished: int, **fields: Any) -> Evidence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.errors import CompatgateError
-from compatgate.gate.pasted import recognise
+from compatgate.service.gate.ask_page import recognise
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec
-from compatgate.gate.policy_words import match_in_words, policy_in_words
+from compatgate.service.targets.pages import match_in_words, policy_in_words
 
 
 def test_a_policy_that_asks_for_everything_says_so():

@@ -10,8 +10,8 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.documents.read import read_body
 from compatgate.errors import BadInput, NotFound
-from compatgate.gate.deciding import Decider, decide
-from compatgate.gate.snapshot import Snapshot, build
+from compatgate.service.gate.deciding import Decider, decide
+from compatgate.service.gate.snapshot import Snapshot, build
 
 H100 = "H100-SXM5-80GB"
 STACK = {"cuda": "12.4", "arch": ["sm_90"]}

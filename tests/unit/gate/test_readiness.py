@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from compatgate.errors import Unavailable
-from compatgate.gate import readiness
-from compatgate.gate.readiness import Readiness
+from compatgate.service.gate import service as readiness
+from compatgate.service.gate.service import Readiness
 
 
 class _Database:

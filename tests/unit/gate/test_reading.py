@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from compatgate.discovery.image import ImageOptions, ImageReading, parse_reference
+from compatgate.discovery.image.reading import ImageReading
+from compatgate.discovery.registry.limits import ImageOptions
+from compatgate.discovery.registry.reference import parse_reference
 from compatgate.errors import NotFound, TimedOut, Unavailable
-from compatgate.gate import reading
-from compatgate.gate.reading import Readings
+from compatgate.service.gate import images
+from compatgate.service.gate.images import Readings
 
 DIGEST = "sha256:" + "0" * 64
 PLATFORM = "linux/amd64"
@@ -34,7 +36,7 @@ class Registry:
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     stand_in = Registry()
-    monkeypatch.setattr(reading, "read_image", stand_in)
+    monkeypatch.setattr(images, "read_image", stand_in)
     return stand_in
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.image import parse_reference
+from compatgate.discovery.registry.reference import parse_reference
 from compatgate.errors import BadInput
-from compatgate.gate.registries import allowed, parse_indexes, parse_networks, parse_places
+from compatgate.service.gate.images import allowed, parse_indexes, parse_networks, parse_places
 
 
 @pytest.mark.parametrize(

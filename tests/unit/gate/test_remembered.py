@@ -8,9 +8,9 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix
-from compatgate.gate import remembered
-from compatgate.gate.remembered import Remembered
-from compatgate.gate.snapshot import Snapshot
+from compatgate.service.gate import deciding
+from compatgate.service.gate.deciding import SnapshotCache
+from compatgate.service.gate.snapshot import Snapshot
 
 NOON = datetime(2026, 11, 21, 12, 10, tzinfo=UTC)
 
@@ -21,8 +21,8 @@ def snapshot(facts: Facts) -> Snapshot:
 
 
 @pytest.fixture
-def kept() -> Remembered[str]:
-    return Remembered()
+def kept() -> SnapshotCache[str]:
+    return SnapshotCache()
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def kept() -> Remembered[str]:
     ],
 )
 def test_a_value_holds_to_the_end_of_the_hour_or_to_a_time_that_it_rests_on(
-    kept: Remembered[str],
+    kept: SnapshotCache[str],
     snapshot: Snapshot,
     monkeypatch: pytest.MonkeyPatch,
     valid_until: str | None,
@@ -45,14 +45,14 @@ def test_a_value_holds_to_the_end_of_the_hour_or_to_a_time_that_it_rests_on(
 ) -> None:
     end = datetime.fromisoformat(f"2026-11-21T{ends}:00+00:00")
     kept.put(b"q", snapshot, "a", valid_until, NOON)
-    monkeypatch.setattr(remembered.time, "time", (end - timedelta(milliseconds=1)).timestamp)
+    monkeypatch.setattr(deciding.time, "time", (end - timedelta(milliseconds=1)).timestamp)
     assert kept.get(b"q", snapshot) == "a"
-    monkeypatch.setattr(remembered.time, "time", end.timestamp)
+    monkeypatch.setattr(deciding.time, "time", end.timestamp)
     assert kept.get(b"q", snapshot) is None
 
 
 def test_a_value_belongs_to_its_snapshot_and_question(
-    kept: Remembered[str], snapshot: Snapshot, facts: Facts
+    kept: SnapshotCache[str], snapshot: Snapshot, facts: Facts
 ) -> None:
     now = datetime.now(UTC)
     kept.put(b"q", snapshot, "a", None, now)
@@ -64,7 +64,7 @@ def test_a_value_belongs_to_its_snapshot_and_question(
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten_first(snapshot: Snapshot) -> None:
-    kept: Remembered[str] = Remembered(size=2)
+    kept: SnapshotCache[str] = SnapshotCache(size=2)
     now = datetime.now(UTC)
     kept.put(b"a", snapshot, "1", None, now)
     kept.put(b"b", snapshot, "2", None, now)
@@ -74,7 +74,7 @@ def test_what_was_asked_for_longest_ago_is_forgotten_first(snapshot: Snapshot) -
 
 
 def test_nothing_is_kept_for_a_very_long_question(
-    kept: Remembered[str], snapshot: Snapshot
+    kept: SnapshotCache[str], snapshot: Snapshot
 ) -> None:
     question = b" " * 100_000
     kept.put(question, snapshot, "a", None, datetime.now(UTC))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.gate.runs.schedule import choose
-from compatgate.store.leases import Offer, fits
-from compatgate.store.run_rows import RunRow
+from compatgate.service.runs.leases import Offer, fits
+from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.queue import choose
 
 _NOTHING: dict[str, Any] = dict.fromkeys(RunRow.__struct_fields__)
 

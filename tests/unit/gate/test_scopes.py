@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.errors import BadInput
-from compatgate.gate.auth import Principal, anonymous, parse_scopes
+from compatgate.service.tokens.service import Principal, anonymous, parse_scopes
 
 
 def test_scopes_are_separated_by_commas() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.facts import Facts, Gpus
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.documents.read import read_body
 from compatgate.documents.specs import Document, Kind, TargetDoc
 from compatgate.errors import NotFound, Unavailable
-from compatgate.gate.snapshot import Version, advance, build
+from compatgate.service.gate.snapshot import Version, advance, build
 
 
 @pytest.fixture

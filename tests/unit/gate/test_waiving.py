@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.core.matrix import Waiver
 from compatgate.errors import BadInput
-from compatgate.gate.waiving import countdown, countdowns, ended, from_form
+from compatgate.service.waivers.service import countdown, countdowns, ended, from_form
 
 TODAY = date(2026, 11, 21)
 

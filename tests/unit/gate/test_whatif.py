@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.facts import Facts, Gpus
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.discovery.node_labels import read_nodes
 from compatgate.documents.read import read_documents
 from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import kind_of
 from compatgate.errors import BadInput, NotFound
-from compatgate.gate.hooks.rollout import question
-from compatgate.gate.snapshot import Snapshot, Version, build
-from compatgate.gate.whatif import answer, what_if
 from compatgate.resources import matrix_dir
+from compatgate.service.gate.snapshot import Snapshot, Version, build
+from compatgate.service.gate.what_if import answer, what_if
+from compatgate.service.webhooks.questions import rollout_question
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +92,9 @@ def test_a_node_that_names_its_target_is_of_that_one(snapshot: Snapshot, now: da
         ask(snapshot, now, node={"labels": labels})
     annotations = {"compatgate.dev/target": "staging-h100"}
     node = {"kind": "Node", "metadata": {"labels": A100, "annotations": annotations}}
-    asked = question(node, {"driver": "535.216.01"})
+    asked = rollout_question(node, {"driver": "535.216.01"})
     assert asked["target"] == "staging-h100"
-    assert question(node, {"driver": "535.216.01", "target": "t"})["target"] == "t"
+    assert rollout_question(node, {"driver": "535.216.01", "target": "t"})["target"] == "t"
     (read,) = read_nodes(json.dumps(node))
     assert read.target == "staging-h100"
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from compatgate.core.facts.records import Record
-from compatgate.core.packages import open_packages
+from compatgate.core.package_finder import open_packages
 from compatgate.core.stack import parse_stack
-from compatgate.discovery.wheels import Measured
-from compatgate.gate import wheels
-from compatgate.gate.wheels import Wheels, WheelSettings
+from compatgate.discovery.wheels.on_demand import MeasureResult
+from compatgate.service.gate import wheels
+from compatgate.service.gate.wheels import Wheels, WheelSettings
 
 MEASURING = "its wheel is being measured: ask again"
 
@@ -26,18 +26,18 @@ class Index:
         self.open = threading.Event()
         self.transient = True
 
-    def __call__(self, wanted, *_: object) -> Measured:
+    def __call__(self, wanted, *_: object) -> MeasureResult:
         self.asked.append(wanted.package.name)
         self.open.wait(20)
         if wanted.package.name.startswith("none"):
-            return Measured(wanted, why="the index is away", transient=self.transient)
-        return Measured(wanted, Record(wanted.package.name, "1.0", "a.whl"), fresh=True)
+            return MeasureResult(wanted, why="the index is away", transient=self.transient)
+        return MeasureResult(wanted, Record(wanted.package.name, "1.0", "a.whl"), fresh=True)
 
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Index:
     stand_in = Index()
-    monkeypatch.setattr(wheels, "attempt", stand_in)
+    monkeypatch.setattr(wheels, "find_or_measure", stand_in)
     return stand_in
 
 

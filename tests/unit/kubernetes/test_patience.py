@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from compatgate.errors import NotFound
-from compatgate.kubernetes.connect import patiently
-from compatgate.kubernetes.errors import Busy, Missing
+from compatgate.kit.kubernetes import ObjectMissing, ServerBusy, retry_request
 
 PAUSES = (1.0, 2.0)
 
@@ -26,11 +25,11 @@ class Server:
         return {"kind": "Pod"}
 
     def answer(self) -> dict[str, Any]:
-        return patiently(self.ask, PAUSES, self.slept.append)
+        return retry_request(self.ask, PAUSES, self.slept.append)
 
 
-def busy(retry_after: float | None = None) -> Busy:
-    error = Busy("the cluster failed")
+def busy(retry_after: float | None = None) -> ServerBusy:
+    error = ServerBusy("the cluster failed")
     error.retry_after = retry_after
     return error
 
@@ -43,7 +42,7 @@ def test_a_busy_server_is_asked_again_after_longer_and_longer_pauses() -> None:
 
 def test_when_the_pauses_are_used_up_its_failure_is_told() -> None:
     server = Server(busy(), busy(), busy())
-    with pytest.raises(Busy):
+    with pytest.raises(ServerBusy):
         server.answer()
     assert server.slept == [1.0, 2.0]
 
@@ -56,13 +55,13 @@ def test_a_longer_time_that_the_server_asks_for_is_kept() -> None:
 
 def test_nobody_waits_for_minutes() -> None:
     server = Server(busy(300.0))
-    with pytest.raises(Busy):
+    with pytest.raises(ServerBusy):
         server.answer()
     assert not server.slept
 
 
 def test_a_refusal_is_not_asked_about_again() -> None:
-    server = Server(Missing("there is none"))
+    server = Server(ObjectMissing("there is none"))
     with pytest.raises(NotFound):
         server.answer()
     assert not server.slept

@@ -3,12 +3,11 @@
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from compatgate.discovery.wheels import IndexFile
 from compatgate.discovery.wheels.archive import Identity
+from compatgate.discovery.wheels.index import IndexFile
 from compatgate.refresh import Bounds
-from compatgate.refresh.frameworks import FrameworkReader
+from compatgate.refresh.frameworks import FrameworkReader, recipe_of
 from compatgate.refresh.libraries import LibraryReader
-from compatgate.refresh.recipes import recipe_of
 
 LINUX = "manylinux_2_28_x86_64"
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import IndexFile
-from compatgate.refresh.bounds import Bounds, is_later
-from compatgate.refresh.tags import is_for, python_of, pythons
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.wheels.index import IndexFile
+from compatgate.refresh.index import Bounds, is_for, is_later, python_of, pythons
 
 X86, ARM = Platform(), Platform(cpu="aarch64")
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.errors import BadInput
-from compatgate.store import clock
-from compatgate.store.types import UtcTime
+from compatgate.kit import clock
+from compatgate.kit.database.tables import UtcTime
 
 _moments = st.datetimes(
     min_value=datetime(1000, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.errors import BadInput
-from compatgate.store.urls import ENVIRONMENT, default_path, resolve_url, shown
+from compatgate.kit.database.database import ENVIRONMENT, default_path, display_url, resolve_url
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def test_a_path_is_an_sqlite_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_postgresql_uses_the_third_psycopg(scheme: str) -> None:
     url = resolve_url(f"{scheme}://me:pw@db.example:5433/gate?sslmode=require")
     assert url.drivername == "postgresql+psycopg"
-    assert shown(url) == "postgresql://me:***@db.example:5433/gate?sslmode=require"
+    assert display_url(url) == "postgresql://me:***@db.example:5433/gate?sslmode=require"
 
 
 def test_the_option_wins_over_the_environment_and_that_over_the_default(

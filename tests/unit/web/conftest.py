@@ -15,19 +15,18 @@ from jsonschema import Draft202012Validator
 from werkzeug.test import TestResponse
 
 from compatgate.core.facts import Facts
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.store import schema
-from compatgate.store.database import Database
-from compatgate.web.api import ROUTES, TAGS
-from compatgate.web.app import create_app
-from compatgate.web.hooks import HOOKS
-from compatgate.web.openapi.document import describe
-from compatgate.web.settings import Settings
-from compatgate.wire.examples import ENTRY, TARGET, WAIVER
+from compatgate.kit.database import schema
+from compatgate.kit.database.database import Database
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.schemas import ENTRY, TARGET, WAIVER
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.routes import HOOKS, ROUTES, TAGS
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
+from compatgate.service.web.openapi import describe
 
 API = "/api/v1"
-BY = By("tester", "for the test")
+BY = Authorship("tester", "for the test")
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,10 @@ from attest_keys import payload_of, signer_of
 from flask.testing import FlaskClient
 from msgspec.structs import replace
 
-from compatgate.gate.attest.public import read_keys
-from compatgate.gate.attest.service import Signing
-from compatgate.gate.attest.verify import Expected, verify
-from compatgate.store.clock import now
+from compatgate.kit.clock import now
+from compatgate.service.attestations.envelope import Expected, verify
+from compatgate.service.attestations.keys import read_keys
+from compatgate.service.attestations.service import Signing
 
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
 GATE, KEYS, JWKS = "/api/v1/gate", "/api/v1/keys", "/.well-known/jwks.json"

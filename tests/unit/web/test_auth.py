@@ -10,11 +10,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.cli.main import main
-from compatgate.gate.service import Gate
-from compatgate.web.api import ROUTES
-from compatgate.web.hooks import HOOKS
-from compatgate.web.route import PREFIX, Route
-from compatgate.wire.trust import SCOPES as ALLOWS
+from compatgate.kit.http.links import API_PREFIX
+from compatgate.service.gate.service import Gate
+from compatgate.service.routes import HOOKS, ROUTES
+from compatgate.service.tokens.schemas import SCOPES as ALLOWS
+from compatgate.service.web.route import Route
 
 SCOPES = ("read", "gate", "operate", "bless", "admin")
 CHANGES = {
@@ -69,7 +69,7 @@ def bearer(gate: Gate, scope: str) -> dict[str, str]:
 
 
 def title(route: Route) -> str:
-    return f"{route.method} {'' if route.prefix == PREFIX else route.prefix}{route.template}"
+    return f"{route.method} {'' if route.prefix == API_PREFIX else route.prefix}{route.template}"
 
 
 def needed(route: Route) -> str | None:
@@ -85,7 +85,7 @@ def request(client: FlaskClient, route: Route, headers: dict[str, str]) -> int:
     path = route.template
     for name, largest in route.parameters:
         path = path.replace(f"{{{name}}}", "7" if largest else "x")
-    return client.open(PREFIX + path, method=route.method, headers=headers).status_code
+    return client.open(API_PREFIX + path, method=route.method, headers=headers).status_code
 
 
 def test_the_scope_of_every_change_is_listed_here() -> None:
@@ -99,7 +99,7 @@ def test_the_scope_of_every_change_is_listed_here() -> None:
 def test_the_description_names_the_same_scopes(client: FlaskClient) -> None:
     paths = client.get("/api/v1/openapi.json").get_json()["paths"]
     described = {
-        f"{method.upper()} {path.removeprefix(PREFIX)}": operation
+        f"{method.upper()} {path.removeprefix(API_PREFIX)}": operation
         for path, of_path in paths.items()
         for method, operation in of_path.items()
     }

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
-from compatgate.web.badge import Badge, draw
-from compatgate.wire.examples import ENTRY
+from compatgate.kit.ui.assets import Badge, draw_badge
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.schemas import ENTRY
+from compatgate.service.matrix.service import Authorship
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "title", "rect", "g", "text"}
-BY = By("tester", "for the test")
+BY = Authorship("tester", "for the test")
 
 
 def shown(svg: bytes) -> tuple[list[str], str]:
@@ -117,14 +117,14 @@ def test_an_entrys_badge_says_its_status(client: FlaskClient, gate: Gate, status
     "text", ["<script>alert(1)</script>", '"/><x y="', "a&b", "\x00\x1b\ud800", "ü 🙂"]
 )
 def test_text_is_text(text: str) -> None:
-    words, title = shown(draw(Badge(text, text, "bad", text)))
+    words, title = shown(draw_badge(Badge(text, text, "bad", text)))
     if text.isprintable():
         assert words == [text, text]
         assert title == text
 
 
 def test_long_text_is_cut_and_fits() -> None:
-    svg = draw(Badge("x" * 500, "pass", "good", "x" * 500))
+    svg = draw_badge(Badge("x" * 500, "pass", "good", "x" * 500))
     root = ElementTree.fromstring(svg)
     (label, _), title = shown(svg)
     assert len(label) == 64
@@ -133,7 +133,7 @@ def test_long_text_is_cut_and_fits() -> None:
 
 
 def test_every_look_has_enough_contrast_for_white_text() -> None:
-    from compatgate.web.badge import _COLOURS, _LABEL
+    from compatgate.kit.ui.assets import _COLOURS, _LABEL
 
     def luminance(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

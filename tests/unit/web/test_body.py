@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.errors import BadInput
-from compatgate.web.body import check_depth, to_object, to_text
+from compatgate.kit.http.requests import check_depth, to_object, to_text
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -12,9 +12,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.errors import Unavailable
-from compatgate.gate.hooks.signatures import HEADER, Secret, sign
-from compatgate.gate.service import Gate
-from compatgate.web.hooks import HOOKS
+from compatgate.service.gate.service import Gate
+from compatgate.service.routes import HOOKS
+from compatgate.service.webhooks.signatures import HEADER, Secret, sign
 
 SECRET = Secret("ci", b"k" * 32)
 QUESTION = {"target": "prod-a100", "stack": "cuda=12.4,torch=2.4.1+cu124,arch=sm_80"}

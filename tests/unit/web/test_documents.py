@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
 
 API = "/api/v1"
 SMALL = {

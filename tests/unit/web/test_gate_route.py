@@ -13,9 +13,9 @@ from flask.testing import FlaskClient
 from werkzeug.datastructures import Headers
 from werkzeug.test import TestResponse
 
-from compatgate.gate.service import Gate
-from compatgate.web.app import EXTENSION
-from compatgate.web.asgi import Front
+from compatgate.service.gate.service import Gate
+from compatgate.service.web.app import EXTENSION
+from compatgate.service.web.asgi import Front
 
 GATE = "/api/v1/gate"
 PREVIEW = f"{GATE}/preview"
@@ -183,7 +183,7 @@ def test_a_defect_is_a_500_that_tells_only_its_id(
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("internal detail")
 
-    monkeypatch.setattr(gate, "answer", broken)
+    monkeypatch.setattr(gate, "evaluate", broken)
     for way in (short, framed):
         caplog.clear()
         answer = way(client._client, json.dumps(QUESTION).encode())  # type: ignore[attr-defined]

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compatgate.errors import Unavailable
-from compatgate.gate.admission.admit import AdmissionOptions
-from compatgate.gate.admission.kinds import load_kinds
-from compatgate.gate.service import Gate
-from compatgate.web.hooks.kubernetes import wait_s
-from compatgate.wire.admission import EXAMPLES
+from compatgate.service.admission.api import wait_s
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.schemas import EXAMPLES
+from compatgate.service.admission.service import AdmissionOptions
+from compatgate.service.gate.service import Gate
 
 PATH = "/hooks/kubernetes/validate"
 REVIEW: dict[str, Any] = EXAMPLES["pod"]

@@ -11,11 +11,11 @@ import httpx
 import pytest
 from flask import Flask, Response, request
 
-from compatgate.gate.service import Gate
-from compatgate.web import connection, wsgi
-from compatgate.web.app import create_front
-from compatgate.web.settings import Settings
-from compatgate.web.wsgi import Body, Lane, make_environ, receive_body
+from compatgate.kit.http import connection, wsgi
+from compatgate.kit.http.wsgi import Body, Lane, make_environ, receive_body
+from compatgate.service.gate.service import Gate
+from compatgate.service.web.app import create_front
+from compatgate.service.web.call import Settings
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
 Ask = Callable[[httpx.AsyncClient], Awaitable[Any]]
@@ -106,7 +106,7 @@ def test_an_answer_is_not_waited_for_without_end(
     talk: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
-    monkeypatch.setattr("compatgate.web.asking.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("compatgate.service.web.asgi.PATIENCE_SECONDS", 0.2)
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200
@@ -299,6 +299,6 @@ def test_a_whole_answer_is_sent_at_once_and_a_cut_body_closes_the_connection() -
 
 
 def test_limits_of_a_connection_leave_time_for_streams() -> None:
-    from compatgate.web.streams import LONGEST_SECONDS
+    from compatgate.service.runs.log_stream import LONGEST_SECONDS
 
     assert LONGEST_SECONDS < connection.ANSWER_SECONDS

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 API = "/api/v1"
-BY = By("tester", "more")
+BY = Authorship("tester", "more")
 
 
 def entry(name: str) -> dict[str, Any]:

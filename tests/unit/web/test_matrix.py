@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 from flask.testing import FlaskClient
 
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
 
 API = "/api/v1"
 TARGET = """\

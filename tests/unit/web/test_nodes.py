@@ -7,7 +7,7 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from compatgate.wire.node_reports import EXAMPLE
+from compatgate.service.nodes.schemas import EXAMPLE
 
 API = "/api/v1"
 

@@ -9,12 +9,11 @@ import pytest
 from flask.testing import FlaskClient
 from openapi_spec_validator import validate
 
-from compatgate.gate.service import Gate
-from compatgate.web.api import ROUTES, TAGS
-from compatgate.web.app import create_app
-from compatgate.web.hooks import HOOKS
-from compatgate.web.route import Route
-from compatgate.web.settings import Settings
+from compatgate.service.gate.service import Gate
+from compatgate.service.routes import HOOKS, ROUTES, TAGS
+from compatgate.service.web.app import create_app
+from compatgate.service.web.call import Settings
+from compatgate.service.web.route import Route
 
 WITH_EXAMPLES = [
     pytest.param(route, name, id=f"{route.name}-{name}")

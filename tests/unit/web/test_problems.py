@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.documents.problems import DocumentProblem
+from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
-from compatgate.web.problems import to_problem
+from compatgate.kit.http.problems import to_problem
 
 
 def test_a_problem_has_the_members_of_rfc_9457_and_ours() -> None:

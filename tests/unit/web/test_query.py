@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from werkzeug.datastructures import MultiDict
 
 from compatgate.errors import BadInput
-from compatgate.web.query import Since, Until, parse_query
+from compatgate.kit.http.requests import Since, Until, parse_query
 
 
 class Filters(Struct, frozen=True, forbid_unknown_fields=True, rename={"older": "from"}):

@@ -15,15 +15,15 @@ from flask.testing import FlaskClient
 from msgspec import structs
 
 from compatgate.canary.allowed_images import allowed_images
+from compatgate.canary.engine.interface import BaselineKey, Lease
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import ImageSpec, MetricSpec
 from compatgate.canary.workloads import Library
-from compatgate.gate.matrix import By
-from compatgate.gate.pruning import Ages, prune_database
-from compatgate.gate.service import Gate
-from compatgate.web import streams
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.runs import log_stream
+from compatgate.service.runs.pruning import Ages, prune_database
 
 API = "/api/v1"
 ASKED: dict[str, Any] = {"suite": "smoke", "target": "prod-a100", "stack": {"cuda": "12.4"}}
@@ -58,7 +58,7 @@ def test_a_run_is_queued_for_each_sku_and_driver_of_the_target(
         {"name": "c", "gpu": "L4", "driver": DRIVER},
     ]
     body = {"metadata": {"name": "mixed"}, "spec": {"pools": pools}}
-    gate.matrix.create("Target", body, By("t", "t"))
+    gate.matrix.create("Target", body, Authorship("t", "t"))
     gate.runs.queue.register("w2", [host("l4", gpu="L4")])
     made = client.post(f"{API}/runs", json=ASKED | {"target": "mixed"}).get_json()["runs"]
     assert [(run["gpu"], run["pool"]) for run in made] == [(GPU, "a"), ("L4", "c")]
@@ -326,7 +326,7 @@ def test_a_followed_log_comes_as_it_is_written_and_ends_with_the_run(
 def test_a_stream_is_taken_up_again_where_it_ended(
     client: FlaskClient, gate: Gate, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(log_stream, "LONGEST_SECONDS", 0.1)
     url = f"{API}/runs/{lease.run.id}/logs?follow=true"
     gate.runs.queue.write(lease, "a-0", b"one")
     text = client.get(url).text
@@ -384,7 +384,7 @@ def test_a_candidate_shows_what_it_lacks_and_its_entity_tag_still_guards_it(
     client: FlaskClient, gate: Gate
 ) -> None:
     spec = {"targets": ["prod-a100"], "components": {"cuda": "12.4.*"}, "status": "candidate"}
-    gate.matrix.create("Entry", {"metadata": {"name": "new"}, "spec": spec}, By("t", "t"))
+    gate.matrix.create("Entry", {"metadata": {"name": "new"}, "spec": spec}, Authorship("t", "t"))
     shown = client.get(f"{API}/entries/new")
     assert [need["suite"] for need in shown.get_json()["promotion"]["needs"]] == ["smoke"]
     listed = client.get(f"{API}/entries").get_json()["items"]
@@ -406,7 +406,9 @@ def test_a_baseline_of_a_new_family_names_the_nearest_one_to_compare_with(
 
     def proposed(family: str, *values: float, sku: str = GPU) -> str:
         samples = Samples("latency", "ms", (values,))
-        gate.baselines.offer(Ground("gemm@0f3c", sku, family), spec, f"run-{family}", [samples])
+        gate.baselines.offer(
+            BaselineKey("gemm@0f3c", sku, family), spec, f"run-{family}", [samples]
+        )
         asked = {"family": family, "sku": sku}
         newest = client.get(f"{API}/baselines", query_string=asked).get_json()["items"][0]
         return f"{API}/baselines/{newest['id']}"
@@ -418,7 +420,7 @@ def test_a_baseline_of_a_new_family_names_the_nearest_one_to_compare_with(
     near = client.get(new).get_json()["nearest"]
     assert (near["family"], near["median"]) == ("cuda-12.4+torch-2.3", 2.0)
     assert near["change"] == pytest.approx(0.05)
-    ground = Ground("gemm@0f3c", GPU, "cuda-12.4+torch-2.4")
+    ground = BaselineKey("gemm@0f3c", GPU, "cuda-12.4+torch-2.4")
     assert gate.baselines.approved(ground) == {}
     assert client.post(f"{new}/approve").get_json()["nearest"] is None
     assert client.get(proposed("cuda-13.0", 1.0, 1.0, 1.0)).get_json()["nearest"] is None
@@ -427,7 +429,7 @@ def test_a_baseline_of_a_new_family_names_the_nearest_one_to_compare_with(
 def test_a_baseline_is_proposed_by_runs_and_approved_by_a_person(
     client: FlaskClient, gate: Gate
 ) -> None:
-    ground = Ground("gemm@0f3c", GPU, "torch-2.4-cu12")
+    ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4-cu12")
     spec = {"latency": MetricSpec("ms", "lower", repetitions=3)}
     for run in ("run_1:gemm-0", "run_2:gemm-0", "run_2:gemm-0"):
         values = Samples("latency", "ms", ((1.0, 1.1, 1.2),))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from compatgate.cli import serve
-from compatgate.cli.parser import Parser
-from compatgate.cli.serve_decisions import commit_of
+from compatgate.cli.serve_options import commit_of
 from compatgate.errors import BadInput
-from compatgate.web.start import is_loopback, listen, url_of
+from compatgate.kit.cli.parser import Parser
+from compatgate.service.web.start import is_loopback, listen, url_of
 
 
 def parse(*words: str) -> argparse.Namespace:

@@ -10,8 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.errors import Unavailable
-from compatgate.gate import readiness
-from compatgate.gate.service import Gate
+from compatgate.service.gate import service as readiness
+from compatgate.service.gate.service import Gate
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
 

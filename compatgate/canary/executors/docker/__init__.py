@@ -1,4 +1,4 @@
-"""Workloads in containers of a Docker engine, here or elsewhere.
+"""Run workloads in containers of a Docker engine, here or elsewhere.
 
 No state is kept beside the engine's: containers, volumes and images carry labels that say which
 run, attempt and step they belong to, so that any worker that reaches the engine can find and
@@ -7,17 +7,24 @@ remove them. docs/canaries.md says what a container may do.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from compatgate.canary.executors.command import on_one_machine
-from compatgate.canary.executors.docker import containers, files, images, logs, standing, sweep
-from compatgate.canary.executors.docker.connect import Engine
-from compatgate.canary.executors.docker.errors import starting, translated
-from compatgate.canary.executors.docker.names import name_of
-from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
+from compatgate.canary.executors.docker import containers, images, logs
+from compatgate.canary.executors.docker.engine import (
+    RUN,
+    Engine,
+    container_name,
+    run_filter,
+    translate_errors,
+    translate_start_errors,
+)
+from compatgate.canary.executors.interface import Handle, Job, PreparedJob, Progress, Status
+from compatgate.canary.executors.jobs import check_single_machine
 from compatgate.canary.hosts import Host
+from compatgate.errors import Infrastructure
 
 
 class DockerExecutor:
@@ -35,7 +42,7 @@ class DockerExecutor:
         self._engine = Engine(host)
         self._killed: set[str] = set()
 
-    def prepare(self, job: Job, progress: Progress) -> Prepared:
+    def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Pull or build the image, or find it on the engine.
 
         Raises:
@@ -43,11 +50,11 @@ class DockerExecutor:
             BadInput: the workload needs an image under test, or does not build.
             Infrastructure: the engine or the registry does not answer.
         """
-        on_one_machine(job, self._host.name)
+        check_single_machine(job, self._host.name)
         with self._talking() as api:
-            return images.prepare(api, self._host, job, progress)
+            return images.prepare_images(api, self._host, job, progress)
 
-    def start(self, prepared: Prepared) -> Handle:
+    def start(self, prepared: PreparedJob) -> Handle:
         """Start the container; its name is taken by a first start, so there is no second.
 
         Raises:
@@ -60,43 +67,112 @@ class DockerExecutor:
         with self._talking() as api:
             containers.check_engine(api.info(), self._host, job)
             image = api.inspect_image(prepared.image)["Config"] or {}
-            volume = files.put(api, prepared) if job.workload.folder else None
-            tool = files.put_tool(api, prepared) if prepared.tool else None
-            body = containers.body(job, prepared.image, image, volume, self._host.devices, tool)
-            container = api.create_container_from_config(body, name_of(job))["Id"]
-            with starting(job.workload.command[0], self._host.name):
+            volume = containers.put_files(api, prepared) if job.workload.folder else None
+            tool = containers.put_tool(api, prepared) if prepared.tool else None
+            body = containers.container_body(
+                job, prepared.image, image, volume, self._host.devices, tool
+            )
+            container = api.create_container_from_config(body, container_name(job))["Id"]
+            with translate_start_errors(job.workload.command[0], self._host.name):
                 api.start(container)
         return Handle(container, job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """How the container stands."""
+        """Return how the container stands."""
         with self._talking() as api:
-            return standing.status(api, handle.id, killed_here=handle.id in self._killed)
+            return logs.read_status(api, handle.id, killed_here=handle.id in self._killed)
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
         """Whole lines of both streams from the beginning, until the container has ended."""
         with self._talking() as api:
-            yield from logs.follow(api, handle.id, stop)
+            yield from logs.follow_log(api, handle.id, stop)
 
     def kill(self, handle: Handle) -> None:
         """End the container at once; nothing happens where it has ended or is gone."""
         with self._talking() as api:
-            if containers.kill(api, handle.id):
+            if containers.kill_container(api, handle.id):
                 self._killed.add(handle.id)
 
     def clean(self, run: str) -> int:
         """Remove the containers, volumes and built images of a run."""
         with self._talking() as api:
-            return sweep.clean(api, run)
+            return remove_run(api, run)
 
     def left(self) -> set[str]:
-        """Runs of which containers, volumes or built images are on the engine."""
+        """Return runs of which containers, volumes or built images are on the engine."""
         with self._talking() as api:
-            return sweep.runs(api)
+            return list_runs(api)
 
     def close(self) -> None:
         """Let go of the connection."""
         self._engine.close()
 
     def _talking(self) -> AbstractContextManager[Any]:
-        return translated(self._engine)
+        return translate_errors(self._engine)
+
+
+_PATIENCE_S = 60
+
+
+def remove_run(api: Any, run: str) -> int:
+    """Remove the containers, volumes and built images that carry the run's label.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        Infrastructure: something would not go.
+    """
+    removed: set[str] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while left := _leftovers(api, run):
+        for kind, name in left:
+            removed.add(name)
+            _remove(api, kind, name)
+        if time.monotonic() > deadline:
+            names = ", ".join(name[:64] for _, name in left)
+            raise Infrastructure(f"the engine does not remove {names}")
+        if _leftovers(api, run):
+            time.sleep(0.2)
+    return len(removed)
+
+
+def list_runs(api: Any) -> set[str]:
+    """Return the ids of the runs whose label something on the engine carries."""
+    labelled = {"label": RUN}
+    found = [
+        *api.containers(all=True, filters=labelled),
+        *(api.volumes(filters=labelled)["Volumes"] or []),
+        *api.images(all=True, filters=labelled),
+    ]
+    return {thing["Labels"][RUN] for thing in found}
+
+
+def _leftovers(api: Any, run: str) -> list[tuple[str, str]]:
+    """Containers first: they hold the others."""
+    mine = run_filter(run)
+    containers = [c["Id"] for c in api.containers(all=True, filters=mine)]
+    volumes = [v["Name"] for v in api.volumes(filters=mine)["Volumes"] or []]
+    images = [i["Id"] for i in api.images(all=True, filters=mine)]
+    return [
+        *(("container", name) for name in containers),
+        *(("volume", name) for name in volumes),
+        *(("image", name) for name in images),
+    ]
+
+
+def _remove(api: Any, kind: str, name: str) -> None:
+    from docker.errors import APIError
+
+    try:
+        match kind:
+            case "container":
+                api.remove_container(name, v=True, force=True)
+            case "volume":
+                api.remove_volume(name, force=True)
+            case _:
+                api.remove_image(name, force=True)
+    except APIError as error:
+        # Gone in the meantime, or another removal is at work: the next look tells.
+        if error.status_code not in (404, 409):
+            raise

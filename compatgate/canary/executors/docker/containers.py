@@ -1,16 +1,19 @@
-"""What a container may do, and ending it."""
+"""Describe a job's container: its limits, its rights, and the volumes that hold its files.
+
+Files travel in volumes of their own, which are filled before the start.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from compatgate.canary.executors.command import command_of, environment_of
-from compatgate.canary.executors.docker.files import mount
-from compatgate.canary.executors.docker.names import labels_of
-from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.docker.engine import container_name, job_labels
+from compatgate.canary.executors.interface import Job, PreparedJob
+from compatgate.canary.executors.jobs import job_command, job_environment
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import FOLDER
-from compatgate.errors import CompatgateError
+from compatgate.canary.workloads.pack import archive, container_files
+from compatgate.errors import BadInput, CompatgateError
 
 NOBODY = "65534:65534"
 _CDI_SINCE = 25
@@ -19,7 +22,7 @@ _LOG = 4
 """Size of a log file in what is kept of it: records of short lines are larger than these."""
 
 
-def body(
+def container_body(
     job: Job,
     image: str,
     config: dict[str, Any],
@@ -27,7 +30,7 @@ def body(
     devices: Literal["request", "cdi"],
     tool: str | None = None,
 ) -> dict[str, Any]:
-    """The request that creates a job's container.
+    """Return the request that creates a job's container.
 
     Args:
         job: what is run.
@@ -38,15 +41,15 @@ def body(
         tool: volume with the workload's tool; None: the image has it.
     """
     workload = job.workload
-    environment = environment_of(job, "/tmp", _gpu_environment(job))  # noqa: S108
+    environment = job_environment(job, "/tmp", _gpu_environment(job))  # noqa: S108
     return {
         "Image": image,
-        "Entrypoint": command_of(job),
+        "Entrypoint": job_command(job),
         "Cmd": [],
         "WorkingDir": FOLDER,
         "User": _user(workload.user, config.get("User") or ""),
         "Env": [f"{name}={value}" for name, value in environment.items()],
-        "Labels": labels_of(job),
+        "Labels": job_labels(job),
         "Hostname": "canary",
         "Healthcheck": {"Test": ["NONE"]},
         "NetworkDisabled": True,
@@ -60,7 +63,7 @@ def body(
 
 def _mounts(job: Job, volume: str | None, tool: str | None) -> list[dict[str, Any]]:
     places = ((volume, FOLDER), (tool, job.workload.image.tool))
-    return [mount(name, place, read_only=True) for name, place in places if name and place]
+    return [volume_mount(name, place, read_only=True) for name, place in places if name and place]
 
 
 def _limits(job: Job) -> dict[str, Any]:
@@ -104,7 +107,7 @@ def _writable(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
 
 
 def _user(wanted: str, images: str) -> str:
-    """The image's user; instead of root nobody, unless the workload says otherwise."""
+    """Return the image's user; instead of root nobody, unless the workload says otherwise."""
     is_root = images.partition(":")[0] in ("", "0", "root")
     return NOBODY if is_root and wanted == "nobody" else images
 
@@ -153,7 +156,7 @@ def _major(info: dict[str, Any]) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def kill(api: Any, container: str) -> bool:
+def kill_container(api: Any, container: str) -> bool:
     """End a container at once; False where it has ended or is gone."""
     from docker.errors import APIError
 
@@ -164,3 +167,91 @@ def kill(api: Any, container: str) -> bool:
             raise
         return False
     return True
+
+
+def put_files(api: Any, prepared: PreparedJob) -> str:
+    """Make a volume with the workload's folder.
+
+    An engine unpacks archives only into what a container may write, and the job's own container
+    may not write its folder: another one that is never started lends its mount.
+
+    Returns:
+        The volume's name.
+    """
+    job = prepared.job
+    name = f"{container_name(job)}-files"
+    api.create_volume(name, labels=job_labels(job))
+    lender = _create_lender(
+        api, job, prepared.image, name, [volume_mount(name, FOLDER, read_only=False)]
+    )
+    api.put_archive(lender, FOLDER, archive(container_files(job.workload)))
+    api.remove_container(lender, v=True, force=True)
+    return name
+
+
+def put_tool(api: Any, prepared: PreparedJob) -> str:
+    """Make a volume with the workload's tool, out of the image that was built for it.
+
+    The engine itself copies what an image has at a mount's place into an empty volume when a
+    container is created. That container is never started.
+
+    Returns:
+        The volume's name.
+
+    Raises:
+        BadInput: the image does not have it.
+    """
+    job = prepared.job
+    name, image, place = (
+        f"{container_name(job)}-tool",
+        prepared.tool or "",
+        job.workload.image.tool or "",
+    )
+    _check_there(api, job, image, place, name)
+    api.create_volume(name, labels=job_labels(job))
+    filled = volume_mount(name, place, read_only=False) | {"VolumeOptions": {"NoCopy": False}}
+    lender = _create_lender(api, job, image, name, [filled])
+    api.remove_container(lender, v=True, force=True)
+    return name
+
+
+def _check_there(api: Any, job: Job, image: str, place: str, name: str) -> None:
+    from docker.errors import NotFound
+
+    lender = _create_lender(api, job, image, name, [])
+    try:
+        pieces, stat = api.get_archive(lender, place)
+        pieces.close()
+        is_folder = bool(stat["mode"] >> 31)
+    except NotFound:
+        is_folder = False
+    finally:
+        api.remove_container(lender, v=True, force=True)
+    if not is_folder:
+        raise BadInput(
+            f"the Dockerfile of {job.workload.name} makes no folder {place}",
+            field="image.tool",
+            value=place,
+        )
+
+
+def _create_lender(api: Any, job: Job, image: str, name: str, mounts: list[dict[str, Any]]) -> str:
+    """Create a container that is never started, for what it mounts or has."""
+    body = {
+        "Image": image,
+        "Entrypoint": ["never-started"],
+        "Labels": job_labels(job),
+        "HostConfig": {"NetworkMode": "none", "Mounts": mounts},
+    }
+    return str(api.create_container_from_config(body, name)["Id"])
+
+
+def volume_mount(volume: str, place: str, *, read_only: bool) -> dict[str, Any]:
+    """Return the volume at its place; what the image may have there is not copied into it."""
+    return {
+        "Type": "volume",
+        "Source": volume,
+        "Target": place,
+        "ReadOnly": read_only,
+        "VolumeOptions": {"NoCopy": True},
+    }

@@ -1,27 +1,30 @@
-"""Which image a job runs in, and what is built beside it; never on the image under test."""
+"""Prepare the image that a job runs in: pull it, or build a workload's own beside it.
+
+Nothing is ever built on the image under test.
+"""
 
 from __future__ import annotations
 
 import io
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from compatgate.canary.executors.docker.errors import no_image
-from compatgate.canary.executors.docker.names import RUN
-from compatgate.canary.executors.docker.pulls import have
-from compatgate.canary.executors.interface import Job, Prepared, Progress
+from compatgate.canary.executors.docker.engine import RUN, explain_error, missing_image_error
+from compatgate.canary.executors.interface import Job, PreparedJob, Progress
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Limits, Workload
 from compatgate.canary.workloads import dockerfile
-from compatgate.canary.workloads.own_image import brings_image
+from compatgate.canary.workloads.dockerfile import brings_image
 from compatgate.canary.workloads.pack import archive, files_of
-from compatgate.errors import BadInput, Infrastructure
+from compatgate.discovery.registry.reference import Reference, is_digest, parse_reference
+from compatgate.errors import BadInput, Infrastructure, NotFound
 
 LONGEST_BUILD_S = 3600.0
 """For the steps of a build; what they start from is pulled before."""
 
 
-def prepare(api: Any, host: Host, job: Job, progress: Progress) -> Prepared:
+def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> PreparedJob:
     """Have the images of a job on the engine.
 
     The image under test itself where the workload can run inside it; else the workload's
@@ -35,9 +38,9 @@ def prepare(api: Any, host: Host, job: Job, progress: Progress) -> Prepared:
     """
     own = job.workload.image
     if job.image and own.inside:
-        return Prepared(job, have(api, job.image, progress))
+        return PreparedJob(job, ensure_image(api, job.image, progress))
     if own.reference:
-        return Prepared(job, have(api, own.reference, progress))
+        return PreparedJob(job, ensure_image(api, own.reference, progress))
     if own.context is None or not (job.image or brings_image(job.workload)):
         raise BadInput(
             f"the workload {job.workload.name} runs in an image under test, and there is none",
@@ -45,9 +48,9 @@ def prepare(api: Any, host: Host, job: Job, progress: Progress) -> Prepared:
             hint="name one, --image REF",
         )
     if job.image and own.tool:
-        image = have(api, job.image, progress)
-        return Prepared(job, image, tool=_build(api, host, job, progress))
-    return Prepared(job, _build(api, host, job, progress))
+        image = ensure_image(api, job.image, progress)
+        return PreparedJob(job, image, tool=_build(api, host, job, progress))
+    return PreparedJob(job, _build(api, host, job, progress))
 
 
 def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
@@ -64,11 +67,11 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     """
     workload = job.workload
     content, text = _context(workload)
-    if job.image and dockerfile.BASE in dockerfile.arguments(text):
+    if job.image and dockerfile.BASE in dockerfile.build_arguments(text):
         raise _on_image_under_test(workload)
     _check_network(workload, text, host)
-    for base in dockerfile.images(text):
-        _check_triggers(api, workload, have(api, base, progress), base)
+    for base in dockerfile.base_images(text):
+        _check_triggers(api, workload, ensure_image(api, base, progress), base)
     doing = f"building {workload.name}"
     progress(doing, None)
     image, until = "", time.monotonic() + LONGEST_BUILD_S
@@ -78,7 +81,7 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
             custom_context=True,
             labels={RUN: job.run},
             network_mode=None if workload.image.network else "none",
-            container_limits=_limits(workload.limits, api.info()),
+            container_limits=_build_limits(workload.limits, api.info()),
             shmsize=workload.limits.shm,
             rm=True,
             forcerm=True,
@@ -102,7 +105,7 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
 
 
 def _context(workload: Workload) -> tuple[bytes, str]:
-    """The archive that is built from, and the text of its Dockerfile."""
+    """Return the archive that is built from, and the text of its Dockerfile."""
     if workload.folder is None:
         raise BadInput(f"the workload {workload.name} has no folder to build from")
     files = files_of(workload.folder / (workload.image.context or "."))
@@ -112,7 +115,7 @@ def _context(workload: Workload) -> tuple[bytes, str]:
     return archive(files), content.decode(errors="replace")
 
 
-def _limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
+def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
     """What each step may use, as far as an engine's builder can limit it."""
     found: dict[str, Any] = {"memory": limits.memory, "memswap": limits.memory}
     if limits.cpus:
@@ -169,9 +172,85 @@ def _too_long(workload: Workload) -> BadInput:
 
 
 def _build_failed(workload: Workload, what: str) -> Exception:
-    if found := no_image(f"that the Dockerfile of {workload.name} names", what):
+    if found := missing_image_error(f"that the Dockerfile of {workload.name} names", what):
         return found
     if "i/o timeout" in what or "dial tcp" in what or "TLS handshake" in what:
         return Infrastructure(f"the build of {workload.name} could not pull: {what}")
     hint = "steps have no network unless the workload says network = true"
     return BadInput(f"the workload {workload.name} does not build: {what}", hint=hint)
+
+
+def ensure_image(api: Any, reference: str, progress: Progress) -> str:
+    """Find an image on the engine, or pull it.
+
+    What is named by digest or id is not asked for again; a tag is, unless the image was made on
+    this engine and has no registry to come from.
+    """
+    from docker.errors import ImageNotFound
+
+    try:
+        found = api.inspect_image(reference)
+        if "sha256:" in reference or not found.get("RepoDigests"):
+            return _identity(found, reference)
+    except ImageNotFound:
+        if reference.startswith("sha256:"):
+            raise NotFound(
+                f"there is no image {reference} on the engine", field="image", value=reference
+            ) from None
+    _pull(api, reference, progress)
+    return _identity(api.inspect_image(reference), reference)
+
+
+def _identity(image: dict[str, Any], reference: str) -> str:
+    """By digest under the name that was asked for; engines leave ``docker.io/library/`` out."""
+    digests: list[str] = image.get("RepoDigests") or []
+    named = None if is_digest(reference) else parse_reference(reference)
+    of_name = [d for d in digests if named and _is_of(named, parse_reference(d))]
+    return str((of_name or digests or [image["Id"]])[0])
+
+
+def _is_of(one: Reference, other: Reference) -> bool:
+    return (one.registry, one.repository) == (other.registry, other.repository)
+
+
+def _pull(api: Any, reference: str, progress: Progress) -> None:
+    from docker.errors import APIError
+    from docker.utils import parse_repository_tag
+
+    name, tag = parse_repository_tag(reference)
+    doing = f"pulling {reference}"
+    progress(doing, None)
+    try:
+        for share in _pull_progress(api.pull(name, tag=tag or "latest", stream=True, decode=True)):
+            progress(doing, share)
+    except _StreamError as error:
+        what = str(error)
+    except APIError as error:
+        what = explain_error(error)
+    else:
+        return
+    raise missing_image_error(reference, what) or Infrastructure(
+        f"cannot pull {reference}: {what}", field="image", value=reference
+    )
+
+
+class _StreamError(Exception):
+    """An error that came in a stream of progress."""
+
+
+def _pull_progress(events: Iterable[dict[str, Any]]) -> Iterator[float]:
+    """Yield how much of all layers known so far is here, unpacking counting a third."""
+    total: dict[str, int] = {}
+    done: dict[str, float] = {}
+    for event in events:
+        if error := event.get("error"):
+            raise _StreamError(" ".join(str(error).split()))
+        layer, detail = event.get("id"), event.get("progressDetail") or {}
+        size, current = detail.get("total"), detail.get("current")
+        if not (layer and size and current):
+            continue
+        part = min(current / size, 1.0)
+        unpacking = event.get("status") == "Extracting"
+        total.setdefault(layer, size)
+        done[layer] = total[layer] * ((2 + part) / 3 if unpacking else part * 2 / 3)
+        yield sum(done.values()) / sum(total.values())

@@ -1,4 +1,4 @@
-"""Workloads as Jobs of a Kubernetes cluster, which queues and places them.
+"""Run workloads as Jobs of a Kubernetes cluster, which queues and places them.
 
 No state is kept beside the cluster's: Jobs, pods, services and config maps carry labels that say
 which run, attempt and step they belong to, so that any worker that reaches the cluster can find and
@@ -8,20 +8,29 @@ remove them. docs/kubernetes-executor.md says what a pod may do, and what a work
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
-from compatgate.canary.executors.kubernetes import files, images, logs, sweep
-from compatgate.canary.executors.kubernetes.connect import Cluster
-from compatgate.canary.executors.kubernetes.names import START, name_of
-from compatgate.canary.executors.kubernetes.objects import job_object, service_object
+from compatgate.canary.executors.interface import Handle, Job, PreparedJob, Progress, Status
+from compatgate.canary.executors.jobs import pin_image
+from compatgate.canary.executors.kubernetes import logs, objects
+from compatgate.canary.executors.kubernetes.cluster import Cluster
+from compatgate.canary.executors.kubernetes.objects import (
+    RUN,
+    START,
+    job_name,
+    job_object,
+    run_selector,
+    service_object,
+)
+from compatgate.canary.executors.kubernetes.status import condition
 from compatgate.canary.executors.kubernetes.view import View
 from compatgate.canary.hosts import Host
-from compatgate.errors import Conflict
-from compatgate.kubernetes.errors import Missing, Taken
+from compatgate.errors import BadInput, Conflict, Infrastructure
+from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
 
 _KILLED = 137
 
@@ -43,7 +52,7 @@ class KubernetesExecutor:
         self._lock = threading.Lock()
         self._killed: set[str] = set()
 
-    def prepare(self, job: Job, progress: Progress) -> Prepared:
+    def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Find the image's digest; the node pulls it once the job is placed.
 
         Raises:
@@ -51,10 +60,10 @@ class KubernetesExecutor:
             BadInput: nothing says which image, or the workload's files are too large.
             Infrastructure: the registry does not answer.
         """
-        files.packed(job)
-        return Prepared(job, images.prepare(job, self._host, progress))
+        objects.job_files(job)
+        return PreparedJob(job, prepare_image(job, self._host, progress))
 
-    def start(self, prepared: Prepared) -> Handle:
+    def start(self, prepared: PreparedJob) -> Handle:
         """Create the Job; its name is taken by a first start, so there is no second.
 
         Raises:
@@ -63,26 +72,26 @@ class KubernetesExecutor:
             Infrastructure: the cluster does not answer.
         """
         job = prepared.job
-        packed = files.packed(job)
+        packed = objects.job_files(job)
         if packed:
-            self._create("core", "config_map", files.config_map(job, packed))
+            self._create("core", "config_map", objects.config_map(job, packed))
         if job.workload.nodes > 1:
             self._create("core", "service", service_object(job))
         start = uuid.uuid4().hex
         body = job_object(job, prepared.image, self._cluster.settings, packed, start)
-        if not self._create("batch", "job", body) and not self._is_of(name_of(job), start):
+        if not self._create("batch", "job", body) and not self._is_of(job_name(job), start):
             raise Conflict(f"{job.step} of {job.run} was started before", field="job")
-        return Handle(name_of(job), job.run, job.attempt, job.step, prepared.image)
+        return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """How the Job stands."""
+        """Return how the Job stands."""
         if handle.id in self._killed:
             return Status("exited", _KILLED, reason="killed")
         return self._view(handle).status()
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
         """Whole lines of both streams from the beginning, until the job has ended."""
-        yield from logs.follow(self._cluster, self._view(handle), stop)
+        yield from logs.follow_log(self._cluster, self._view(handle), stop)
 
     def kill(self, handle: Handle) -> None:
         """End the Job at once; nothing happens where it has ended or is gone."""
@@ -91,7 +100,7 @@ class KubernetesExecutor:
             if view.known() not in ("waiting", "running"):
                 return
             self._killed.add(handle.id)
-            with suppress(Missing):
+            with suppress(ObjectMissing):
                 self._cluster.ask(
                     "batch", "delete_namespaced_job", handle.id, propagation_policy="Foreground"
                 )
@@ -102,11 +111,11 @@ class KubernetesExecutor:
 
     def clean(self, run: str) -> int:
         """Remove the Jobs, pods, services and config maps of a run."""
-        return sweep.clean(self._cluster, run)
+        return remove_run(self._cluster, run)
 
     def left(self) -> set[str]:
-        """Runs of which Jobs, pods, services or config maps are in the namespace."""
-        return sweep.runs(self._cluster)
+        """Return runs of which Jobs, pods, services or config maps are in the namespace."""
+        return list_runs(self._cluster)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -117,10 +126,10 @@ class KubernetesExecutor:
         self._cluster.close()
 
     def _create(self, api: str, kind: str, body: dict[str, Any]) -> bool:
-        """Whether it was created; False where its name is taken."""
+        """Return whether it was created; False where its name is taken."""
         try:
             self._cluster.ask(api, f"create_namespaced_{kind}", body=body)
-        except Taken:
+        except ObjectExists:
             return False
         return True
 
@@ -134,3 +143,101 @@ class KubernetesExecutor:
             if handle.id not in self._views:
                 self._views[handle.id] = View(self._cluster, handle)
             return self._views[handle.id]
+
+
+def prepare_image(job: Job, host: Host, progress: Progress) -> str:
+    """Return the image by digest, so that every node of the cluster pulls the same one.
+
+    The image under test itself where the workload can run inside it; else the one that the host
+    names for the workload; else the workload's reference. Nothing is built in a cluster.
+
+    Raises:
+        BadInput: nothing says which image.
+        NotFound: the registry has no such image.
+        Infrastructure: it does not answer.
+    """
+    workload = job.workload
+    own = workload.image
+    named = host.kubernetes.images.get(workload.name) if host.kubernetes else None
+    reference = job.image if job.image and own.inside else named or own.reference
+    if reference:
+        progress(f"looking up {reference}", None)
+        return pin_image(reference)
+    if own.context is None:
+        raise BadInput(
+            f"the workload {workload.name} runs inside an image under test, and there is none",
+            field="image",
+            hint="name one, --image REF",
+        )
+    raise BadInput(
+        f"the workload {workload.name} builds its image, and a cluster builds none",
+        field="image",
+        value=workload.name,
+        hint=f"build and push it, and name it for {host.name}: "
+        f'[host.kubernetes.images] {workload.name} = "REGISTRY/NAME@sha256:..."',
+    )
+
+
+KINDS = (
+    ("batch", "job"),
+    ("core", "pod"),
+    ("core", "service"),
+    ("core", "config_map"),
+)
+"""Jobs first: they would make their pods anew."""
+_PATIENCE_S = 60.0
+_AWAY_S = 15.0
+_POLL_S = 0.5
+
+
+def remove_run(cluster: Cluster, run: str) -> int:
+    """Delete the jobs, pods, services and config maps that carry the run's label; wait for it.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        Infrastructure: something would not go, or the cluster does not answer.
+    """
+    removed: set[tuple[str, str]] = set()
+    began = time.monotonic()
+    while left := list(_labelled(cluster, run_selector(run))):
+        for kind, thing in left:
+            removed.add((kind, thing["metadata"]["name"]))
+            _delete(cluster, kind, thing, forced=time.monotonic() - began > _AWAY_S)
+        if time.monotonic() - began > _PATIENCE_S:
+            names = ", ".join(f"{kind} {thing['metadata']['name']}" for kind, thing in left)
+            raise Infrastructure(f"the cluster of {cluster.where} does not remove {names}")
+        time.sleep(_POLL_S)
+    return len(removed)
+
+
+def list_runs(cluster: Cluster) -> set[str]:
+    """Return the ids of the runs whose label something in the namespace carries."""
+    return {thing["metadata"]["labels"][RUN] for _, thing in _labelled(cluster, RUN)}
+
+
+def _labelled(cluster: Cluster, selector: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for api, kind in KINDS:
+        listed = cluster.ask(api, f"list_namespaced_{kind}", label_selector=selector)
+        for thing in listed["items"]:
+            yield kind, thing
+
+
+def _delete(cluster: Cluster, kind: str, thing: dict[str, Any], *, forced: bool) -> None:
+    api = next(api for api, each in KINDS if each == kind)
+    params: dict[str, Any] = {"propagation_policy": "Foreground"}
+    if kind == "pod" and forced and _is_away(thing):
+        # No kubelet is there to say that it has ended; its GPU is out of reach with its node.
+        params["grace_period_seconds"] = 0
+    elif "deletionTimestamp" in thing["metadata"]:
+        return
+    with suppress(ObjectMissing):
+        cluster.ask(api, f"delete_namespaced_{kind}", thing["metadata"]["name"], **params)
+
+
+def _is_away(pod: dict[str, Any]) -> bool:
+    """Return whether the cluster has given up the pod's node."""
+    disruption = condition(pod, "DisruptionTarget") or {}
+    reasons = (pod.get("status", {}).get("reason"), disruption.get("reason"))
+    return "NodeLost" in reasons or "DeletionByTaintManager" in reasons

@@ -1,10 +1,13 @@
-"""What a worker must be allowed in its namespace, and what its jobs must not. Pure."""
+"""Build the objects that say what a worker may do in its namespace. Pure.
+
+Network policies say whom its jobs may talk to.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from compatgate.canary.executors.kubernetes.names import GROUP, RUN
+from compatgate.canary.executors.kubernetes.objects import GROUP, RUN
 
 WORKER = "compatgate-worker"
 _LABELS = {"app.kubernetes.io/name": "compatgate", "app.kubernetes.io/component": "worker"}
@@ -38,7 +41,7 @@ def worker_objects(namespace: str) -> list[dict[str, Any]]:
             "subjects": [{"kind": "ServiceAccount", "name": WORKER, "namespace": namespace}],
         },
         _policy("compatgate-canary-alone", namespace, RUN, {}),
-        _policy("compatgate-canary-nodes", namespace, GROUP, _among_themselves()),
+        _policy("compatgate-canary-nodes", namespace, GROUP, _peer_traffic()),
     ]
 
 
@@ -48,8 +51,8 @@ def _policy(name: str, namespace: str, label: str, allowed: dict[str, Any]) -> d
     return _object("networking.k8s.io/v1", "NetworkPolicy", name, namespace) | {"spec": spec}
 
 
-def _among_themselves() -> dict[str, Any]:
-    """The nodes of a job meet by name, so they may ask for names."""
+def _peer_traffic() -> dict[str, Any]:
+    """Return the nodes of a job meet by name, so they may ask for names."""
     peers = [{"podSelector": _with(GROUP)}]
     names = [{"protocol": protocol, "port": _DNS} for protocol in ("UDP", "TCP")]
     return {

@@ -1,4 +1,4 @@
-"""What a cluster shows of one job: listed once, then kept up to date by a watch."""
+"""Keep a view of one job in a cluster: listed once, then kept up to date by a watch."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ from typing import Any
 import msgspec
 
 from compatgate.canary.executors.interface import Handle, Status
-from compatgate.canary.executors.kubernetes.connect import Cluster
-from compatgate.canary.executors.kubernetes.errors import translated
-from compatgate.canary.executors.kubernetes.names import of_job
-from compatgate.canary.executors.kubernetes.obstacles import Obstacle
-from compatgate.canary.executors.kubernetes.pod import PULL_S
-from compatgate.canary.executors.kubernetes.standing import Seen, standing
-from compatgate.canary.executors.kubernetes.stream import lines_of
-from compatgate.canary.executors.pump import Pump
+from compatgate.canary.executors.jobs import Pump
+from compatgate.canary.executors.kubernetes.cluster import Cluster, response_lines, translate_errors
+from compatgate.canary.executors.kubernetes.objects import PULL_S, job_selector
+from compatgate.canary.executors.kubernetes.status import JobStatus, Obstacle, read_job_status
 from compatgate.errors import CompatgateError, Infrastructure
-from compatgate.kubernetes.errors import Gone, Missing
+from compatgate.kit.kubernetes import ObjectMissing, VersionGone
 
 _log = logging.getLogger(__name__)
-
 PATIENCE_S = 120.0
 """How long a job goes on while nothing is heard of the cluster."""
 _WATCH_S = 240
@@ -46,7 +41,7 @@ class View:
     def __init__(self, cluster: Cluster, handle: Handle) -> None:
         self._cluster = cluster
         self._handle = handle
-        self._selector = of_job(handle.run, handle.attempt, handle.step)
+        self._selector = job_selector(handle.run, handle.attempt, handle.step)
         self._lock = threading.RLock()
         self._pods: dict[str, dict[str, Any]] = {}
         self._job: dict[str, Any] | None = None
@@ -66,7 +61,7 @@ class View:
             return list(self._pods.values())
 
     def status(self) -> Status:
-        """How the job stands.
+        """Return how the job stands.
 
         Raises:
             CompatgateError: it will never start.
@@ -86,7 +81,7 @@ class View:
         return seen.status
 
     def known(self) -> str:
-        """The state as it was last seen, whatever keeps it from going on."""
+        """Return the state as it was last seen, whatever keeps it from going on."""
         return self._standing().status.state
 
     def close(self) -> None:
@@ -95,7 +90,7 @@ class View:
         if lines := self._lines:
             lines.close()
 
-    def _standing(self) -> Seen:
+    def _standing(self) -> JobStatus:
         with self._lock:
             pods = list(self._pods.values())
             wanted = int((self._job or {}).get("spec", {}).get("completions") or 1)
@@ -103,14 +98,14 @@ class View:
         if len(pods) < wanted and (stale or self._begun):
             self._read_job()
             pods = self.pods()
-        return standing(self._job, pods, self._timeout())
+        return read_job_status(self._job, pods, self._timeout())
 
     def _timeout(self) -> int:
         """Of the program, by what its pod may take."""
         pod = (self._job or {}).get("spec", {}).get("template", {}).get("spec", {})
         return int(pod.get("activeDeadlineSeconds", PULL_S)) - PULL_S
 
-    def _refuse_what_lasts(self, seen: Seen) -> None:
+    def _refuse_what_lasts(self, seen: JobStatus) -> None:
         found, now = seen.obstacle, time.monotonic()
         if found is None:
             self._obstacle = None
@@ -137,7 +132,7 @@ class View:
         handle, now = self._handle, time.monotonic()
         try:
             job = self._cluster.ask("batch", "read_namespaced_job", handle.id)
-        except Missing:
+        except ObjectMissing:
             job = None
         except Infrastructure:
             if not self._job_read or now - self._heard > PATIENCE_S:
@@ -156,11 +151,11 @@ class View:
         pause = _PAUSE_S
         while not self._closed.is_set():
             try:
-                with translated(self._cluster):
+                with translate_errors(self._cluster):
                     self._watch()
                 pause = _PAUSE_S
                 continue
-            except Gone:
+            except VersionGone:
                 _log.debug("watch of %s: listing anew", self._handle.id)
             except CompatgateError as error:
                 _log.info("watch of %s: %s", self._handle.id, error.detail)
@@ -188,7 +183,7 @@ class View:
             allow_watch_bookmarks=True,
             timeout_seconds=_WATCH_S,
         )
-        self._lines = lines = lines_of(response)
+        self._lines = lines = response_lines(response)
         try:
             while not self._closed.is_set():
                 try:
@@ -206,7 +201,7 @@ class View:
         thing = event["object"]
         if event["type"] == "ERROR":
             if thing.get("code") == 410:
-                raise Gone(thing.get("message", ""))
+                raise VersionGone(thing.get("message", ""))
             raise Infrastructure(f"the watch ended: {thing.get('message')}")
         with self._lock:
             self._heard = time.monotonic()

@@ -1,8 +1,9 @@
-"""Workloads as bare processes of this machine, for development: no image, no isolation.
+"""Run workloads as bare processes of this machine, for development: no image, no isolation.
 
 A launcher (`launch.py`) holds each job in a session of its own, with resource limits, bounded
 output and a deadline, and ends it when the worker goes. Everything that a job starts inherits a
-variable that names it, by which another worker finds and kills what an earlier one left.
+variable that names it, by which another worker finds and kills what an earlier one left. A folder
+for each job holds its files, scratch space, output and state.
 """
 
 from __future__ import annotations
@@ -10,20 +11,27 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.executors.command import command_of, environment_of, on_one_machine
-from compatgate.canary.executors.interface import Handle, Job, Prepared, Progress, Status
-from compatgate.canary.executors.names import safe
-from compatgate.canary.executors.process import scratch, traces
+from compatgate.canary.executors.interface import Handle, Job, PreparedJob, Progress, Status
+from compatgate.canary.executors.jobs import (
+    check_name,
+    check_single_machine,
+    job_command,
+    job_environment,
+)
 from compatgate.canary.hosts import Host
-from compatgate.errors import BadInput, Infrastructure, NotFound
+from compatgate.canary.workloads.pack import container_files
+from compatgate.errors import BadInput, Conflict, Infrastructure, NotFound
 
 IMAGE = "process"
 _LAUNCHER = Path(__file__).with_name("launch.py")
@@ -49,14 +57,14 @@ class ProcessExecutor:
         self._host = host
         self._launchers: list[subprocess.Popen[bytes]] = []
 
-    def prepare(self, job: Job, progress: Progress) -> Prepared:
+    def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """There is no image to fetch.
 
         Raises:
             BadInput: one is under test, or the workload has no folder.
             NotFound: this machine has not what the command calls.
         """
-        on_one_machine(job, self._host.name)
+        check_single_machine(job, self._host.name)
         if job.image:
             raise BadInput(
                 "the process executor runs no images",
@@ -67,7 +75,7 @@ class ProcessExecutor:
         if job.workload.folder is None:
             raise BadInput(f"the workload {job.workload.name} has no folder", field="workload")
         progress("looking for the program", None)
-        program = command_of(job)[0]
+        program = job_command(job)[0]
         where = f"{job.workload.folder}{os.sep}{program}" if "/" in program else program
         if shutil.which(where, path=os.environ.get("PATH")) is None:
             raise NotFound(
@@ -75,9 +83,9 @@ class ProcessExecutor:
                 field="command",
                 value=program,
             )
-        return Prepared(job, IMAGE)
+        return PreparedJob(job, IMAGE)
 
-    def start(self, prepared: Prepared) -> Handle:
+    def start(self, prepared: PreparedJob) -> Handle:
         """Start the launcher; its folder is taken by a first start, so there is no second.
 
         Raises:
@@ -86,13 +94,13 @@ class ProcessExecutor:
         """
         job = prepared.job
         try:
-            folder = scratch.make(job)
+            folder = make_folder(job)
             order = folder / "order.json"
             order.write_text(json.dumps(_order(job, folder)))
             self._launchers.append(
                 subprocess.Popen(  # noqa: S603
                     [sys.executable, "-I", str(_LAUNCHER), str(order)],
-                    env={traces.MARK: scratch.mark(job), "PATH": os.environ.get("PATH", "")},
+                    env={MARK: job_mark(job), "PATH": os.environ.get("PATH", "")},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -106,13 +114,13 @@ class ProcessExecutor:
         return Handle(str(folder), job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
-        """How the job stands."""
+        """Return how the job stands."""
         self._reap()
         folder = Path(handle.id)
         if ended := _load(folder / "ended.json"):
             return Status("exited", ended["code"], ended["oom"], ended["reason"])
         launcher = _load(folder / "launcher.json")
-        if launcher and traces.is_alive(launcher["pid"], launcher["started"]):
+        if launcher and is_alive(launcher["pid"], launcher["started"]):
             return Status("running")
         # It may have ended between the two looks.
         if ended := _load(folder / "ended.json"):
@@ -137,22 +145,22 @@ class ProcessExecutor:
         """Have the launcher end the job; what it cannot end is killed by its mark."""
         launcher = _load(Path(handle.id) / "launcher.json")
         if launcher and self.status(handle).state == "running":
-            traces.ask_to_end(launcher["pid"], launcher["started"])
+            request_end(launcher["pid"], launcher["started"])
             deadline = time.monotonic() + _PATIENCE_S
             while self.status(handle).state == "running" and time.monotonic() < deadline:
                 time.sleep(0.05)
-        traces.kill_marked(scratch.mark_of(handle))
+        kill_marked(handle_mark(handle))
         self._reap()
 
     def clean(self, run: str) -> int:
         """Kill every process of the run and remove its folders."""
-        killed = traces.kill_marked(f"{safe(run)}/")
+        killed = kill_marked(f"{check_name(run)}/")
         self._reap()
-        return max(killed, scratch.remove(run))
+        return max(killed, remove_folders(run))
 
     def left(self) -> set[str]:
-        """Runs that have folders."""
-        return scratch.runs()
+        """Return runs that have folders."""
+        return list_runs()
 
     def close(self) -> None:
         """Nothing is held but launchers that have ended."""
@@ -174,10 +182,10 @@ def _order(job: Job, folder: Path) -> dict[str, Any]:
     tmp = str(folder / "tmp")
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     slots = ",".join(str(slot) for slot in job.gpu_slots)
-    mark = {traces.MARK: scratch.mark(job), "CUDA_VISIBLE_DEVICES": slots}
+    mark = {MARK: job_mark(job), "CUDA_VISIBLE_DEVICES": slots}
     return {
-        "command": command_of(job),
-        "environment": {**kept, **environment_of(job, tmp, mark), **mark},
+        "command": job_command(job),
+        "environment": {**kept, **job_environment(job, tmp, mark), **mark},
         "folder": str(folder / "files"),
         "memory": limits.memory,
         "pids": limits.pids,
@@ -193,3 +201,124 @@ def _load(path: Path) -> dict[str, Any] | None:
         loaded: dict[str, Any] = json.loads(path.read_text())
         return loaded
     return None
+
+
+def make_folder(job: Job) -> Path:
+    """Return the folder of a job, with the workload's files in it.
+
+    Raises:
+        Conflict: there is one.
+        Infrastructure: somebody else owns the place.
+    """
+    folder = _root() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+    except FileExistsError:
+        raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
+    for file in container_files(job.workload):
+        path = folder / "files" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+        path.chmod(0o755 if file.executable else 0o644)
+    (folder / "tmp").mkdir()
+    (folder / "output").touch()
+    return folder
+
+
+def remove_folders(run: str) -> int:
+    """Remove the folders of a run; how many jobs there were."""
+    folder = _root() / check_name(run)
+    if not folder.exists():
+        return 0
+    jobs = sum(1 for _ in folder.iterdir())
+    shutil.rmtree(folder, ignore_errors=True)
+    return jobs
+
+
+def list_runs() -> set[str]:
+    """Return the ids of the runs that have folders."""
+    return {folder.name for folder in _root().iterdir()}
+
+
+def job_mark(job: Job) -> str:
+    """What names the job in the environment of its processes."""
+    return f"{check_name(job.run)}/{job.attempt}/{check_name(job.step)}"
+
+
+def handle_mark(handle: Handle) -> str:
+    """As `job_mark`, of a started job."""
+    return f"{check_name(handle.run)}/{handle.attempt}/{check_name(handle.step)}"
+
+
+def _root() -> Path:
+    """One folder per user; in a place that everybody may write to, it must be this user's own."""
+    root = Path(tempfile.gettempdir()) / f"compatgate-canary-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise Infrastructure(f"{root} belongs to somebody else", field="host", value=str(root))
+    return root
+
+
+MARK = "COMPATGATE_JOB"
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None where there is none any more.
+
+    Source: proc_pid_stat(5), fields 3 and 22.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_alive(pid: int, since: int) -> bool:
+    """Return whether the process with this number is still the one that started then."""
+    return start_time(pid) == since
+
+
+def request_end(pid: int, since: int) -> None:
+    """SIGTERM to a launcher."""
+    if is_alive(pid, since):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def kill_marked(mark: str) -> int:
+    """Kill every process whose mark begins so; how many there were.
+
+    Raises:
+        Infrastructure: some would not go.
+    """
+    killed: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while found := _marked(mark):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        if time.monotonic() > deadline:
+            raise Infrastructure(f"processes {found} do not end", field="host")
+        time.sleep(0.02)
+    return len(killed)
+
+
+def _marked(mark: str) -> list[int]:
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            marked = any(_begins(part, wanted) for part in file.read().split(b"\0"))
+            if marked and start_time(int(name)) is not None:
+                found.append(int(name))
+    return found
+
+
+def _begins(variable: bytes, wanted: bytes) -> bool:
+    return variable.startswith(wanted) if wanted.endswith(b"/") else variable == wanted

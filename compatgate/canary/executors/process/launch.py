@@ -156,7 +156,7 @@ def _stat(pid: int) -> list[int]:
 
 
 def _descendants() -> list[int]:
-    """Every process below this one that is not a zombie."""
+    """Return every process below this one that is not a zombie."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal() and (fields := _stat(int(name))) and fields[0] != ord("Z"):

@@ -1,21 +1,22 @@
-"""Calls Slurm's commands, without a shell and with a small environment."""
+"""Call Slurm's commands, without a shell and with a small environment, and read what they print.
+
+A command's complaint says what another attempt may mend, and what it will not.
+
+Source: slurm_errno.c of Slurm, whose texts the commands print.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 
-from compatgate.canary.executors.slurm.names import PREFIX, job_name
-from compatgate.canary.executors.slurm.record import (
-    SACCT_FIELDS,
-    Record,
-    read_sacct,
-    read_scontrol,
-)
-from compatgate.canary.executors.slurm.refusals import NO_JOB, refused
-from compatgate.errors import CompatgateError, Infrastructure
+from msgspec import Struct
+
+from compatgate.canary.executors.slurm.submission import PREFIX, job_name
+from compatgate.errors import BadInput, CompatgateError, Infrastructure
 
 _TIMEOUT_S = 60
 """Slurm's own patience is shorter (``MessageTimeout``, and some retries)."""
@@ -47,7 +48,7 @@ class Commands:
         return number
 
     def look(self, number: str, run: str) -> Record | None:
-        """A job as the controller knows it, else as accounting does; None: neither does.
+        """Return a job as the controller knows it, else as accounting does; None: neither does.
 
         Numbers begin anew where a controller lost its state, so the name is looked at as well.
 
@@ -60,11 +61,11 @@ class Commands:
         elif NO_JOB.search(done.stderr):
             found = self._accounted(number)
         else:
-            raise _away(refused("scontrol", done.stderr))
+            raise _unreachable_error(command_error("scontrol", done.stderr))
         return found if found and found.name == job_name(run) else None
 
     def live(self, run: str) -> dict[str, str]:
-        """Number to state of the jobs of a run that Slurm has not done with.
+        """Return number to state of the jobs of a run that Slurm has not done with.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -74,7 +75,7 @@ class Commands:
         return dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line)
 
     def runs(self) -> set[str]:
-        """Runs that have jobs.
+        """Return runs that have jobs.
 
         Raises:
             Infrastructure: the controller does not answer.
@@ -91,7 +92,7 @@ class Commands:
         """
         done = self._run("scancel", *numbers)
         if done.returncode != 0 and not NO_JOB.search(done.stderr):
-            raise _away(refused("scancel", done.stderr))
+            raise _unreachable_error(command_error("scancel", done.stderr))
 
     def _accounted(self, number: str) -> Record | None:
         """From accounting, where the cluster has it."""
@@ -103,12 +104,12 @@ class Commands:
         try:
             return self._call(command, *arguments)
         except CompatgateError as error:
-            raise _away(error) from None
+            raise _unreachable_error(error) from None
 
     def _call(self, command: str, *arguments: str) -> str:
         done = self._run(command, *arguments)
         if done.returncode != 0:
-            raise refused(command, done.stderr)
+            raise command_error(command, done.stderr)
         return done.stdout
 
     def _run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -138,6 +139,130 @@ class Commands:
             raise Infrastructure(f"cannot run {program}: {error.strerror}") from None
 
 
-def _away(error: CompatgateError) -> CompatgateError:
-    """A question that fails is never the job's fault."""
+def _unreachable_error(error: CompatgateError) -> CompatgateError:
+    """Return a question that fails is never the job's fault."""
     return error if isinstance(error, Infrastructure) else Infrastructure(error.problem)
+
+
+SACCT_FIELDS = ("JobIDRaw", "JobName", "State", "ExitCode", "NodeList")
+"""For ``sacct --parsable2 --format``, in this order."""
+_EXIT = re.compile(r"(\d+):(\d+)")
+
+
+class Record(Struct, frozen=True):
+    """A job as Slurm knows it.
+
+    Attributes:
+        state: base state in capitals, ``PENDING``, ``NODE_FAIL``.
+        reason: why it waits, or ended; "" where Slurm gives none.
+        exit_code, signal: of the batch script.
+        node: where it is or was; "" before.
+        restarts: how often Slurm put it back into its queue.
+    """
+
+    name: str
+    state: str
+    reason: str = ""
+    exit_code: int = 0
+    signal: int = 0
+    node: str = ""
+    restarts: int = 0
+
+
+def read_scontrol(text: str) -> Record | None:
+    """From ``scontrol --oneliner show job``, in the form that it has had since Slurm 2.
+
+    None where there is no job in it. Its ``--json`` came late, is missing where Slurm was built
+    without it, and changed its shape between releases. Free text (comment, paths) stands after
+    what is read here.
+    """
+    if not text.startswith("JobId="):
+        return None
+    exit_code, signal = _exit(_field(text, "ExitCode"))
+    return Record(
+        name=_field(text, "JobName"),
+        state=_field(text, "JobState").partition("+")[0],
+        reason=_said(_field(text, "Reason")),
+        exit_code=exit_code,
+        signal=signal,
+        node=_said(_field(text, "NodeList")),
+        restarts=_whole(_field(text, "Restarts")),
+    )
+
+
+def read_sacct(text: str) -> Record | None:
+    """From ``sacct --parsable2 --noheader --allocations`` with `SACCT_FIELDS`; the last line.
+
+    ``CANCELLED by 1000`` names who did it.
+    """
+    lines = [line.split("|") for line in text.splitlines() if "|" in line]
+    if not lines or len(lines[-1]) != len(SACCT_FIELDS):
+        return None
+    _, name, state, exit_text, node = lines[-1]
+    exit_code, signal = _exit(exit_text)
+    word, _, by = state.partition(" ")
+    return Record(
+        name=name,
+        state=word,
+        reason=by,
+        exit_code=exit_code,
+        signal=signal,
+        node=_said(node),
+    )
+
+
+def _field(text: str, name: str) -> str:
+    found = re.search(rf"(?:^| ){name}=(\S*)", text)
+    return found[1] if found else ""
+
+
+def _said(value: str) -> str:
+    return "" if value in ("None", "(null)", "N/A", "None assigned", "Unknown") else value
+
+
+def _exit(text: str) -> tuple[int, int]:
+    found = _EXIT.fullmatch(text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+_WRONG = (
+    (r"invalid partition", "partition", "see 'sinfo' for its partitions"),
+    (r"invalid account|account/partition combination", "account", "see 'sacctmgr show assoc'"),
+    (r"invalid qos", "qos", "see 'sacctmgr show qos'"),
+    (r"invalid (?:generic resource|gres)|invalid tres", "gres", "see 'sinfo -o %G' for its GRES"),
+    (r"invalid feature|invalid constraint", "constraint", "see 'sinfo -o %f' for its features"),
+    (r"not permitted to use this partition|not allowed to use this partition", "partition", ""),
+    (
+        r"requested node configuration is not available|node count specification invalid"
+        r"|more processors requested than permitted|memory specification can not be satisfied",
+        "host",
+        "no node of the partition has that many GPUs, cores or that much memory",
+    ),
+    (r"requested time limit is invalid|time limit specification", "timeout", ""),
+    (r"unrecognized option|invalid option|unknown option", "extra", ""),
+    (r"requested reservation is invalid|reservation .*invalid", "extra", "see 'scontrol show res'"),
+    (r"access/permission denied", "host", "the worker's user may not do this in Slurm"),
+)
+NO_JOB = re.compile(r"invalid job id specified", re.IGNORECASE)
+
+
+def command_error(command: str, said: str) -> CompatgateError:
+    """Return the error for a command that failed.
+
+    What is not known to be wrong may be mended by another attempt: the controller is away, a
+    limit on jobs is reached, munge does not answer.
+
+    Args:
+        command: its name.
+        said: its standard error.
+    """
+    what = " ".join(re.sub(rf"^{command}: (?:error: )?", "", line) for line in said.splitlines())
+    what = " ".join(what.split())[-512:] or "it said nothing"
+    for pattern, field, hint in _WRONG:
+        if re.search(pattern, what, re.IGNORECASE):
+            return BadInput(f"Slurm refuses the job: {what}", field=field, hint=hint)
+    return Infrastructure(f"{command} failed: {what}", field="host")

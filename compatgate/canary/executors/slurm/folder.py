@@ -1,4 +1,4 @@
-"""The folder of a job, in the work directory that this machine shares with the nodes."""
+"""Keep the folder of a job, in the work directory that this machine shares with the nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from errno import ENOENT
 from pathlib import Path
 
 from compatgate.canary.executors.interface import Handle, Job
-from compatgate.canary.executors.names import safe
-from compatgate.canary.executors.slurm.names import folder_name
-from compatgate.canary.executors.slurm.script import ERRORS, LOG, OUTPUT, STAGE
+from compatgate.canary.executors.jobs import check_name
 from compatgate.canary.executors.slurm.states import Stage, read_stage
+from compatgate.canary.executors.slurm.submission import ERRORS, LOG, OUTPUT, STAGE, folder_name
 from compatgate.canary.workloads.pack import container_files
 from compatgate.errors import CompatgateError, Conflict, Infrastructure
 
@@ -21,7 +20,7 @@ _LONGEST = 2 << 20
 _STAGE = 4096
 
 
-class Work:
+class WorkFolder:
     """The work directory of a host.
 
     Args:
@@ -33,7 +32,7 @@ class Work:
 
     def of(self, job: Job | Handle) -> Path:
         """Where a job's folder is or will be."""
-        return self._root / safe(job.run) / folder_name(job)
+        return self._root / check_name(job.run) / folder_name(job)
 
     def make(self, job: Job) -> Path:
         """Make it, with the workload's files in it.
@@ -47,32 +46,34 @@ class Work:
         """
         folder = self.of(job)
         if not self._root.is_dir():
-            raise _away(FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self._root)))
+            raise _unreachable_error(
+                FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self._root))
+            )
         try:
             folder.mkdir(parents=True, mode=0o700)
             _fill(folder, job)
         except FileExistsError:
             raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
         except OSError as error:
-            raise _away(error) from None
+            raise _unreachable_error(error) from None
         return folder
 
     def stage(self, job: Job | Handle) -> Stage:
-        """How far the script came; nowhere, where there is no folder."""
+        """Return how far the script came; nowhere, where there is no folder."""
         return read_stage(_read(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
 
     def log(self, job: Job | Handle) -> str:
-        """The beginning of what Slurm and container tools wrote."""
+        """Return the beginning of what Slurm and container tools wrote."""
         return _read(self.of(job) / LOG, _PIECE).decode(errors="replace")
 
     def runs(self) -> set[str]:
-        """Runs that have folders."""
+        """Return runs that have folders."""
         try:
             return {entry.name for entry in os.scandir(self._root) if entry.is_dir()}
         except FileNotFoundError:
             return set()
         except OSError as error:
-            raise _away(error) from None
+            raise _unreachable_error(error) from None
 
     def remove(self, run: str) -> int:
         """Remove the folders of a run; how many jobs there were.
@@ -80,18 +81,18 @@ class Work:
         Raises:
             Infrastructure: they do not go.
         """
-        folder = self._root / safe(run)
+        folder = self._root / check_name(run)
         try:
             jobs = sum(1 for _ in folder.iterdir())
             shutil.rmtree(folder)
         except FileNotFoundError:
             return 0
         except OSError as error:
-            raise _away(error) from None
+            raise _unreachable_error(error) from None
         return jobs
 
 
-class Follower:
+class OutputFollower:
     """Reads what a program prints, in whole lines, while it does.
 
     Args:
@@ -107,7 +108,7 @@ class Follower:
             yield from stream.pieces()
 
     def rest(self) -> Iterator[bytes]:
-        """All that is left, once nobody writes any more; each stream's last line ends."""
+        """Yield all that is left, once nobody writes any more; each stream's last line ends."""
         yield from self.pieces()
         rests = [bytes(stream.rest) for stream in self._streams if stream.rest]
         if rests:
@@ -130,8 +131,8 @@ class _Stream:
                 del self.rest[:end]
 
 
-def last_words(log: str) -> str:
-    """The last line of a log; srun's own only tells that a task ended."""
+def last_line(log: str) -> str:
+    """Return the last line of a log; srun's own only tells that a task ended."""
     lines = [" ".join(line.split()) for line in log.split("\n") if line.strip()]
     telling = [line for line in lines if not line.startswith("srun: ")]
     return (telling or lines or [""])[-1]
@@ -158,10 +159,10 @@ def _read(path: Path, most: int, start: int = 0) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise _away(error) from None
+        raise _unreachable_error(error) from None
 
 
-def _away(error: OSError) -> CompatgateError:
+def _unreachable_error(error: OSError) -> CompatgateError:
     return Infrastructure(
         f"the work directory cannot be used: {error.strerror} ({error.filename})",
         field="slurm.work",

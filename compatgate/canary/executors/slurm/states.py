@@ -1,4 +1,4 @@
-"""Slurm's states as ours. Pure.
+"""Translate Slurm's states into a job's status. Pure.
 
 Source: squeue(1), "JOB STATE CODES" and "JOB REASON CODES"; sacct(1).
 """
@@ -10,7 +10,7 @@ import re
 from msgspec import Struct
 
 from compatgate.canary.executors.interface import Status
-from compatgate.canary.executors.slurm.record import Record
+from compatgate.canary.executors.slurm.commands import Record
 from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFound
 
 NEVER = {
@@ -61,17 +61,17 @@ class Stage(Struct, frozen=True):
 
 
 def read_stage(text: str) -> Stage:
-    """The lines that the script writes; the last may be cut off."""
+    """Return the lines that the script writes; the last may be cut off."""
     lines = text.split("\n")[:-1]
     ended = [line.removeprefix("ended ") for line in lines if line.startswith("ended ")]
     code = int(ended[-1]) if ended and ended[-1].isdecimal() else None
     return Stage("started" in lines, code, "missing" in lines)
 
 
-def standing(
+def read_status(
     record: Record | None, stage: Stage, log: str = "", *, killed_here: bool = False
 ) -> Status:
-    """How a job stands.
+    """Return how a job stands.
 
     Args:
         record: None: neither controller nor accounting knows the job any more.
@@ -110,8 +110,8 @@ def standing(
     raise Infrastructure(f"Slurm says a state that is not known: {record.state!r}")
 
 
-def refusal(record: Record | None, stage: Stage, said: str) -> CompatgateError | None:
-    """Why another attempt would not end otherwise; None where it may, or nothing is wrong.
+def find_refusal(record: Record | None, stage: Stage, said: str) -> CompatgateError | None:
+    """Return why another attempt would not end otherwise; None where it may, or nothing is wrong.
 
     Args:
         record: of the job.

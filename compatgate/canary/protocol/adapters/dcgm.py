@@ -17,9 +17,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters.documents import documents, member, objects
-from compatgate.canary.protocol.adapters.found import Found
-from compatgate.canary.protocol.fields import Broken
+from compatgate.canary.protocol.adapters.tool import ToolResults, documents, member, objects
+from compatgate.canary.protocol.lines import BrokenLine
 
 _OLD, _NEW = "DCGM GPU Diagnostic", "DCGM Diagnostic"
 _PASSED = frozenset({"pass", "passed"})
@@ -45,7 +44,7 @@ class _Result(Struct, frozen=True):
     info: tuple[str, ...]
 
 
-def read_dcgm(text: str, found: Found) -> None:
+def read_dcgm(text: str, found: ToolResults) -> None:
     """Read every diagnosis in the output.
 
     Raises:
@@ -58,10 +57,10 @@ def read_dcgm(text: str, found: Found) -> None:
         _read(body, found)
 
 
-def _read(body: dict[str, Any], found: Found) -> None:
+def _read(body: dict[str, Any], found: ToolResults) -> None:
     whole = member(body, _NEW, dict) or member(body, _OLD, dict)
     if whole is None:
-        raise Broken("the JSON document holds no diagnosis")
+        raise BrokenLine("the JSON document holds no diagnosis")
     _say_versions(whole, body, found)
     if error := whole.get("runtime_error") or body.get("runtime_error") or body.get("Error"):
         found.check("diagnostics", False, str(error))
@@ -80,7 +79,7 @@ def _tests(category: dict[str, Any]) -> list[dict[str, Any]]:
     return objects(category, "tests")
 
 
-def _say_versions(whole: dict[str, Any], body: dict[str, Any], found: Found) -> None:
+def _say_versions(whole: dict[str, Any], body: dict[str, Any], found: ToolResults) -> None:
     """Versions stand beside the tests, around them, or under ``metadata``."""
     for place in (member(body, "metadata", dict, {}), whole, body):
         if driver := member(place, "Driver Version Detected", str):
@@ -89,7 +88,7 @@ def _say_versions(whole: dict[str, Any], body: dict[str, Any], found: Found) -> 
             found.other["dcgm"] = version
 
 
-def _report(test: dict[str, Any], found: Found) -> Literal["passed", "failed", "skipped"]:
+def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "failed", "skipped"]:
     """Report a test and say what became of it."""
     name = _name(member(test, "name", str, ""))
     results = [_result(result) for result in objects(test, "results")]
@@ -132,7 +131,7 @@ def _result(body: dict[str, Any]) -> _Result:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Text, a list of it, or DCGM 4's objects with a ``warning``."""
+    """Yield text, a list of it, or DCGM 4's objects with a ``warning``."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -142,7 +141,7 @@ def _texts(value: object) -> Iterator[str]:
         yield from _texts(value.get("warning"))
 
 
-def _measure(test: str, result: _Result, found: Found) -> None:
+def _measure(test: str, result: _Result, found: ToolResults) -> None:
     for line in result.info:
         for match in _GFLOPS.finditer(line):
             found.metric(f"{test}-gflops-gpu{match[1]}", "GFLOP/s", [float(match[2])])
@@ -157,5 +156,5 @@ def _measure(test: str, result: _Result, found: Found) -> None:
 def _name(text: str) -> str:
     found = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     if not found:
-        raise Broken("a test has no name")
+        raise BrokenLine("a test has no name")
     return found[:128]

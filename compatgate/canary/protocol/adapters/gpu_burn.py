@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable
 
 from compatgate.canary.protocol.adapters import own_cuda
-from compatgate.canary.protocol.adapters.found import Found
-from compatgate.canary.report import Device
-from compatgate.discovery.nvidia_smi import listing
+from compatgate.canary.protocol.adapters.tool import ToolResults
+from compatgate.canary.run import Device
+from compatgate.discovery.nvidia_smi import formats
 
 _DONE = re.compile(r"(-?\d+) \((\d+) Gflop/s\)")
 _ERRORS = re.compile(r"(-?\d+)\s*(\(DIED!\)|\(WARNING!\))?")
@@ -29,9 +29,9 @@ _NOT_BEGUN = re.compile(r"Couldn't init a GPU test: .*")
 _STARTS = re.compile(r"\d+(?:\.\d+)?%\s+proc'd:")
 
 
-def read_gpu_burn(text: str, found: Found) -> None:
+def read_gpu_burn(text: str, found: ToolResults) -> None:
     """Read everything that it printed."""
-    for device in report.devices if (report := listing.parse(text)) else ():
+    for device in report.devices if (report := formats.parse_list(text)) else ():
         found.gpu(Device(name=device.name, uuid=device.uuid))
     burn = _Burn(found)
     for line in text.splitlines():
@@ -42,7 +42,7 @@ def read_gpu_burn(text: str, found: Found) -> None:
 class _Burn:
     """Reads line by line."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: ToolResults) -> None:
         self._found = found
         self._done: dict[int, int] = {}
         self._wrong: dict[int, int] = {}
@@ -55,7 +55,7 @@ class _Burn:
         if _STARTS.match(line):
             self._progress(line)
         elif _NOT_BEGUN.match(line):
-            if not own_cuda.of_gpu_burn(line, self._found):
+            if not own_cuda.note_gpu_burn(line, self._found):
                 self._found.check("alive", False, line)
         elif match := _TESTED.match(line.strip()):
             self._tested = int(match[1])

@@ -1,4 +1,4 @@
-"""nccl-tests (``all_reduce_perf`` and its siblings): the text table, and JSON of ``-J``.
+"""Read nccl-tests (``all_reduce_perf`` and its siblings): the text table, and JSON of ``-J``.
 
 Source: https://github.com/NVIDIA/nccl-tests, ``src/common.cu`` and ``src/util.cu`` of several
 releases; ``doc/PERFORMANCE.md`` for what the columns mean.
@@ -6,28 +6,28 @@ releases; ``doc/PERFORMANCE.md`` for what the columns mean.
 Metrics: ``time-SIZE`` (us), ``algbw-SIZE`` and ``busbw-SIZE`` (GB/s), out of place; the same with
 ``-inplace``; ``busbw-avg`` (GB/s). Checks: ``right`` (no wrong values), ``transport``,
 ``bandwidth`` where the tool judges it, ``gpudirect`` where ``workload.toml`` asks for it.
+
+What NCCL logs with ``NCCL_DEBUG=INFO`` gives its version and the transports that it really used.
+Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_DEBUG); the lines
+themselves are those of NCCL 2.4, 2.7, 2.18 and later, which differ a little.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters import nccl_json, nccl_table, own_cuda
-from compatgate.canary.protocol.adapters.found import Found
-from compatgate.canary.protocol.adapters.nccl_log import (
-    Judged,
-    NcclLog,
-    judge_gpudirect,
-    judge_transport,
-    read_nccl_log,
-)
-from compatgate.canary.protocol.adapters.nccl_rows import Rank, Row, Run
-from compatgate.canary.report import Device
+from compatgate.canary.protocol.adapters import nccl_output, own_cuda
+from compatgate.canary.protocol.adapters.nccl_output import Rank, Row, Run
+from compatgate.canary.protocol.adapters.tool import ToolResults
+from compatgate.canary.run import Device
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
 
-class _Ground(Struct, frozen=True):
+class _CommonSetup(Struct, frozen=True):
     """What all rows of an output must share for their sizes to mean the same."""
 
     type: str
@@ -35,23 +35,23 @@ class _Ground(Struct, frozen=True):
     root: str
 
 
-def read_nccl_tests(text: str, found: Found) -> None:
+def read_nccl_tests(text: str, found: ToolResults) -> None:
     """Read everything that the tool and NCCL printed.
 
     Raises:
         Broken: the JSON is damaged.
     """
     for line in text.splitlines():
-        own_cuda.of_nccl_tests(line, found)
+        own_cuda.note_nccl_tests(line, found)
     log = read_nccl_log(text)
-    tables = nccl_table.read(text, found)
+    tables = nccl_output.read_table(text, found)
     # JSON has more digits; without MPI it names the first rank alone, the table names all.
-    runs = nccl_json.read(text, found) or tables
+    runs = nccl_output.read_json(text, found) or tables
     if not runs:
         found.problem("there is no table of nccl-tests")
         return
     rows = [row for run in runs for row in run.rows]
-    grounds = {_Ground(row.type, row.redop, row.root) for row in rows}
+    grounds = {_CommonSetup(row.type, row.redop, row.root) for row in rows}
     if len(grounds) > 1:
         found.problem("rows of several data types, operations or roots; run one at a time")
         return
@@ -66,14 +66,14 @@ def read_nccl_tests(text: str, found: Found) -> None:
     _check_transport(ranks, log, found)
 
 
-def _publish(row: Row, found: Found) -> None:
+def _publish(row: Row, found: ToolResults) -> None:
     suffix = f"{row.size}-inplace" if row.in_place else str(row.size)
     found.metric(f"time-{suffix}", "us", [row.time])
     found.metric(f"algbw-{suffix}", "GB/s", [row.algbw])
     found.metric(f"busbw-{suffix}", "GB/s", [row.busbw])
 
 
-def _check_values(runs: list[Run], rows: list[Row], found: Found) -> None:
+def _check_values(runs: list[Run], rows: list[Row], found: ToolResults) -> None:
     """Without validation (``-c 0``) nothing is said of the values, so nothing is checked."""
     checked = [row for row in rows if row.wrong is not None]
     wrong = [row for row in checked if row.wrong]
@@ -91,7 +91,7 @@ def _check_values(runs: list[Run], rows: list[Row], found: Found) -> None:
         found.check("bandwidth", all(judged), "average bus bandwidth, as NCCL_TESTS_MIN_BW asks")
 
 
-def _say_versions(runs: tuple[Run, ...], log: NcclLog, found: Found) -> None:
+def _say_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) -> None:
     for run in runs:
         if run.nccl:
             found.version("nccl", _dotted(run.nccl))
@@ -114,7 +114,7 @@ def _dotted(code: str) -> str:
         return code
 
 
-def _check_transport(ranks: tuple[Rank, ...], log: NcclLog, found: Found) -> None:
+def _check_transport(ranks: tuple[Rank, ...], log: NcclLog, found: ToolResults) -> None:
     hosts = sorted({rank.host for rank in ranks})
     found.other["ranks"] = len(ranks)
     found.other["hosts"] = hosts
@@ -126,6 +126,109 @@ def _check_transport(ranks: tuple[Rank, ...], log: NcclLog, found: Found) -> Non
         _say(found, "gpudirect", judge_gpudirect(log))
 
 
-def _say(found: Found, name: str, judged: Judged | None) -> None:
+def _say(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
     if judged:
         found.check(name, judged.ok, judged.message)
+
+
+_FROM_TO = re.compile(r"NCCL INFO (?:Channel|Ring) [^>]*->")
+_COMM = re.compile(r" comm 0x[0-9a-f]+")
+_NVLS = re.compile(r"NCCL INFO (?:NVLS comm 0x[0-9a-f]+|Connected NVLS tree)")
+_NETWORK = re.compile(r"NCCL INFO Using network (?P<name>[^\n]+?)\s*$", re.MULTILINE)
+_VERSION = re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)(?:\+cuda(?P<cuda>\d+\.\d+))?")
+_WARNING = re.compile(r"NCCL WARN (?P<text>[^\n]+)")
+_NUMBER = re.compile(r"\d+(?:\(\d+\))?|Shared")
+_MOST_WARNINGS = 20
+
+
+class NcclLog(Struct, frozen=True):
+    """What a log says.
+
+    Attributes:
+        version: of the library that was loaded.
+        cuda: that it was built for.
+        transports: how many connections went over each: ``NET/IB/GDRDMA``, ``NET/IB``,
+            ``NET/Socket``, ``P2P/CUMEM``, ``P2P/IPC``, ``SHM``, ``NVLS``.
+        network: chosen for other hosts, used or not.
+        warnings: the first of them.
+    """
+
+    version: str | None = None
+    cuda: str | None = None
+    transports: dict[str, int] = {}
+    network: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class TransportJudgement(Struct, frozen=True):
+    """Whether the transport is the one that was meant, and why in one line."""
+
+    ok: bool
+    message: str
+
+
+def read_nccl_log(text: str) -> NcclLog:
+    """Read NCCL's lines among others."""
+    transports = Counter(_transport(via) for line in text.splitlines() if (via := _via(line)))
+    if nvls := len(_NVLS.findall(text)):
+        transports["NVLS"] = nvls
+    version = _VERSION.search(text)
+    networks = {match["name"] for match in _NETWORK.finditer(text)}
+    return NcclLog(
+        version=version["version"] if version else None,
+        cuda=version["cuda"] if version else None,
+        transports=dict(sorted(transports.items())),
+        network=", ".join(sorted(networks)) or None,
+        warnings=tuple(m["text"] for m in _WARNING.finditer(text))[:_MOST_WARNINGS],
+    )
+
+
+def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> TransportJudgement | None:
+    """Return whether a collective went the way that it should; None where the log does not tell.
+
+    Between hosts NCCL falls back to TCP sockets, many times slower, when it finds no better
+    network, and says so only in its log. Between GPUs of one host it falls back from peer-to-peer
+    to shared memory, and to sockets where there is no shared memory either.
+
+    Args:
+        log: of the run.
+        hosts: on which ranks ran.
+        sockets_meant: ``workload.toml`` asks for them (``NCCL_NET = "Socket"``).
+    """
+    used = log.transports
+    if not used and hosts > 1 and log.network:
+        used = {f"NET/{name}": 0 for name in log.network.split(", ")}
+    if not used:
+        return None
+    shown = ", ".join(f"{name} ({n})" if n else name for name, n in used.items())
+    if "NET/Socket" not in used:
+        return TransportJudgement(True, shown)
+    if sockets_meant:
+        return TransportJudgement(True, f"{shown}; sockets are meant")
+    return TransportJudgement(False, f"fell back to TCP sockets: {shown}")
+
+
+def judge_gpudirect(log: NcclLog) -> TransportJudgement | None:
+    """Whether all traffic between hosts went past the CPU's memory; None without a network."""
+    networks = {name: count for name, count in log.transports.items() if name.startswith("NET/")}
+    if not networks:
+        return None
+    without = [name for name in networks if not name.endswith("/GDRDMA")]
+    return TransportJudgement(not without, f"{', '.join(without or networks)}")
+
+
+def _via(line: str) -> str | None:
+    """What a line on a connection says behind ``via``; None of any other line."""
+    before, found, via = line.rpartition(" via ")
+    return _COMM.split(via)[0].strip() if found and _FROM_TO.search(before) else None
+
+
+def _transport(via: str) -> str:
+    """``NET/IB/0(3)/GDRDMA`` without its numbers; the ways through shared memory as one."""
+    if via == "direct shared memory":
+        return "SHM"
+    parts = [part.strip() for part in via.split("/") if not _NUMBER.fullmatch(part.strip())]
+    if parts[:1] == ["SHM"]:
+        return "SHM"
+    direct = ["GDRDMA"] if "GDRDMA" in parts[2:] else []
+    return "/".join([*parts[:2], *direct])[:80] or "?"

@@ -17,10 +17,9 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.canary.protocol.adapters import own_cuda
-from compatgate.canary.protocol.adapters.documents import documents, member, objects
-from compatgate.canary.protocol.adapters.found import Found
-from compatgate.canary.protocol.fields import Broken, number
-from compatgate.canary.report import Device
+from compatgate.canary.protocol.adapters.tool import ToolResults, documents, member, objects
+from compatgate.canary.protocol.lines import BrokenLine, read_number
+from compatgate.canary.run import Device
 
 _VERSION = re.compile(r"nvbandwidth Version: *(\S+)")
 _CUDA = re.compile(r"CUDA (?:Runtime|Driver) Version(?: \(API\))?: *(.+)")
@@ -46,7 +45,7 @@ class _Case(Struct, frozen=True):
     total: float
 
 
-def read_nvbandwidth(text: str, found: Found) -> None:
+def read_nvbandwidth(text: str, found: ToolResults) -> None:
     """Read either form.
 
     Raises:
@@ -62,7 +61,7 @@ def read_nvbandwidth(text: str, found: Found) -> None:
 class _Text:
     """Reads the text line by line; a case lasts from ``Running`` to its last ``SUM``."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: ToolResults) -> None:
         self._found = found
         self._running: str | None = None
         self._unit: str | None = None
@@ -76,7 +75,7 @@ class _Text:
         for number_, line in enumerate(text.splitlines(), start=1):
             try:
                 self._take(line)
-            except (Broken, ValueError) as error:
+            except (BrokenLine, ValueError) as error:
                 self._found.problem(f"line {number_}: {error}")
         self._leave()
         if self._waived:
@@ -87,7 +86,7 @@ class _Text:
             self._found.problem("there is no result of nvbandwidth")
 
     def _take(self, line: str) -> None:
-        if own_cuda.of_nvbandwidth(line, self._found):
+        if own_cuda.note_nvbandwidth(line, self._found):
             self._running = None
         elif match := _RUNNING.match(line):
             self._leave()
@@ -121,20 +120,22 @@ class _Text:
         elif _FAILED.match(line):
             self._found.check("completed", False, line)
         elif _SUM.fullmatch(line.strip()):
-            raise Broken("a sum of no test")
+            raise BrokenLine("a sum of no test")
 
     def _row(self, index: int, cells: Sequence[str]) -> None:
         if index != len(self._rows):
-            raise Broken(f"{self._running}: row {len(self._rows)} is missing")
+            raise BrokenLine(f"{self._running}: row {len(self._rows)} is missing")
         if len(cells) != self._width:
-            raise Broken(f"{self._running}: row {index} has {len(cells)} of {self._width} columns")
+            raise BrokenLine(
+                f"{self._running}: row {index} has {len(cells)} of {self._width} columns"
+            )
         self._rows.append(tuple(None if cell == "N/A" else float(cell) for cell in cells))
 
     def _sum(self, name: str, total: float) -> None:
         rows, self._rows, self._width = tuple(self._rows), [], None
         unit, self._unit = self._unit, None
         if unit is None or not rows:
-            raise Broken(f"{name}: a sum without its matrix")
+            raise BrokenLine(f"{name}: a sum without its matrix")
         cells = sum(len(row) for row in rows)
         _publish(_Case(name, unit, rows, total), _ROUNDED * (cells + 1), self._found)
         self._sums += 1
@@ -148,7 +149,7 @@ class _Text:
         self._sums = 0
 
 
-def _read_json(body: dict[str, Any], found: Found) -> None:
+def _read_json(body: dict[str, Any], found: ToolResults) -> None:
     if driver := member(body, "Driver Version", str):
         found.driver(driver)
     found.other["nvbandwidth"] = member(body, "version", str, "")
@@ -158,7 +159,7 @@ def _read_json(body: dict[str, Any], found: Found) -> None:
     for case in objects(body, "testcases") if "testcases" in body else []:
         name = member(case, "name", str)
         if name is None:
-            raise Broken("a test case has no name")
+            raise BrokenLine("a test case has no name")
         status = member(case, "status", str, "")
         if status == "Passed":
             _publish(_json_case(name, case), None, found)
@@ -166,12 +167,12 @@ def _read_json(body: dict[str, Any], found: Found) -> None:
         elif status == "Waived":
             waived.append(name)
         elif status in ("Error", "Not Found"):
-            if not own_cuda.of_nvbandwidth(str(case.get("error", "")), found):
+            if not own_cuda.note_nvbandwidth(str(case.get("error", "")), found):
                 found.check("completed", False, f"{name}: {case.get('error', status)}")
         else:
             found.problem(f"{name}: the status {status[:40]!r} is not known")
     error = body.get("error")
-    if error and not own_cuda.of_nvbandwidth(str(error), found):
+    if error and not own_cuda.note_nvbandwidth(str(error), found):
         found.check("completed", False, str(error))
     if waived:
         found.other["waived"] = waived
@@ -184,13 +185,13 @@ def _read_json(body: dict[str, Any], found: Found) -> None:
 def _json_case(name: str, case: dict[str, Any]) -> _Case:
     unit = _UNIT.search(member(case, "bandwidth_description", str, ""))
     if unit is None:
-        raise Broken(f"{name}: its description names no unit")
+        raise BrokenLine(f"{name}: its description names no unit")
     rows: list[tuple[float | None, ...]] = []
     for row in member(case, "bandwidth_matrix", list, []):
         if not isinstance(row, list) or (rows and len(row) != len(rows[0])):
-            raise Broken(f"{name}: the matrix is damaged")
+            raise BrokenLine(f"{name}: the matrix is damaged")
         rows.append(tuple(_cell(name, cell) for cell in row))
-    return _Case(name, unit[1], tuple(rows), number(f"{name}: sum", case.get("sum")))
+    return _Case(name, unit[1], tuple(rows), read_number(f"{name}: sum", case.get("sum")))
 
 
 def _cell(name: str, cell: object) -> float | None:
@@ -199,10 +200,10 @@ def _cell(name: str, cell: object) -> float | None:
     try:
         return float(str(cell))
     except ValueError:
-        raise Broken(f"{name}: {str(cell)[:40]!r} is no number") from None
+        raise BrokenLine(f"{name}: {str(cell)[:40]!r} is no number") from None
 
 
-def _publish(case: _Case, margin: float | None, found: Found) -> None:
+def _publish(case: _Case, margin: float | None, found: ToolResults) -> None:
     """Report a case; its sum shows whether a row is missing or a digit is lost."""
     values = [value for row in case.rows for value in row if value is not None]
     if not values:

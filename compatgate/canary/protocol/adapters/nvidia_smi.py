@@ -1,4 +1,4 @@
-"""nvidia-smi: ``-q``, ``-q -x`` and ``--query-gpu=... --format=csv``, the last also in a loop.
+"""Read nvidia-smi: ``-q``, ``-q -x`` and ``--query-gpu=... --format=csv``, the last also in a loop.
 
 Driver and GPUs are those that `compatgate.discovery.nvidia_smi` reads. Metrics of csv are its
 columns, ``COLUMN-gpuN`` in the unit of its header (``power.draw-gpu0`` in W); of ``-q`` they are
@@ -9,34 +9,41 @@ power brake now), ``rows`` (no row of memory that could not be remapped).
 
 from __future__ import annotations
 
-from compatgate.canary.protocol.adapters import smi_csv, smi_values
-from compatgate.canary.protocol.adapters.found import Found
-from compatgate.canary.protocol.fields import Broken
-from compatgate.canary.report import Device
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.parsers import expat
+
+from msgspec import Struct
+
+from compatgate.canary.protocol.adapters.tool import ToolResults
+from compatgate.canary.protocol.lines import BrokenLine
+from compatgate.canary.run import Device
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Device as Reported
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.errors import CompatgateError
 
 
-def read_nvidia_smi(text: str, found: Found) -> None:
+def read_nvidia_smi(text: str, found: ToolResults) -> None:
     """Read everything that it printed.
 
     Raises:
         Broken: it is not output of nvidia-smi, or is damaged.
     """
-    table = smi_csv.read(text, found)
+    table = read_csv(text, found)
     try:
         report = parse_nvidia_smi(text)
     except CompatgateError as error:
         if table:
             return  # columns without a name: what was measured, but not on what
-        raise Broken(error.detail) from None
+        raise BrokenLine(error.detail) from None
     _say(report, found)
-    smi_values.read(text, report.attached, found)
+    read_values(text, report.attached, found)
 
 
-def _say(report: Report, found: Found) -> None:
+def _say(report: Report, found: ToolResults) -> None:
     if report.driver:
         found.driver(report.driver)
     if report.cuda:
@@ -49,7 +56,7 @@ def _say(report: Report, found: Found) -> None:
 
 
 def _usable(device: Reported) -> list[Device]:
-    """The GPU, or its slices where it is partitioned."""
+    """Return the GPU, or its slices where it is partitioned."""
     whole = Device(
         name=device.name,
         uuid=device.uuid,
@@ -64,3 +71,177 @@ def _usable(device: Reported) -> list[Device]:
         for part in device.slices
         if part.profile
     ]
+
+
+_HEADER = re.compile(r"([a-z][a-z0-9_.]*)(?: \[([^\]]+)\])?")
+_IDENTITY = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
+_TEXT = {*_IDENTITY, "name", "gpu_name", "timestamp", "driver_version", "compute_cap"}
+_VALUE = re.compile(r"(-?\d+(?:\.\d+)?)(?: (\S+))?")
+_ABSENT = re.compile(r"\[?(?:N/A|Not Supported|Not Available)\]?|", re.IGNORECASE)
+_FAILED = re.compile(r"\[?(?:ERR!|Unknown Error|GPU is lost|.*error.*)\]?", re.IGNORECASE)
+
+
+class _Column(Struct, frozen=True):
+    name: str
+    unit: str | None
+
+
+def read_csv(text: str, found: ToolResults) -> bool:
+    """Report the columns of every table in the text; False where there is none."""
+    table: _Table | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        cells = [cell.strip() for cell in line.split(",")]
+        if columns := _columns(cells):
+            # A loop prints the header again and again; the GPUs are the same ones.
+            table = _Table(columns, found, table.seen if table else {})
+        elif table is not None and line.strip():
+            table.row(number, cells)
+    return table is not None
+
+
+def _columns(cells: Sequence[str]) -> list[_Column]:
+    found = [_HEADER.fullmatch(cell) for cell in cells]
+    if len(cells) < 2 or not all(found):
+        return []
+    columns = [_Column(match[1], match[2]) for match in found if match]
+    return columns if any(column.name in _TEXT for column in columns) else []
+
+
+class _Table:
+    """Rows below a header.
+
+    Attributes:
+        seen: what tells GPUs apart, to their number.
+    """
+
+    def __init__(self, columns: list[_Column], found: ToolResults, seen: dict[str, int]) -> None:
+        self.seen = seen
+        self._columns = columns
+        self._found = found
+
+    def row(self, number: int, cells: list[str]) -> None:
+        if len(cells) != len(self._columns):
+            what = f"the row has {len(cells)} of {len(self._columns)} columns"
+            self._found.problem(f"line {number}: {what}: {', '.join(cells)[:200]}")
+            return
+        gpu = self._gpu(cells)
+        for column, cell in zip(self._columns, cells, strict=True):
+            if column.name in _TEXT or _ABSENT.fullmatch(cell):
+                continue
+            if match := _VALUE.fullmatch(cell):
+                unit = column.unit or match[2] or _unit(column.name)
+                self._found.metric(f"{column.name}-gpu{gpu}", unit, [float(match[1])])
+            elif _FAILED.fullmatch(cell):
+                self._found.problem(f"line {number}: {column.name} of GPU {gpu} is {cell[:80]}")
+
+    def _gpu(self, cells: list[str]) -> int:
+        row = {column.name: cell for column, cell in zip(self._columns, cells, strict=True)}
+        if row.get("index", "").isdecimal():
+            return int(row["index"])
+        name = next((row[key] for key in _IDENTITY if key in row), None)
+        if name is None:
+            if self.seen.setdefault("", 0):
+                self._found.problem("no column tells the GPUs apart; query index as well")
+            self.seen[""] += 1
+            return 0
+        return self.seen.setdefault(name, len(self.seen))
+
+
+def _unit(column: str) -> str:
+    return "C" if column.startswith("temperature.") else "1"
+
+
+_GPU = re.compile(r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?: \S+)?")
+_METRICS = (
+    ("temperature", "C", re.compile(r".*temperature/gpu_(?:current_)?temp")),
+    ("power", "W", re.compile(r".*power_readings/(?:instant(?:aneous)?_)?power_draw")),
+    ("clock-sm", "MHz", re.compile(r".*(?:^|/)clocks/sm(?:_clock)?")),
+)
+_ECC = re.compile(r".*volatile/(?:.*uncorrect\w*|double_bit/total)")
+_SLOW = re.compile(
+    r".*clocks_(?:throttle|event)_reasons/.*(?:hw_slowdown|thermal_slowdown|power_brake_slowdown)"
+)
+_ROWS = re.compile(r".*remapped_rows/remapp(?:ing_failure_occurred|ed_row_failure)")
+_Values = dict[int, dict[str, str]]
+
+
+def read_values(text: str, attached: int | None, found: ToolResults) -> None:
+    """Report what a log or a document says; nothing where the text is neither."""
+    gpus = _of_xml(text) if "<nvidia_smi_log" in text else _of_text(text)
+    for gpu, values in gpus.items():
+        for name, unit, pattern in _METRICS:
+            for value in _matching(values, pattern):
+                if match := _NUMBER.fullmatch(value):
+                    found.metric(f"{name}-gpu{gpu}", unit, [float(match[1])])
+    many = attached or len(gpus)
+    _check(gpus, many, "ecc", _ECC, lambda value: value.isdecimal() and int(value) > 0, found)
+    _check(gpus, many, "unthrottled", _SLOW, lambda value: value == "Active", found)
+    _check(gpus, many, "rows", _ROWS, lambda value: value == "Yes", found)
+
+
+def _check(
+    gpus: _Values, many: int, name: str, pattern: re.Pattern[str], bad: Any, found: ToolResults
+) -> None:
+    """A check that holds when every GPU states the values and none of them is bad."""
+    stated = {gpu: list(_matching(values, pattern)) for gpu, values in gpus.items()}
+    known = [gpu for gpu, values in stated.items() if values]
+    wrong = [gpu for gpu, values in stated.items() if any(map(bad, values))]
+    if wrong:
+        found.check(name, False, ", ".join(f"GPU {gpu}" for gpu in wrong))
+    elif known and len(known) < many:
+        found.problem(f"{len(known)} of {many} GPUs state what the check {name} asks")
+    elif known and any(value not in ("N/A", "") for gpu in known for value in stated[gpu]):
+        found.check(name, True, f"{len(known)} GPUs")
+
+
+def _matching(values: dict[str, str], pattern: re.Pattern[str]) -> Iterator[str]:
+    return (value for path, value in values.items() if pattern.fullmatch(path))
+
+
+def _of_text(text: str) -> _Values:
+    """Values of each GPU by their path; how far a line is indented says what it belongs to."""
+    gpus: _Values = defaultdict(dict)
+    count, path = -1, list[tuple[int, str]]()
+    for line in text.splitlines():
+        if _GPU.match(line):
+            count, path = count + 1, []
+            continue
+        if count < 0 or not line.strip():
+            continue
+        indent = len(line) - len(line.lstrip())
+        key, colon, value = (part.strip() for part in line.partition(" : "))
+        while path and path[-1][0] >= indent:
+            path.pop()
+        path.append((indent, re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")))
+        if colon:
+            gpus[count].setdefault("/".join(name for _, name in path), value)
+    return dict(gpus)
+
+
+def _of_xml(text: str) -> _Values:
+    """As `_of_text`; the document was found well-formed before."""
+    gpus: _Values = defaultdict(dict)
+    path: list[str] = []
+    held: list[str] = []
+    count = -1
+
+    def start(name: str, _: dict[str, Any]) -> None:
+        nonlocal count
+        path.append(name)
+        held.clear()
+        count += path[1:] == ["gpu"]
+
+    def end(_: str) -> None:
+        if path[1:2] == ["gpu"] and (value := "".join(held).strip()):
+            gpus[count].setdefault("/".join(path[2:]), value)
+        path.pop()
+        held.clear()
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = held.append
+    whole = text[text.find("<nvidia_smi_log") :]
+    parser.Parse(whole[: whole.rfind(">") + 1].partition("</nvidia_smi_log>")[0], False)
+    return dict(gpus)

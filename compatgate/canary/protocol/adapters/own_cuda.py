@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 
-from compatgate.canary.protocol.adapters.found import Found
+from compatgate.canary.protocol.adapters.tool import ToolResults
 
 _RUNTIME = "CUDA driver version is insufficient for CUDA runtime version"
 _PTX = r"the provided PTX was compiled with an unsupported toolchain\.?"
@@ -33,32 +33,32 @@ _NCCL_TESTS = re.compile(rf"(?:\S+:)? ?Test CUDA failure \S+:\d+ '{_RUNTIME}'")
 _GPU_BURN = re.compile(rf"Couldn't init a GPU test: Error in load module \([^()]+:\d+\): {_PTX}")
 
 
-def of_nvbandwidth(message: str, found: Found) -> bool:
-    """Whether an error of nvbandwidth is its own; then it is noted."""
+def note_nvbandwidth(message: str, found: ToolResults) -> bool:
+    """Return whether an error of nvbandwidth is its own; then it is noted."""
     return _linked(found) and _noted(_NVBANDWIDTH, message, found)
 
 
-def of_nccl_tests(line: str, found: Found) -> bool:
-    """Whether a line of nccl-tests is a failure of its own; then it is noted.
+def note_nccl_tests(line: str, found: ToolResults) -> bool:
+    """Return whether a line of nccl-tests is a failure of its own; then it is noted.
 
     PTX is left out: the tool launches kernels of NCCL, which is under test, beside its own.
     """
     return _linked(found) and _noted(_NCCL_TESTS, line, found)
 
 
-def of_gpu_burn(line: str, found: Found) -> bool:
-    """Whether a line of gpu-burn is a failure of its own; then it is noted.
+def note_gpu_burn(line: str, found: ToolResults) -> bool:
+    """Return whether a line of gpu-burn is a failure of its own; then it is noted.
 
     It has no CUDA runtime, and what cuBLAS says comes from the image under test.
     """
     return _noted(_GPU_BURN, line, found)
 
 
-def _linked(found: Found) -> bool:
+def _linked(found: ToolResults) -> bool:
     return found.env is not None and found.env.other.get("own_cuda") is True
 
 
-def _noted(pattern: re.Pattern[str], text: str, found: Found) -> bool:
+def _noted(pattern: re.Pattern[str], text: str, found: ToolResults) -> bool:
     if pattern.fullmatch(text.strip()) is None:
         return False
     found.own_fault(text.strip())

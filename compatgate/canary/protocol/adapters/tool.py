@@ -1,22 +1,182 @@
-"""The reader of a tool's output: collects it, then has it read whole."""
+"""Share what the readers of tools' outputs need: the output read whole, results, JSON documents.
+
+`ToolOutput` collects a tool's output and has its reader read it; the reader adds what it finds to
+`ToolResults`, which makes the report.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from compatgate.canary.protocol.adapters.found import Found
-from compatgate.canary.protocol.env import read_env
-from compatgate.canary.protocol.fields import Broken
-from compatgate.canary.protocol.jsonl import protocol_body
-from compatgate.canary.protocol.lines import Line
-from compatgate.canary.protocol.lost import LOST
-from compatgate.canary.report import Report
+from msgspec.structs import replace
+
+from compatgate.canary.protocol.jsonl import protocol_body, read_env
+from compatgate.canary.protocol.lines import LOST, BrokenLine, Line, read_number
+from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
+from compatgate.core.versions import parse_version, same_release
+from compatgate.errors import BadInput
 
-Read = Callable[[str, Found], None]
-"""Reads a tool's whole output; raises `Broken` where it cannot go on."""
 
+class ToolResults:
+    """Collects metrics, checks, versions and problems.
+
+    Metrics that ``workload.toml`` does not declare are left out: tools print more than anyone wants
+    to judge. Checks are kept whether declared or not, since one that failed must not be lost.
+
+    Attributes:
+        workload: whose output it is; None keeps every metric.
+        env: the ``env`` line beside the tool's output, where there is one.
+        other: what else is worth keeping with the report.
+    """
+
+    def __init__(self, workload: Workload | None) -> None:
+        self.workload = workload
+        self.env: Env | None = None
+        self.other: dict[str, Any] = {}
+        self._driver: str | None = None
+        self._gpus: list[Device] = []
+        self._versions: dict[str, str] = {}
+        self._metrics: dict[str, tuple[str, list[float], list[float]]] = {}
+        self._checks: dict[str, Check] = {}
+        self._problems: list[str] = []
+        self._unsaid = 0
+        self._own_fault = ""
+
+    @property
+    def problems(self) -> int:
+        """Return how many there are so far."""
+        return len(self._problems) + self._unsaid
+
+    def problem(self, text: str) -> None:
+        """Say that output is damaged, or that something is missing."""
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems.append(text[:_MESSAGE])
+        else:
+            self._unsaid += 1
+
+    def metric(
+        self, name: str, unit: str, values: Iterable[object], warmup: Iterable[object] = ()
+    ) -> None:
+        """Add values of a metric; repeated calls append.
+
+        A value that is no finite number, or a declared unit that differs, is a problem.
+        """
+        if not self._wanted(name, unit):
+            return
+        try:
+            kept = [read_number(name, value) for value in values]
+            leading = [read_number(name, value) for value in warmup]
+        except BrokenLine as broken:
+            self.problem(str(broken))
+            return
+        known = self._metrics.setdefault(name, (unit, [], []))
+        if known[0] != unit:
+            self.problem(f"{name} is printed in {known[0]} and in {unit}")
+            return
+        known[1].extend(kept)
+        known[2].extend(leading)
+
+    def _wanted(self, name: str, unit: str) -> bool:
+        if self.workload is None:
+            return True
+        declared = self.workload.metrics.get(name)
+        if declared is not None and declared.unit != unit:
+            self.problem(f"the metric {name} is in {unit}, declared is {declared.unit}")
+            return False
+        return declared is not None
+
+    def check(self, name: str, ok: bool, message: str = "") -> None:
+        """Add a check; one that failed once has failed."""
+        known = self._checks.get(name)
+        if known is None or known.ok:
+            self._checks[name] = Check(name, ok, message[:_MESSAGE])
+
+    def own_fault(self, message: str) -> None:
+        """The tool fails for a reason of its own, see `own_cuda`; the first is kept."""
+        self._own_fault = self._own_fault or message[:_MESSAGE]
+
+    def declares(self, check: str) -> bool:
+        """Return whether ``workload.toml`` asks for a check that not everyone wants to hold."""
+        return self.workload is None or check in self.workload.checks
+
+    def driver(self, version: str) -> None:
+        """The tool names the driver."""
+        if self._is_version("driver", version):
+            self._driver = self._agreed("driver", self._driver, version)
+
+    def version(self, component: str, version: str) -> None:
+        """The tool names a library's version, as loaded in its own process."""
+        if self._is_version(component, version):
+            known = self._versions.get(component)
+            self._versions[component] = self._agreed(component, known, version)
+
+    def gpu(self, device: Device) -> None:
+        """The tool names a GPU; the same one again is the same one."""
+        if device not in self._gpus:
+            self._gpus.append(device)
+
+    def _is_version(self, component: str, text: str) -> bool:
+        try:
+            parse_version(component, text)
+        except BadInput:
+            self.problem(f"{text[:80]!r} is not a version of {component}")
+            return False
+        return True
+
+    def _agreed(self, component: str, known: str | None, text: str) -> str:
+        if known is None:
+            return text
+        one, other = parse_version(component, known), parse_version(component, text)
+        if not same_release(component, one, other):
+            self.problem(f"{component} is both {known} and {text}")
+        return known
+
+    def report(self, *, lines: int, dropped: int) -> Report:
+        """Everything, as the engine wants it."""
+        env = self._whole_env()
+        problems = list(self._problems)
+        if self._unsaid:
+            problems.append(f"and {self._unsaid} more")
+        return Report(
+            env=env,
+            metrics=tuple(
+                Metric(name, unit, tuple(values), tuple(warmup))
+                for name, (unit, values, warmup) in self._metrics.items()
+                if values or warmup
+            ),
+            checks=tuple(self._checks.values()),
+            problems=tuple(problems),
+            lines=lines,
+            dropped_bytes=dropped,
+            own_fault=self._own_fault,
+        )
+
+    def _whole_env(self) -> Env | None:
+        """Return the env line, with what the tool itself said; where they differ, a problem."""
+        said = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
+        if self.env is None:
+            return said if said.driver or said.gpus or said.versions else None
+        versions = dict(self.env.versions)
+        for component, text in said.versions.items():
+            versions[component] = self._agreed(component, versions.get(component), text)
+        driver = self.env.driver
+        if said.driver:
+            driver = self._agreed("driver", driver, said.driver)
+        return replace(
+            self.env,
+            driver=driver,
+            gpus=self.env.gpus or said.gpus,
+            versions=versions,
+            other={**self.env.other, **said.other},
+        )
+
+
+ReadTool = Callable[[str, ToolResults], None]
+"""Reads a tool's whole output; raises `BrokenLine` where it cannot go on."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _RANK = re.compile(r"^\[\d+,\d+\]<std(?:out|err)>:", re.MULTILINE)
 _OF_PROTOCOL = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:env|metric|check|progress|lost)"')
@@ -27,9 +187,9 @@ _MOST_IN_MEMORY = 256 << 20
 class ToolOutput:
     """Reads one execution of a tool."""
 
-    def __init__(self, read: Read, workload: Workload | None = None) -> None:
+    def __init__(self, read: ReadTool, workload: Workload | None = None) -> None:
         self._read = read
-        self._found = Found(workload)
+        self._found = ToolResults(workload)
         most = workload.limits.output if workload else _MOST_IN_MEMORY
         self._most = min(most, _MOST_IN_MEMORY)
         self._data = bytearray()
@@ -49,16 +209,16 @@ class ToolOutput:
     def report(self) -> Report:
         """What was found in all of it."""
         found = self._found
-        text = _tools_own(bytes(self._data), found)
+        text = _tool_text(bytes(self._data), found)
         try:
             self._read(text, found)
-        except Broken as broken:
+        except BrokenLine as broken:
             found.problem(str(broken))
         return found.report(lines=text.count("\n"), dropped=self._dropped)
 
 
-def _tools_own(data: bytes, found: Found) -> str:
-    """The tool's output as text, what stands beside it in the line protocol taken out."""
+def _tool_text(data: bytes, found: ToolResults) -> str:
+    """Return the tool's output as text, what stands beside it in the line protocol taken out."""
     kept: list[bytes] = []
     # Where lines were lost, the one before may have no end.
     lines = data.replace(LOST, b"\n" + LOST).split(b"\n")
@@ -72,7 +232,7 @@ def _tools_own(data: bytes, found: Found) -> str:
         try:
             body = protocol_body(Line(number, content))
             _take(body or {}, found)
-        except Broken as broken:
+        except BrokenLine as broken:
             found.problem(f"line {number}: {broken}")
     text = (
         b"".join(line + b"\n" for line in kept).decode("utf-8", "replace").replace("\0", "\ufffd")
@@ -81,13 +241,79 @@ def _tools_own(data: bytes, found: Found) -> str:
     return _RANK.sub("", _COLOUR.sub("", text))
 
 
-def _take(body: dict[str, object], found: Found) -> None:
+def _take(body: dict[str, object], found: ToolResults) -> None:
     kind = body.pop("type", None)
     if kind == "env":
         if found.env is not None:
-            raise Broken("a second env")
+            raise BrokenLine("a second env")
         found.env = read_env(body)
     elif kind == "lost":
-        raise Broken(str(body.get("message", "lines were lost")))
+        raise BrokenLine(str(body.get("message", "lines were lost")))
     else:
-        raise Broken(f"{str(kind)[:80]!r} beside a tool's output; only env may stand there")
+        raise BrokenLine(f"{str(kind)[:80]!r} beside a tool's output; only env may stand there")
+
+
+_MOST_PROBLEMS = 100
+_MESSAGE = 2000
+
+
+_MOST = 10_000
+
+
+def documents(text: str, first: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects that begin a line and whose first member is named so.
+
+    Args:
+        text: output of a tool.
+        first: regular expression of the name.
+
+    Raises:
+        Broken: one is cut off or malformed.
+    """
+    begins = re.compile(rf'^[ \t]*(?=\{{\s*"(?:{first})"\s*:)', re.MULTILINE)
+    decoder = json.JSONDecoder(parse_constant=_not_json)
+    at, count = 0, 0
+    while match := begins.search(text, at):
+        count += 1
+        if count > _MOST:
+            raise BrokenLine(f"more than {_MOST} documents")
+        try:
+            body, at = decoder.raw_decode(text, match.end())
+        except RecursionError:
+            raise BrokenLine("the JSON document is nested too deeply") from None
+        except ValueError as error:
+            raise BrokenLine(f"the JSON document is cut off or malformed: {error}") from None
+        yield body
+
+
+def member(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """Return a member of a type, or the default where it is missing or null.
+
+    Raises:
+        Broken: it is of another type.
+    """
+    value = body.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise BrokenLine(f"{name} is not what it should be: {str(value)[:80]}")
+    return value
+
+
+def objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return a list of objects; ``null`` between them, as some versions print, is left out.
+
+    Raises:
+        Broken: it is missing, or holds something else.
+    """
+    values = member(body, name, list)
+    if values is None:
+        raise BrokenLine(f"{name} is missing")
+    kept = [value for value in values if value is not None]
+    if not all(isinstance(value, dict) for value in kept):
+        raise BrokenLine(f"{name} holds something that is no object")
+    return kept
+
+
+def _not_json(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

@@ -16,9 +16,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.canary.protocol.adapters.documents import member
-from compatgate.canary.protocol.adapters.found import Found
-from compatgate.canary.protocol.fields import Broken, numbers
+from compatgate.canary.protocol.adapters.tool import ToolResults, member
+from compatgate.canary.protocol.lines import BrokenLine, read_numbers
 
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 _MARK = re.compile(r".*<torch\.utils\.benchmark\.utils\.common\.Measurement object at 0x[^>]*>")
@@ -31,14 +30,14 @@ _CELL = re.compile(r"(\d+(?:\.\d+)?)(?: \(! *\d+%\)| \(\+-[\d.]+\))?")
 _LONGEST = 120
 
 
-def read_torch_benchmark(text: str, found: Found) -> None:
+def read_torch_benchmark(text: str, found: ToolResults) -> None:
     """Read every measurement, in whichever form."""
     before = found.problems
     reader = _Reader(found)
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             reader.take(line)
-        except (Broken, ValueError) as error:
+        except (BrokenLine, ValueError) as error:
             found.problem(f"line {number}: {error}")
     reader.end()
     if not reader.count and found.problems == before:
@@ -52,7 +51,7 @@ class _Reader:
         count: measurements so far.
     """
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: ToolResults) -> None:
         self.count = 0
         self._found = found
         self._block: list[str] | None = None
@@ -73,7 +72,7 @@ class _Reader:
         elif self._table is not None:
             self._in_table(self._table, line)
         elif _END.fullmatch(line):
-            raise Broken("the end of a measurement that has no beginning")
+            raise BrokenLine("the end of a measurement that has no beginning")
 
     def end(self) -> None:
         """What was begun and has no end was cut off."""
@@ -92,12 +91,12 @@ class _Reader:
         try:
             body = json.loads(line)
         except (ValueError, RecursionError):
-            raise Broken("a measurement is cut off or malformed") from None
+            raise BrokenLine("a measurement is cut off or malformed") from None
         spec = member(body, "task_spec", dict, {})
         runs = member(body, "number_per_run", int, 0)
-        times = numbers(body, "raw_times")
+        times = read_numbers(body, "raw_times")
         if runs < 1 or not times:
-            raise Broken("a measurement without times or runs")
+            raise BrokenLine("a measurement without times or runs")
         self._say(
             _title(spec), member(spec, "num_threads", int, 1), [t / runs * 1e6 for t in times]
         )
@@ -107,19 +106,19 @@ class _Reader:
             self._value = float(match[1]) * _US[match[2]]
         elif self._value is None:
             if _END.fullmatch(line):
-                raise Broken("a measurement has no value")
+                raise BrokenLine("a measurement has no value")
             block.append(line.strip())
         elif match := _END.fullmatch(line):
             self._say(" ".join(_named(block)), int(match[2]), [self._value])
             self._block, self._value = None, None
         elif line.strip() and not line.strip().startswith("IQR:"):
-            raise Broken(f"a measurement holds {line.strip()[:80]!r}")
+            raise BrokenLine(f"a measurement holds {line.strip()[:80]!r}")
 
     def _in_table(self, table: _Table, line: str) -> None:
         if match := _UNIT.match(line.strip()):
             rows, self._table = table.rows, None
             if not rows:
-                raise Broken(f"the table {table.label[:80]!r} has no row")
+                raise BrokenLine(f"the table {table.label[:80]!r} has no row")
             for row, threads, cells in rows:
                 for column, cell in zip(table.columns, cells, strict=True):
                     if cell is not None:
@@ -144,13 +143,13 @@ class _Table:
             self._threads = int(match[1])
         elif len(cells) < 2:
             if line.strip():
-                raise Broken(f"the table {self.label[:80]!r} holds {line.strip()[:80]!r}")
+                raise BrokenLine(f"the table {self.label[:80]!r} holds {line.strip()[:80]!r}")
         elif not self.columns:
             if cells[0]:
-                raise Broken(f"the table {self.label[:80]!r} has no head")
+                raise BrokenLine(f"the table {self.label[:80]!r} has no head")
             self.columns = cells[1:]
         elif len(cells) != len(self.columns) + 1:
-            raise Broken(f"the row {cells[0][:80]!r} has {len(cells) - 1} columns")
+            raise BrokenLine(f"the row {cells[0][:80]!r} has {len(cells) - 1} columns")
         else:
             self.rows.append((cells[0], self._threads, [_cell(cell) for cell in cells[1:]]))
 
@@ -160,7 +159,7 @@ def _cell(text: str) -> float | None:
         return None
     match = _CELL.fullmatch(text)
     if match is None:
-        raise Broken(f"{text[:80]!r} is no time")
+        raise BrokenLine(f"{text[:80]!r} is no time")
     return float(match[1])
 
 
@@ -170,7 +169,7 @@ def _title(spec: dict[str, Any]) -> str:
 
 
 def _named(block: Sequence[str]) -> list[str]:
-    """The lines that name a measurement: those before its set-up."""
+    """Return the lines that name a measurement: those before its set-up."""
     setup = next((i for i, line in enumerate(block) if line.startswith("setup:")), len(block))
     return [line for line in block[:setup] if line]
 

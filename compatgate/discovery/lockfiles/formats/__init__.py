@@ -1,10 +1,12 @@
 """One module per lockfile format."""
 
-from compatgate.discovery.lockfiles.formats.conda_environment import CondaEnvironment
-from compatgate.discovery.lockfiles.formats.conda_explicit import CondaExplicit
-from compatgate.discovery.lockfiles.formats.conda_lock import CondaLock
+from compatgate.discovery.lockfiles.formats.conda import (
+    CondaEnvironment,
+    CondaExplicit,
+    CondaLock,
+    PixiLock,
+)
 from compatgate.discovery.lockfiles.formats.pdm import PdmLock
-from compatgate.discovery.lockfiles.formats.pixi import PixiLock
 from compatgate.discovery.lockfiles.formats.poetry import PoetryLock
 from compatgate.discovery.lockfiles.formats.pylock import PylockToml
 from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt

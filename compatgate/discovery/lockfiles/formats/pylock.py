@@ -10,13 +10,16 @@ from typing import Any
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
-from compatgate.discovery.lockfiles.build_label import without_variant
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
-from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.python_fit import python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform, python_conflict
 from compatgate.discovery.lockfiles.text import read_toml, tables, text_of
-from compatgate.discovery.lockfiles.wheels import fitting_wheels, no_wheel, variants_of
-from compatgate.discovery.observed import Conflict
+from compatgate.discovery.lockfiles.wheel_builds import (
+    fitting_wheels,
+    no_wheel,
+    variants_of,
+    without_variant,
+)
+from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r"pylock\.([^.]+\.)?toml", re.IGNORECASE)
@@ -29,11 +32,11 @@ class PylockToml:
     name = "pylock.toml"
 
     def recognises(self, file: LockFile) -> bool:
-        """The standard's names, or its version and packages."""
+        """Return the standard's names, or its version and packages."""
         return bool(_NAME.fullmatch(file.name)) or all(s.search(file.text) for s in _SHAPE)
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """Packages whose markers hold."""
+        """Return packages whose markers hold."""
         document = read_toml(file.text, file.name)
         _validate(document, file.name)
         requires = text_of(document, "requires-python", file.name)
@@ -68,7 +71,7 @@ def _validate(document: dict[str, Any], file: str) -> None:
 
 
 def _without_labels(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with variant wheels under the names that the library knows."""
+    """Return the document with variant wheels under the names that the library knows."""
     packages = document.get("packages")
     if not isinstance(packages, list):
         return document
@@ -143,7 +146,7 @@ def _names(document: dict[str, Any], key: str) -> list[str]:
 def _environments(
     value: Any, file: str, markers: Markers, platform: Platform
 ) -> tuple[Conflict, ...]:
-    """A conflict when the lock says for which environments it is, and the target is none."""
+    """Return a conflict when the lock says for which environments it is, and the target is none."""
     stated = [str(marker) for marker in value] if isinstance(value, list) else []
     if not stated or any(markers.decide(marker) is not False for marker in stated):
         return ()

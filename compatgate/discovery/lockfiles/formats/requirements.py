@@ -1,40 +1,169 @@
-"""requirements.txt: as pip-compile, ``uv export`` and people write it."""
+"""Read requirements.txt, as pip-compile, ``uv export`` and people write it.
+
+`Lines` joins continuations and follows includes.
+
+Source: pip's "Requirements File Format"
+(https://pip.pypa.io/en/stable/reference/requirements-file-format/).
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from compatgate.discovery.lockfiles import build_label
-from compatgate.discovery.lockfiles.formats.requirement_lines import (
-    FIRST_INDEX,
-    INDEX,
-    MORE_INDEXES,
-    Line,
-    Lines,
-)
+from compatgate.discovery.lockfiles import wheel_builds
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
 from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.text import MOST_PACKAGES, refuse_variable
-from compatgate.discovery.lockfiles.wheels import Wheel, fitting_wheels
+from compatgate.discovery.lockfiles.text import MOST_PACKAGES, decode, refuse_variable
+from compatgate.discovery.lockfiles.wheel_builds import Wheel, fitting_wheels
 from compatgate.errors import BadInput
+
+_DEEPEST = 8
+_MOST_FILES = 32
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_OPTION = re.compile(
+    r"(?P<name>--?[A-Za-z][A-Za-z\-]*)(?:\s*=\s*|\s+|(?<=^-[rcife])|$)(?P<value>.*)"
+)
+FIRST_INDEX = ("-i", "--index-url")
+MORE_INDEXES = ("--extra-index-url",)
+INDEX = (*FIRST_INDEX, *MORE_INDEXES, "-f", "--find-links")
+_REQUIREMENTS = ("-r", "--requirement")
+_CONSTRAINTS = ("-c", "--constraint")
+_IGNORED = frozenset(
+    (
+        "--no-index",
+        "--pre",
+        "--prefer-binary",
+        "--require-hashes",
+        "--no-binary",
+        "--only-binary",
+        "--trusted-host",
+        "--use-feature",
+        "--no-build-isolation",
+        "--no-deps",
+    )
+)
+
+
+class Line(Struct, frozen=True):
+    """One logical line.
+
+    Attributes:
+        origin: file and line.
+        option: ``-i``, ``-e``, ...; empty for a requirement.
+        constraint: it stands in a constraints file.
+    """
+
+    origin: str
+    text: str
+    option: str = ""
+    constraint: bool = False
+
+
+class Lines:
+    """Reads a requirements file and what it includes; `unread` names includes that were not."""
+
+    def __init__(self, file: LockFile) -> None:
+        self._file = file
+        self._seen: set[tuple[str, bool]] = set()
+        self.unread: list[str] = []
+
+    def __iter__(self) -> Iterator[Line]:
+        """Return every line, those of includes in their place.
+
+        Raises:
+            BadInput: an unknown option, an include outside the folder or too many of them.
+        """
+        return self._read(self._file.name, self._file.text, "", constraint=False, depth=0)
+
+    def _read(
+        self, name: str, text: str, folder: str, *, constraint: bool, depth: int
+    ) -> Iterator[Line]:
+        for number, joined in _joined(text):
+            origin = f"{name}:{number}"
+            if not joined.startswith("-"):
+                yield Line(origin, joined, constraint=constraint)
+                continue
+            match = _OPTION.fullmatch(joined)
+            option = match["name"] if match else joined.split()[0]
+            value = match["value"].strip().strip("\"'") if match else ""
+            if option in _REQUIREMENTS + _CONSTRAINTS:
+                inner = constraint or option in _CONSTRAINTS
+                yield from self._include(origin, value, folder, constraint=inner, depth=depth + 1)
+            elif option in INDEX or option in ("-e", "--editable"):
+                yield Line(origin, value, option, constraint)
+            elif option not in _IGNORED:
+                hint = "a requirements file has one requirement or option a line"
+                raise BadInput(f"{option!r} is not an option", field=origin, hint=hint)
+
+    def _include(
+        self, origin: str, value: str, folder: str, *, constraint: bool, depth: int
+    ) -> Iterator[Line]:
+        path = posixpath.normpath(posixpath.join(folder, value.replace("\\", "/")))
+        if "://" in value or self._file.beside is None:
+            self.unread.append(f"{value!r}, included at {origin}, was not read")
+            return
+        if path.startswith(("/", "..")) or ":" in path or "\0" in path or not value:
+            problem = f"{value!r} is not within the folder of {self._file.name}"
+            raise BadInput(problem, field=origin, hint="copy it there, or compile one file")
+        if (path, constraint) in self._seen:
+            return
+        self._seen.add((path, constraint))
+        if depth > _DEEPEST or len(self._seen) > _MOST_FILES:
+            raise BadInput("includes too many files", field=origin)
+        try:
+            data = self._file.beside(path)
+        except OSError as error:
+            raise BadInput(f"{value!r} cannot be read: {error.strerror}", field=origin) from None
+        text = decode(data, path) if data.strip() else ""
+        folder = posixpath.dirname(path)
+        yield from self._read(path, text, folder, constraint=constraint, depth=depth)
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each logical line; comments and empty lines left out."""
+    pending: list[str] = []
+    first = 1
+    for number, raw in enumerate(text.splitlines(), 1):
+        if number > MOST_PACKAGES * 20:
+            raise BadInput("has too many lines", field=str(number))
+        if not pending:
+            first = number
+        comment = raw.lstrip().startswith("#")
+        if raw.rstrip().endswith("\\") and not comment:
+            pending.append(raw.rstrip()[:-1])
+            continue
+        if not comment:
+            pending.append(raw)
+        joined = _COMMENT.sub("", "".join(pending)).strip()
+        pending = []
+        if joined:
+            yield first, joined
+    if pending and (joined := _COMMENT.sub("", "".join(pending)).strip()):
+        yield first, joined
+
 
 _NAME = re.compile(r".*(requirements|constraints|reqs).*\.(txt|in|pip|lock)", re.IGNORECASE)
 _LONGEST = 20_000
 """Characters of a requirement without its hashes."""
 _HASH = re.compile(r"--hash(?:\s*=\s*|\s+)sha256:([0-9a-fA-F]{64})\b")
 _PER_REQUIREMENT = re.compile(r"\s--(?:hash|config-settings?|global-option)(?:\s*=\s*|\s+)\S+")
-_LIKE = re.compile(r"\s*(?:[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~@;\\#(]|$)|#|--?\w|$)")
+_REQUIREMENT_LIKE = re.compile(
+    r"\s*(?:[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~@;\\#(]|$)|#|--?\w|$)"
+)
 _PIN = re.compile(r"^\s*[A-Za-z0-9][\w.\-]*\s*(?:\[[^\]]*\])?\s*(?:[=<>!~]=|@)", re.MULTILINE)
 _EGG = re.compile(r"#(?:.*&)?egg=([A-Za-z0-9_.\-]+)")
 _FILE = re.compile(r"(?:[a-z+]+://|\.{0,2}/|[\w./\\\-+]+\.(?:whl|tar\.gz|zip)\b).*", re.IGNORECASE)
 
 
-class _Asked(NamedTuple):
+class _Requirement(NamedTuple):
     """A requirement, as far as it can be read from one line."""
 
     name: str
@@ -50,13 +179,13 @@ class RequirementsTxt:
     name = "requirements.txt"
 
     def recognises(self, file: LockFile) -> bool:
-        """A telling name, or lines that all look like requirements."""
+        """Return a telling name, or lines that all look like requirements."""
         if _NAME.fullmatch(file.name):
             return True
         lines = [line for line in file.text.splitlines() if line.strip()][:200]
         return (
             file.may_end(".txt", ".in", ".pip")
-            and all(map(_LIKE.match, lines))
+            and all(map(_REQUIREMENT_LIKE.match, lines))
             and ("." in file.name or bool(_PIN.search(file.text)))
         )
 
@@ -94,11 +223,11 @@ class RequirementsTxt:
 
 
 def _package(line: Line, markers: Markers) -> Package | None:
-    """The package of a line; None when its marker does not hold, or it is a folder."""
+    """Return the package of a line; None when its marker does not hold, or it is a folder."""
     text = refuse_variable(_PER_REQUIREMENT.sub("", line.text).strip(), line.origin)
     if len(text) > _LONGEST:
         raise BadInput(f"is longer than {_LONGEST} characters", field=line.origin)
-    asked = _asked(text, line)
+    asked = _requirement(text, line)
     if asked is None:
         return None
     holds = markers.decide(asked.marker)
@@ -125,30 +254,30 @@ def _wheels(url: str, digests: tuple[str, ...], platform: Platform) -> tuple[Whe
     return tuple(fitting_wheels([{"url": address, "hash": digest}], platform))
 
 
-def _asked(text: str, line: Line) -> _Asked | None:
+def _requirement(text: str, line: Line) -> _Requirement | None:
     try:
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError, ValueError):
         return _file(text, line)
     marker = str(requirement.marker or "")
     if requirement.url:
-        named = build_label.file_version(requirement.url)
+        named = wheel_builds.file_version(requirement.url)
         version = named[1] if named else None
         asked = "" if named else requirement.url
-        return _Asked(requirement.name, version, asked, requirement.url, marker)
+        return _Requirement(requirement.name, version, asked, requirement.url, marker)
     version = _pin(requirement.specifier)
     asked = "" if version else str(requirement.specifier)
-    return _Asked(requirement.name, version, asked, "", marker)
+    return _Requirement(requirement.name, version, asked, "", marker)
 
 
-def _file(text: str, line: Line) -> _Asked | None:
-    """A wheel or archive by its URL or path; a folder or repository says no component."""
+def _file(text: str, line: Line) -> _Requirement | None:
+    """Return a wheel or archive by its URL or path; a folder or repository says no component."""
     url, _, marker = text.partition(" ;")
-    named = build_label.file_version(url.strip())
+    named = wheel_builds.file_version(url.strip())
     if named:
-        return _Asked(named[0], named[1], "", url.strip(), marker)
+        return _Requirement(named[0], named[1], "", url.strip(), marker)
     if egg := _EGG.search(url):
-        return _Asked(egg[1], None, url.strip(), url.strip(), marker)
+        return _Requirement(egg[1], None, url.strip(), url.strip(), marker)
     if line.option or _FILE.fullmatch(url.strip()):
         return None
     hint = "write name==version, or an option"
@@ -156,7 +285,7 @@ def _file(text: str, line: Line) -> _Asked | None:
 
 
 def _pin(specifier: SpecifierSet) -> str | None:
-    """The one version that ``==`` without a wildcard, or ``===``, leaves."""
+    """Return the one version that ``==`` without a wildcard, or ``===``, leaves."""
     for clause in specifier:
         if clause.operator in ("==", "===") and not clause.version.endswith(".*"):
             return clause.version
@@ -164,7 +293,7 @@ def _pin(specifier: SpecifierSet) -> str | None:
 
 
 def _constrained(package: Package, constraints: dict[str, list[Package]]) -> Package:
-    """The package with the version that a constraints file pins."""
+    """Return the package with the version that a constraints file pins."""
     if package.version is not None:
         return package
     for bound in constraints.get(canonicalize_name(package.name), ()):

@@ -14,11 +14,10 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
-from compatgate.discovery.lockfiles.platform import Markers, Platform
-from compatgate.discovery.lockfiles.pypi import component_of
-from compatgate.discovery.lockfiles.python_fit import python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform, python_conflict
+from compatgate.discovery.lockfiles.stack_components import pypi_component
 from compatgate.discovery.lockfiles.text import read_toml, refuse_variable, tables, text_of
-from compatgate.discovery.lockfiles.wheels import fitting_wheels, no_wheel, variants_of
+from compatgate.discovery.lockfiles.wheel_builds import fitting_wheels, no_wheel, variants_of
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r"uv\.lock|.*\.py\.lock", re.IGNORECASE)
@@ -45,7 +44,7 @@ class UvLock:
         return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:100_000]))
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
-        """The packages that the target's platform is given."""
+        """Return the packages that the target's platform is given."""
         document = read_toml(file.text, file.name)
         version = document.get("version", 1)
         if version != _NEWEST_VERSION:
@@ -81,7 +80,7 @@ class _Graph:
         extras, groups = self._selection.extras, self._selection.groups
         roots = self._roots()
         found = self._walk(extras, groups, Reached(), roots)
-        if any(component_of(self._name(node)) for node in found):
+        if any(pypi_component(self._name(node)) for node in found):
             return found
         for kind, name in self._others():
             more = self._walk(
@@ -95,7 +94,7 @@ class _Graph:
         return found
 
     def package(self, node: int, how: Reached, platform: Platform) -> Package:
-        """A package as `Contents` has it."""
+        """Return a package as `Contents` has it."""
         table = self.packages[node]
         name, file = text_of(table, "name", self._file), self._file
         source = table.get("source")
@@ -204,7 +203,7 @@ class _Graph:
         return [*own, *(node for node in asked if node not in own)] if own else asked or members
 
     def _members(self) -> list[int]:
-        """The projects of a workspace."""
+        """Return the projects of a workspace."""
         members = self._manifest.get("members")
         names = set(map(str, members)) if isinstance(members, list) else set()
         return [node for node in range(len(self.packages)) if self._name(node) in names]

@@ -8,12 +8,14 @@ import pytest
 from engines import Engine
 from staging import DRIVER, GPU, Staging, host_table
 
-from compatgate.gate.matrix import By
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
 
 
 @pytest.fixture
-def staging(gate: Gate, database_url: str, by: By, tmp_path: Path, gpu_engine: Engine) -> Staging:
+def staging(
+    gate: Gate, database_url: str, by: Authorship, tmp_path: Path, gpu_engine: Engine
+) -> Staging:
     """A target of one pool, and the host ``stage`` with one slot."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     policy = {"canary": {"require": True, "suites": ["good"]}}

@@ -9,8 +9,8 @@ from engines import Engine
 from staging import DRIVER, GOOD, GPU, Staging
 
 from compatgate.documents.sources import Source
-from compatgate.gate.runs.samples import take_samples
-from compatgate.gate.service import Gate
+from compatgate.service.baselines.exchange import take_samples
+from compatgate.service.gate.service import Gate
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 METRIC = """\

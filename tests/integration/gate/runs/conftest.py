@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from canary_runs import DRIVER, GPU, STACK, evidence, host, suites
 
-from compatgate.canary.queue import Lease
-from compatgate.gate.matrix import By
-from compatgate.gate.runs.queue import DatabaseQueue
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.canary.engine.interface import Lease
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.runs.submission import Submission
 
 
 def take(queue: DatabaseQueue, *hosts: str, worker: str = "w1") -> Lease:
@@ -46,7 +46,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def gate(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Gate:
+def gate(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Gate:
     """A gate with a target of one A100 pool, and with suites."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     gate.matrix.create("Target", target_body("prod", pools=[pool]), by)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from canary_runs import DRIVER, GPU, MEASURED, STACK
 
-from compatgate.gate.bundle import open_bundle
-from compatgate.gate.deciding import decide
-from compatgate.gate.matrix import By
-from compatgate.gate.runs.queue import DatabaseQueue
-from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.kit import clock
+from compatgate.service.gate.bundle import open_bundle
+from compatgate.service.gate.deciding import decide
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.runs.queue import DatabaseQueue
 
 QUESTION = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
 ENTRY = {"driver": ">=535.104.05", "cuda": "12.4.*", "torch": "~=2.4.0"}
@@ -21,7 +21,9 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def policy(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+def policy(
+    gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]
+) -> Callable[..., None]:
     """Set the target's canary policy, and optionally its driver."""
 
     def change(driver: str = DRIVER, **canary: Any) -> None:
@@ -35,7 +37,7 @@ def policy(gate: Gate, by: By, target_body: Callable[..., dict[str, Any]]) -> Ca
 
 
 @pytest.fixture
-def candidate(gate: Gate, by: By, entry_body: Callable[..., dict[str, Any]]) -> str:
+def candidate(gate: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]) -> str:
     spec = {"targets": ["prod"], "components": ENTRY, "status": "candidate"}
     return gate.matrix.create("Entry", entry_body("torch24", **spec), by).name
 

@@ -8,17 +8,17 @@ from collections.abc import Callable
 import pytest
 from sample_runs import FAMILY, GEMM, SKU, sample_source, values
 
+from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.queue import Ground
-from compatgate.canary.samples.model import MOMENT
+from compatgate.canary.samples.sample import MOMENT
 from compatgate.canary.workloads import Library
 from compatgate.documents.sources import Source
 from compatgate.errors import Conflict, ManyProblems
-from compatgate.gate.runs.exchange import Imported
-from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.kit import clock
+from compatgate.service.baselines.exchange import Imported
+from compatgate.service.gate.service import Gate
 
-GROUND = Ground("gemm@0123456789ab", SKU, FAMILY)
+GROUND = BaselineKey("gemm@0123456789ab", SKU, FAMILY)
 Take = Callable[..., Imported]
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from canary_runs import evidence, host
 
-from compatgate.canary.queue import LeaseLost
+from compatgate.canary.engine.interface import LeaseLost
 from compatgate.canary.run import StepResult
-from compatgate.gate.runs.queue import DatabaseQueue
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.queue import DatabaseQueue
 
 from .conftest import take
 

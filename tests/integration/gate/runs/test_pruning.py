@@ -11,17 +11,17 @@ import pytest
 from canary_runs import GPU, evidence, host
 from sqlalchemy import select
 
+from compatgate.canary.engine.interface import BaselineKey, Lease
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.queue import Ground, Lease
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.cli.main import main
-from compatgate.gate.pruning import Ages, OfRuns, Pruned, prune_database
-from compatgate.gate.runs import logs
-from compatgate.gate.runs.queue import DatabaseQueue
-from compatgate.gate.service import Gate
-from compatgate.store import clock
-from compatgate.store.models import RunStep
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs import logs
+from compatgate.service.runs.models import RunStep
+from compatgate.service.runs.pruning import Ages, OfRuns, Pruned, prune_database
+from compatgate.service.runs.queue import DatabaseQueue
 
 REPORT: dict[str, Any] = {"metrics": [{"name": "time", "unit": "ms", "values": [1.0] * 500}]}
 DAY = timedelta(days=1)
@@ -104,7 +104,9 @@ def test_what_evidence_warnings_and_baselines_rest_on_loses_its_log_alone(
     learnt = ended()
     spec = {"time": MetricSpec("ms", "lower", repetitions=3)}
     values = [Samples("time", "ms", ((1.0, 1.1, 1.2),))]
-    gate.baselines.offer(Ground("gemm@0f3c", GPU, "cuda-12.4"), spec, f"{learnt}:gemm-0", values)
+    gate.baselines.offer(
+        BaselineKey("gemm@0f3c", GPU, "cuda-12.4"), spec, f"{learnt}:gemm-0", values
+    )
     idle, newest = ended(), ended()
     before = gate.runs.evidence().items
     time.forward(days=100)
@@ -165,7 +167,7 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(
 def test_many_runs_are_removed_in_parts_each_with_its_link(
     gate: Gate, ended: Callable[..., str], time: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compatgate.gate.pruning._AT_ONCE", 2)
+    monkeypatch.setattr("compatgate.service.runs.pruning._AT_ONCE", 2)
     old = [ended() for _ in range(5)]
     time.forward(days=100)
     found = prune(gate, Ages(logs=90 * DAY))

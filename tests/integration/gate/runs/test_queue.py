@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from canary_runs import GPU, host
 
-from compatgate.canary.hosts import Quiet
+from compatgate.canary.hosts import MaintenanceWindow
 from compatgate.errors import BadInput
-from compatgate.gate.runs.queue import DatabaseQueue
-from compatgate.gate.service import Gate
-from compatgate.store import clock
+from compatgate.kit import clock
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.queue import DatabaseQueue
 
 from .conftest import take
 
@@ -127,7 +127,7 @@ def test_a_host_in_quiet_hours_takes_no_new_run_but_cleans_old_ones(
     submit()
     take(queue)
     submit()
-    always = host(quiet=(Quiet("00:00", "00:00"),))
+    always = host(quiet=(MaintenanceWindow("00:00", "00:00"),))
     assert queue.lease("w1", [always]) is None
     time.forward(minutes=1)
     found = queue.lease("w1", [always])
@@ -152,8 +152,8 @@ def test_hosts_are_registered_and_seen(gate: Gate, queue: DatabaseQueue, time: A
         ({"gpu": "8.0"}, "hosts.a100-1.gpu"),
         ({"driver": "new"}, "hosts.a100-1.driver"),
         ({"slots": 0}, "hosts.a100-1.slots"),
-        ({"quiet": (Quiet("25:00", "06:00"),)}, "quiet.start"),
-        ({"quiet": (Quiet("22:00", "06:00", timezone="Mars/Base"),)}, "quiet.timezone"),
+        ({"quiet": (MaintenanceWindow("25:00", "06:00"),)}, "quiet.start"),
+        ({"quiet": (MaintenanceWindow("22:00", "06:00", timezone="Mars/Base"),)}, "quiet.timezone"),
     ],
 )
 def test_a_host_that_cannot_be_is_refused(queue: DatabaseQueue, wrong: dict, field: str) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
-from compatgate.canary.hosts import Quiet
-from compatgate.gate.matrix import By
-from compatgate.gate.runs.queue import DatabaseQueue
-from compatgate.gate.service import Gate
-from compatgate.store.run_rows import RunRow
+from compatgate.canary.hosts import MaintenanceWindow
+from compatgate.service.gate.service import Gate
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.queue import DatabaseQueue
 
 Run = Callable[..., str]
 DAY = 86400
@@ -21,7 +21,9 @@ MONTH = 30 * DAY
 
 
 @pytest.fixture
-def bless(gate: Gate, by: By, entry_body: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+def bless(
+    gate: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
+) -> Callable[..., None]:
     """Bless what the tests' runs measure, on a target that asks for evidence."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     policy = {"canary": {"require": True}}
@@ -129,7 +131,7 @@ def test_an_entry_that_no_host_can_run_any_more_is_named_in_the_log(
 def test_a_verification_waits_for_the_end_of_the_quiet_hours(
     gate: Gate, bless: Callable[..., None], run: Run, queue: DatabaseQueue, time: Any
 ) -> None:
-    office = host(quiet=(Quiet("08:00", "18:00", ("mon", "tue", "wed", "thu", "fri")),))
+    office = host(quiet=(MaintenanceWindow("08:00", "18:00", ("mon", "tue", "wed", "thu", "fri")),))
     time.present = datetime(2026, 11, 23, 7, tzinfo=UTC)  # a Monday
     bless()
     run()

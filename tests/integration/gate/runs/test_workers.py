@@ -8,11 +8,11 @@ from collections import Counter
 
 from canary_runs import host, suites
 
+from compatgate.canary.engine.interface import Lease
 from compatgate.canary.hosts import Host
-from compatgate.canary.queue import Lease
-from compatgate.gate.runs.queue import DatabaseQueue
-from compatgate.gate.runs.submission import Submission
-from compatgate.gate.service import Gate
+from compatgate.service.gate.service import Gate
+from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.runs.submission import Submission
 
 RUNS = 1000
 WORKERS = 4

@@ -1,10 +1,8 @@
 import msgspec
 import pytest
 
-from compatgate.canary.engine.conclude_run import Conditions, conclude_run
-from compatgate.canary.engine.measured import Expected
-from compatgate.canary.report import Device, Env, Report
-from compatgate.canary.run import Run, StepResult
+from compatgate.canary.engine.conclude import Conditions, Expectation, conclude_run
+from compatgate.canary.run import Device, Env, Report, Run, StepResult
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 
@@ -35,7 +33,7 @@ def conclude(facts):
         on_gpu=True,
         development=False,
     ):
-        expected = Expected(
+        expected = Expectation(
             parse_stack(stack), sku, parse_version("driver", driver) if driver else None
         )
         workloads = frozenset({"gemm"}) if on_gpu else frozenset()

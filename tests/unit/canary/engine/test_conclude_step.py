@@ -1,7 +1,7 @@
 import pytest
 
-from compatgate.canary.engine.conclude_step import Ended, conclude_step
-from compatgate.canary.report import Check, Device, Env, Metric, Report
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
+from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 
 WORKLOAD = Workload(
@@ -19,16 +19,21 @@ ENV = Env(driver="535.104.05", gpus=(Device("NVIDIA A100-SXM4-80GB"),), versions
 TIME = Metric("time", "ms", (1.0, 1.1))
 GOOD = Check("numerics", ok=True)
 WHOLE = Report(env=ENV, metrics=(TIME,), checks=(GOOD,))
-EXITED = Ended("exited", 0)
+EXITED = ExecutionEnd("exited", 0)
 
 CASES = {
     "all that was promised": (EXITED, WHOLE, "passed", ""),
-    "a hang": (Ended("timeout"), WHOLE, "timeout", "was stopped after 60 s"),
-    "too much memory": (Ended("memory", 137), WHOLE, "failed", "more than 1073741824 bytes"),
-    "a crash": (Ended("exited", 139), WHOLE, "failed", "ended with status 139 (SIGSEGV)"),
-    "an error": (Ended("exited", 1), WHOLE, "failed", "ended with status 1"),
-    "no GPU found": (Ended("exited", 77), WHOLE, "inconclusive", "found no GPU"),
-    "no exit status": (Ended("exited", None), WHOLE, "inconclusive", "without an exit status"),
+    "a hang": (ExecutionEnd("timeout"), WHOLE, "timeout", "was stopped after 60 s"),
+    "too much memory": (ExecutionEnd("memory", 137), WHOLE, "failed", "more than 1073741824 bytes"),
+    "a crash": (ExecutionEnd("exited", 139), WHOLE, "failed", "ended with status 139 (SIGSEGV)"),
+    "an error": (ExecutionEnd("exited", 1), WHOLE, "failed", "ended with status 1"),
+    "no GPU found": (ExecutionEnd("exited", 77), WHOLE, "inconclusive", "found no GPU"),
+    "no exit status": (
+        ExecutionEnd("exited", None),
+        WHOLE,
+        "inconclusive",
+        "without an exit status",
+    ),
     "no env": (EXITED, Report(metrics=(TIME,), checks=(GOOD,)), "inconclusive", "no env line"),
     "no output at all": (EXITED, Report(), "inconclusive", "no env line"),
     "broken lines": (
@@ -117,4 +122,4 @@ def test_checks_that_do_not_apply_are_no_pass_by_themselves():
 
 def test_a_skip_of_a_workload_that_needs_no_gpu_is_a_failure():
     plain = Workload(name="plain", description="-", command=("x",), image=ImageSpec(inside=True))
-    assert conclude_step(plain, Ended("exited", 77), Report(env=Env())).outcome == "failed"
+    assert conclude_step(plain, ExecutionEnd("exited", 77), Report(env=Env())).outcome == "failed"

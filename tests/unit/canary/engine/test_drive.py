@@ -7,18 +7,18 @@ from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import AllowedImages
-from compatgate.canary.engine import log
+from compatgate.canary.engine import steps
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.parts import Judged
-from compatgate.canary.executors.command import environment_of
+from compatgate.canary.engine.interface import StepJudgement
 from compatgate.canary.executors.interface import Status
+from compatgate.canary.executors.jobs import job_environment
 from compatgate.canary.run import StepResult
 from compatgate.errors import BadInput, Infrastructure, Unavailable
 
 
-def test_a_run_goes_through_its_states_and_ends_with_evidence(bench, lease):
+def test_a_run_goes_through_its_states_and_ends_with_evidence(context, lease):
     queue, executor = Memory(), Script((lines(1.0, 1.1), exited()))
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert queue.states == ["preparing", "running", "judging"]
     outcome, _, evidence = queue.ended
     assert outcome == "passed"
@@ -27,26 +27,26 @@ def test_a_run_goes_through_its_states_and_ends_with_evidence(bench, lease):
     assert executor.started[0].gpu_slots == (3,)
 
 
-def test_each_workload_runs_once_for_each_seed(bench, lease, with_):
+def test_each_workload_runs_once_for_each_seed(context, lease, with_):
     queue = Memory()
     executor = Script(*[(lines(1.0), exited())] * 3)
-    drive(lease, bench(executor, queue, workloads=(with_(seeds=(1, 2)), with_(name="conv"))))
+    drive(lease, context(executor, queue, workloads=(with_(seeds=(1, 2)), with_(name="conv"))))
     assert [job.step for job in executor.started] == ["gemm-1", "gemm-2", "conv-0"]
     assert [result.name for result in queue.recorded] == ["gemm-1", "gemm-2", "conv-0"]
 
 
-def test_what_a_program_prints_is_in_the_log(bench, lease):
+def test_what_a_program_prints_is_in_the_log(context, lease):
     queue = Memory()
-    drive(lease, bench(Script((lines(1.0), exited())), queue))
+    drive(lease, context(Script((lines(1.0), exited())), queue))
     assert b'{"time": 1.0}' in queue.log
 
 
-def test_a_flood_is_kept_up_to_the_limit_and_the_log_says_so(bench, lease, with_):
+def test_a_flood_is_kept_up_to_the_limit_and_the_log_says_so(context, lease, with_):
     queue = Memory()
     limits = msgspec.structs.replace(with_().limits, output=100)
     drive(
         lease,
-        bench(Script((lines(*range(50)), exited())), queue, workloads=(with_(limits=limits),)),
+        context(Script((lines(*range(50)), exited())), queue, workloads=(with_(limits=limits),)),
     )
     assert len(queue.log) < 200
     assert b"bytes more were printed and not kept" in queue.log
@@ -62,81 +62,81 @@ def test_a_flood_is_kept_up_to_the_limit_and_the_log_says_so(bench, lease, with_
         (([], exited()), "inconclusive", "no env line"),
     ],
 )
-def test_what_the_program_did_is_the_runs_outcome(bench, lease, job, outcome, reason):
+def test_what_the_program_did_is_the_runs_outcome(context, lease, job, outcome, reason):
     queue = Memory()
-    drive(lease, bench(Script(job), queue))
+    drive(lease, context(Script(job), queue))
     assert queue.ended[0] == outcome
     assert reason in queue.ended[1]
     assert queue.retried is None
 
 
-def test_a_hang_is_stopped_at_the_timeout(bench, lease, with_):
+def test_a_hang_is_stopped_at_the_timeout(context, lease, with_):
     queue, executor = Memory(), Script(("hang", None))
-    drive(lease, bench(executor, queue, workloads=(with_(timeout_s=0.05),)))
+    drive(lease, context(executor, queue, workloads=(with_(timeout_s=0.05),)))
     assert queue.ended[0] == "timeout"
     assert not executor.alive
 
 
-def test_a_cancelled_run_is_killed_cleaned_and_ends_cancelled(bench, lease):
+def test_a_cancelled_run_is_killed_cleaned_and_ends_cancelled(context, lease):
     queue, executor = Memory(), Script(("hang", None))
     threading.Timer(0.05, setattr, (queue, "order", "cancel")).start()
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert queue.ended[0] == "cancelled"
     assert not executor.alive
     assert executor.cleaned == ["run_1"]
 
 
-def test_a_lost_lease_is_dropped_without_a_word(bench, lease):
+def test_a_lost_lease_is_dropped_without_a_word(context, lease):
     queue, executor = Memory(), Script(("hang", None))
     threading.Timer(0.05, setattr, (queue, "lost", True)).start()
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert (queue.ended, queue.retried) == (None, None)
     assert not executor.alive, "its own container is gone"
     assert executor.cleaned == [], "what the next worker started is not touched"
 
 
-def test_a_queue_silent_for_as_long_as_a_lease_holds_is_a_lost_lease(bench, lease):
+def test_a_queue_silent_for_as_long_as_a_lease_holds_is_a_lost_lease(context, lease):
     queue, executor = Memory(), Script(("hang", None))
 
     def away(lease):
         raise Infrastructure("the database is away")
 
     queue.renew = away
-    drive(lease, bench(executor, queue, lease=0.2))
+    drive(lease, context(executor, queue, lease=0.2))
     assert queue.ended is None
     assert not executor.alive
 
 
-def test_a_worker_that_is_stopped_hands_its_run_back_and_leaves_nothing(bench, lease):
+def test_a_worker_that_is_stopped_hands_its_run_back_and_leaves_nothing(context, lease):
     queue, executor = Memory(), Script(("hang", None))
     stopped = threading.Event()
     threading.Timer(0.05, stopped.set).start()
-    drive(lease, bench(executor, queue), stopped.is_set)
+    drive(lease, context(executor, queue), stopped.is_set)
     assert queue.retried == "its worker was stopped"
     assert executor.cleaned == ["run_1"]
     assert not executor.alive
 
 
-def test_a_host_that_fails_puts_the_run_back(bench, lease):
+def test_a_host_that_fails_puts_the_run_back(context, lease):
     queue, executor = Memory(), Script()
     executor.fail_prepare = Infrastructure("the registry is away")
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert queue.retried == "the registry is away"
     assert executor.cleaned == ["run_1"], "the next attempt may be on another host"
     assert queue.ended is None
 
 
-def test_a_lost_job_puts_the_run_back(bench, lease):
+def test_a_lost_job_puts_the_run_back(context, lease):
     queue = Memory()
     lost = Status("lost", reason="the engine was restarted")
-    drive(lease, bench(Script((lines(1.0), lost)), queue))
+    drive(lease, context(Script((lines(1.0), lost)), queue))
     assert queue.retried == "the job was lost: the engine was restarted"
 
 
-def test_what_another_attempt_cannot_mend_ends_the_run(bench, lease):
+def test_what_another_attempt_cannot_mend_ends_the_run(context, lease):
     queue, executor = Memory(), Script()
     executor.fail_prepare = BadInput("there is no image 'x'", field="image")
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert queue.ended[:2] == ("error", "image: there is no image 'x'")
 
 
@@ -149,22 +149,22 @@ def test_what_another_attempt_cannot_mend_ends_the_run(bench, lease):
         (None, None),
     ],
 )
-def test_a_program_is_told_whether_the_stated_stack_needs_ptx(bench, lease, facts, arch, needs):
+def test_a_program_is_told_whether_the_stated_stack_needs_ptx(context, lease, facts, arch, needs):
     executor = Script((lines(1.0), exited()))
     stack = {"cuda": "12.4"} | ({"arch": arch} if arch else {})
-    ready = replace(bench(executor, Memory()), code=facts.arch)
+    ready = replace(context(executor, Memory()), code=facts.arch)
     drive(replace(lease, run=replace(lease.run, stack=stack)), ready)
     (job,) = executor.started
     assert job.needs_ptx is needs
-    told = environment_of(job, "/tmp", {}).get("COMPATGATE_NEEDS_PTX")
+    told = job_environment(job, "/tmp", {}).get("COMPATGATE_NEEDS_PTX")
     assert told == {True: "yes", False: "no", None: None}[needs]
 
 
-def test_an_image_that_the_worker_does_not_allow_never_reaches_a_host(bench, lease):
+def test_an_image_that_the_worker_does_not_allow_never_reaches_a_host(context, lease):
     queue, executor = Memory(), Script((lines(1.0), exited()))
     run = replace(lease.run, image="evil.example/app:1")
     listed = AllowedImages(("registry.example/*",), "extend it")
-    drive(replace(lease, run=run), replace(bench(executor, queue), images=listed))
+    drive(replace(lease, run=run), replace(context(executor, queue), images=listed))
     outcome, reason, evidence = queue.ended
     assert (outcome, evidence) == ("error", None)
     assert "evil.example/app:1 may not be under test" in reason
@@ -173,107 +173,110 @@ def test_an_image_that_the_worker_does_not_allow_never_reaches_a_host(bench, lea
     assert not any("pulling" in doing for doing in queue.said)
 
 
-def test_a_defect_ends_the_run_and_says_so(bench, lease):
+def test_a_defect_ends_the_run_and_says_so(context, lease):
     queue, executor = Memory(), Script()
     executor.fail_prepare = ZeroDivisionError("oh")
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert queue.ended[:2] == ("error", "a defect: ZeroDivisionError: oh")
 
 
-def test_an_abandoned_run_is_cleaned_before_it_starts_again(bench, lease):
+def test_an_abandoned_run_is_cleaned_before_it_starts_again(context, lease):
     queue, executor = Memory(), Script((lines(1.0), exited()))
     again = msgspec.structs.replace(lease, attempt=2, abandoned=True)
-    drive(again, bench(executor, queue))
+    drive(again, context(executor, queue))
     assert executor.cleaned == ["run_1", "run_1"]
     assert queue.ended[0] == "passed"
 
 
-def test_a_run_out_of_attempts_is_cleaned_and_given_up(bench, lease):
+def test_a_run_out_of_attempts_is_cleaned_and_given_up(context, lease):
     queue, executor = Memory(), Script()
-    drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), bench(executor, queue))
+    drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), context(executor, queue))
     assert executor.cleaned
     assert executor.started == []
     assert queue.ended[0] == "error"
     assert "gave up after 3 attempts" in queue.ended[1]
 
 
-def test_steps_that_an_earlier_attempt_completed_are_not_run_again(bench, lease, with_):
+def test_steps_that_an_earlier_attempt_completed_are_not_run_again(context, lease, with_):
     first = Memory()
     both = (with_(), with_(name="conv"))
     drive(
-        lease, bench(Script((lines(1.0), exited()), (lines(1.0), exited())), first, workloads=both)
+        lease,
+        context(Script((lines(1.0), exited()), (lines(1.0), exited())), first, workloads=both),
     )
     queue, executor = Memory(first.recorded[:1]), Script((lines(1.0), exited()))
-    drive(msgspec.structs.replace(lease, attempt=2), bench(executor, queue, workloads=both))
+    drive(msgspec.structs.replace(lease, attempt=2), context(executor, queue, workloads=both))
     assert [job.step for job in executor.started] == ["conv-0"]
     assert queue.ended[0] == "passed"
 
 
-def test_a_worker_killed_while_judging_is_followed_by_one_that_only_judges(bench, lease):
+def test_a_worker_killed_while_judging_is_followed_by_one_that_only_judges(context, lease):
     first = Memory()
-    drive(lease, bench(Script((lines(1.0), exited())), first))
+    drive(lease, context(Script((lines(1.0), exited())), first))
     queue, executor = Memory(first.recorded), Script()
-    drive(msgspec.structs.replace(lease, attempt=2, abandoned=True), bench(executor, queue))
+    drive(msgspec.structs.replace(lease, attempt=2, abandoned=True), context(executor, queue))
     assert executor.started == []
     assert queue.ended[0] == "passed"
     assert queue.ended[2] is not None
 
 
-def test_a_run_out_of_attempts_ends_even_if_its_host_is_gone(bench, lease):
+def test_a_run_out_of_attempts_ends_even_if_its_host_is_gone(context, lease):
     queue, executor = Memory(), Script()
     executor.fail_clean = 1
-    drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), bench(executor, queue))
+    drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), context(executor, queue))
     assert queue.ended[0] == "error"
     assert "is removed when that answers (the engine is away)" in queue.ended[1]
 
 
-def test_a_host_that_cannot_be_cleaned_keeps_its_slot_for_the_next_worker(bench, lease):
+def test_a_host_that_cannot_be_cleaned_keeps_its_slot_for_the_next_worker(context, lease):
     queue, executor = Memory(), Script((lines(1.0), exited()))
     executor.fail_clean = 1
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert queue.ended is None
 
 
 @pytest.mark.parametrize("state", ["sick", "shared", "unknown"])
 @pytest.mark.parametrize("check", [True, False])
-def test_a_result_from_an_unsound_host_is_inconclusive(bench, lease, state, check):
+def test_a_result_from_an_unsound_host_is_inconclusive(context, lease, state, check):
     queue = Memory()
-    drive(lease, bench(Script((lines(1.0, check=check), exited())), queue, health=state))
+    drive(lease, context(Script((lines(1.0, check=check), exited())), queue, health=state))
     assert queue.ended[0] == "inconclusive"
     assert f"the host was {state}" in queue.ended[1]
 
 
-def test_a_regression_fails_the_run(bench, lease):
+def test_a_regression_fails_the_run(context, lease):
     queue = Memory()
-    slow = Says(Judged("failed", "time is 12 % slower"))
-    drive(lease, bench(Script((lines(1.0), exited())), queue, judge=slow))
+    slow = Says(StepJudgement("failed", "time is 12 % slower"))
+    drive(lease, context(Script((lines(1.0), exited())), queue, judge=slow))
     assert queue.ended[:2] == ("failed", "gemm-0: time is 12 % slower")
     assert queue.ended[2].outcome == "failed"
 
 
-def test_noise_is_answered_with_more_repetitions_and_all_values_are_judged(bench, lease):
+def test_noise_is_answered_with_more_repetitions_and_all_values_are_judged(context, lease):
     queue = Memory()
     executor = Script((lines(1.0), exited()), (lines(2.0), exited()))
 
-    judge = Says(Judged("inconclusive", "too noisy", more=1), Judged("passed", "enough"))
-    drive(lease, bench(executor, queue, judge=judge))
+    judge = Says(
+        StepJudgement("inconclusive", "too noisy", more=1), StepJudgement("passed", "enough")
+    )
+    drive(lease, context(executor, queue, judge=judge))
     assert [job.step for job in executor.started] == ["gemm-0", "gemm-0-again1"]
     assert queue.ended[0] == "passed"
     assert queue.recorded[0].report["metrics"][0]["values"] == (1.0, 2.0)
 
 
-def test_repetitions_are_bounded(bench, lease):
+def test_repetitions_are_bounded(context, lease):
     queue = Memory()
     executor = Script(*[(lines(1.0), exited())] * 5)
-    noisy = Says(Judged("inconclusive", "too noisy", more=9))
-    drive(lease, bench(executor, queue, judge=noisy))
+    noisy = Says(StepJudgement("inconclusive", "too noisy", more=9))
+    drive(lease, context(executor, queue, judge=noisy))
     assert len(executor.started) == 3
     assert queue.ended[:2] == ("inconclusive", "gemm-0: too noisy")
 
 
-def test_a_recorded_step_is_whole(bench, lease):
+def test_a_recorded_step_is_whole(context, lease):
     queue = Memory()
-    drive(lease, bench(Script((lines(1.0), exited())), queue))
+    drive(lease, context(Script((lines(1.0), exited())), queue))
     result = queue.recorded[0]
     assert isinstance(result, StepResult)
     assert (result.workload, result.seed, result.exit_code) == ("gemm", 0, 0)
@@ -282,42 +285,42 @@ def test_a_recorded_step_is_whole(bench, lease):
     assert result.started_at <= result.finished_at
 
 
-def test_a_sound_run_is_offered_to_learn_from(bench, lease):
+def test_a_sound_run_is_offered_to_learn_from(context, lease):
     judge = Says()
-    drive(lease, bench(Script((lines(1.0), exited())), Memory(), judge=judge))
+    drive(lease, context(Script((lines(1.0), exited())), Memory(), judge=judge))
     assert judge.offered == [("run_1", "gemm-0")]
 
 
-def test_a_run_that_measured_something_else_is_not(bench, lease):
+def test_a_run_that_measured_something_else_is_not(context, lease):
     judge = Says()
     other = {**ENV, "versions": {"cuda": "12.1"}}
-    drive(lease, bench(Script((lines(1.0, env=other), exited())), Memory(), judge=judge))
+    drive(lease, context(Script((lines(1.0, env=other), exited())), Memory(), judge=judge))
     assert judge.offered == []
 
 
-def test_where_no_stack_was_stated_what_the_image_brings_is_measured(bench, lease):
+def test_where_no_stack_was_stated_what_the_image_brings_is_measured(context, lease):
     queue, judge = Memory(), Says()
     anything = replace(lease, run=replace(lease.run, stack={}, image="registry.example/app:1"))
-    drive(anything, bench(Script((lines(1.0), exited())), queue, judge=judge))
+    drive(anything, context(Script((lines(1.0), exited())), queue, judge=judge))
     outcome, _, evidence = queue.ended
     assert outcome == "passed"
     assert {n: v.text for n, v in evidence.components.items()} == ENV["versions"]
     assert judge.offered == [("run_1", "gemm-0")]
 
 
-def test_a_database_that_fails_in_between_is_no_verdict_on_the_run(bench, lease):
+def test_a_database_that_fails_in_between_is_no_verdict_on_the_run(context, lease):
     queue, executor = Memory(), Script((lines(1.0), exited()))
 
     def away(lease, result):
         raise Unavailable("the database does not answer")
 
     queue.record = away
-    drive(lease, bench(executor, queue))
+    drive(lease, context(executor, queue))
     assert queue.ended is None
     assert queue.retried == "the database does not answer"
 
 
-def test_a_database_that_is_away_for_a_moment_is_waited_for(bench, lease):
+def test_a_database_that_is_away_for_a_moment_is_waited_for(context, lease):
     queue, refusals = Memory(), {"enter": 2, "write": 1, "record": 2, "finish": 1}
 
     def shy(name):
@@ -333,14 +336,14 @@ def test_a_database_that_is_away_for_a_moment_is_waited_for(bench, lease):
 
     for name in refusals:
         setattr(queue, name, shy(name))
-    drive(lease, bench(Script((lines(1.0), exited())), queue))
+    drive(lease, context(Script((lines(1.0), exited())), queue))
     assert queue.ended[0] == "passed"
     assert queue.retried is None
     assert [result.name for result in queue.recorded] == ["gemm-0"]
 
 
-def test_what_a_program_printed_is_seen_while_it_is_silent(bench, lease, with_, monkeypatch):
-    monkeypatch.setattr(log, "_SECONDS", 0.01)
+def test_what_a_program_printed_is_seen_while_it_is_silent(context, lease, with_, monkeypatch):
+    monkeypatch.setattr(steps, "_SECONDS", 0.01)
     queue, seen = Memory(), []
 
     class Hangs(Script):
@@ -349,11 +352,11 @@ def test_what_a_program_printed_is_seen_while_it_is_silent(bench, lease, with_, 
             while not stop():
                 seen.append(queue.log)
 
-    drive(lease, bench(Hangs(("hang", None)), queue, workloads=(with_(timeout_s=0.1),)))
+    drive(lease, context(Hangs(("hang", None)), queue, workloads=(with_(timeout_s=0.1),)))
     assert lines(1.0)[0] in seen[-1]
 
 
-def test_a_pull_is_told_of_now_and_then_and_stops_when_it_is_cancelled(bench, lease):
+def test_a_pull_is_told_of_now_and_then_and_stops_when_it_is_cancelled(context, lease):
     queue, calls = Memory(), []
 
     class Pulls(Script):
@@ -363,7 +366,7 @@ def test_a_pull_is_told_of_now_and_then_and_stops_when_it_is_cancelled(bench, le
                 progress("pulling", None)
 
     threading.Timer(0.1, setattr, (queue, "order", "cancel")).start()
-    drive(lease, bench(Pulls(), queue))
+    drive(lease, context(Pulls(), queue))
     assert queue.ended[0] == "cancelled"
     assert queue.said == ["pulling"]
     assert len(calls) > 10

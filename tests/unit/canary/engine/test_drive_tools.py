@@ -34,17 +34,17 @@ def _env(**versions):
     return json.dumps(env).encode() + b"\n"
 
 
-def _drive(bench, lease, *tool):
+def _drive(context, lease, *tool):
     loaded = (_env(cuda="12.4"), b'{"type": "check", "name": "imports", "ok": true}\n')
     queue = Memory()
     executor = Script((loaded, exited()), (tool, exited()))
-    made = bench(executor, queue, workloads=(LOADED, NCCL))
+    made = context(executor, queue, workloads=(LOADED, NCCL))
     drive(lease, msgspec.structs.replace(made, reader=reader_of))
     return queue.ended
 
 
-def test_the_suites_steps_together_measure_the_stack(bench, lease):
-    outcome, reason, evidence = _drive(bench, lease, TABLE, LOG % b"NET/IB/0/GDRDMA", _env())
+def test_the_suites_steps_together_measure_the_stack(context, lease):
+    outcome, reason, evidence = _drive(context, lease, TABLE, LOG % b"NET/IB/0/GDRDMA", _env())
     assert (outcome, reason) == ("passed", "")
     assert {name: str(version) for name, version in evidence.components.items()} == {
         "cuda": "12.4",
@@ -52,8 +52,8 @@ def test_the_suites_steps_together_measure_the_stack(bench, lease):
     }
 
 
-def test_an_all_reduce_over_sockets_is_evidence_against_the_stack(bench, lease):
-    outcome, reason, evidence = _drive(bench, lease, TABLE, LOG % b"NET/Socket/0", _env())
+def test_an_all_reduce_over_sockets_is_evidence_against_the_stack(context, lease):
+    outcome, reason, evidence = _drive(context, lease, TABLE, LOG % b"NET/Socket/0", _env())
     assert outcome == "failed"
     assert "check transport failed: fell back to TCP sockets" in reason
     assert evidence.outcome == "failed"
@@ -72,8 +72,8 @@ def test_an_all_reduce_over_sockets_is_evidence_against_the_stack(bench, lease):
         ((TABLE, LOG % b"NET/IB/0", _env(cuda="12.6")), "steps measured cuda 12.4 and 12.6"),
     ],
 )
-def test_what_is_missing_or_disagrees_is_no_evidence(bench, lease, tool, reason):
-    outcome, said, evidence = _drive(bench, lease, *tool)
+def test_what_is_missing_or_disagrees_is_no_evidence(context, lease, tool, reason):
+    outcome, said, evidence = _drive(context, lease, *tool)
     assert outcome == "inconclusive"
     assert reason in said
     assert evidence is None

@@ -1,11 +1,10 @@
 import msgspec
 import pytest
 
-from compatgate.canary.engine.judging import BaselineJudge
+from compatgate.canary.engine.baseline_judge import BaselineJudge
+from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.queue import Ground
-from compatgate.canary.report import Check, Env, Metric, Report
-from compatgate.canary.run import StepResult
+from compatgate.canary.run import Check, Env, Metric, Report, StepResult
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 
 GEMM = Workload(
@@ -63,7 +62,7 @@ def test_a_step_is_held_against_what_its_program_sku_and_family_are_known_for():
     judged = BaselineJudge(known, "L4").judge(GEMM, [report()])
     assert judged.outcome == "passed"
     assert known.asked == [
-        Ground("gemm@0123456789ab", "L4", "cuda-12.4+cudnn-9+torch-2.4"),
+        BaselineKey("gemm@0123456789ab", "L4", "cuda-12.4+cudnn-9+torch-2.4"),
     ]
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from compatgate.canary.executors.docker import containers
-from compatgate.canary.executors.docker.errors import _cannot_start, no_image
-from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.table import EXECUTORS, open_executor
+from compatgate.canary.executors.docker.engine import _cannot_start, missing_image_error
+from compatgate.canary.executors.interface import EXECUTORS, Job, open_executor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import CompatgateError, Infrastructure, NotFound
@@ -19,7 +18,9 @@ WORKLOAD = Workload("w", "", ("./run", "{seed}"), ImageSpec(True), limits=Limits
 
 def _body(config: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
     made = Job("run_1", 2, "w-0", **{"workload": WORKLOAD, "gpu_slots": (0, 1), **job})
-    return containers.body(made, "img@sha256:0", config or {}, "vol", job.pop("devices", "request"))
+    return containers.container_body(
+        made, "img@sha256:0", config or {}, "vol", job.pop("devices", "request")
+    )
 
 
 def test_a_container_gets_nothing_that_it_does_not_need() -> None:
@@ -122,8 +123,8 @@ def test_other_errors_at_the_start_may_pass() -> None:
     ],
 )
 def test_registries_answers_are_final_or_not(said: str, final: bool) -> None:
-    assert (no_image("x:1", said) is not None) == final
-    assert isinstance(no_image("x:1", said), NotFound) == final
+    assert (missing_image_error("x:1", said) is not None) == final
+    assert isinstance(missing_image_error("x:1", said), NotFound) == final
 
 
 def test_every_kind_of_executor_opens_without_talking_to_its_host() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compatgate.canary.executors.pump import Pump
+from compatgate.canary.executors.jobs import Pump
 
 
 def nothing() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.health import KernelLog, host
-from compatgate.canary.health.host import read_host
+from compatgate.canary.health import KernelLog, kernel_log
+from compatgate.canary.health.kernel_log import read_host
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable
 
@@ -30,7 +30,7 @@ def no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         said = f"{command[0]}: read kernel buffer failed: Operation not permitted"
         return subprocess.CompletedProcess(command, 1, b"", said.encode())
 
-    monkeypatch.setattr(host.subprocess, "run", run)
+    monkeypatch.setattr(kernel_log.subprocess, "run", run)
 
 
 def test_what_the_kernel_keeps_is_read(kmsg: Path, facts: Facts) -> None:
@@ -93,7 +93,7 @@ def lose_one(monkeypatch: pytest.MonkeyPatch) -> None:
             raise losses.pop()
         return read(fd, size)
 
-    monkeypatch.setattr(host.os, "read", lossy)
+    monkeypatch.setattr(kernel_log.os, "read", lossy)
 
 
 @pytest.mark.usefixtures("no_programs")
@@ -115,7 +115,7 @@ def test_messages_that_were_lost_are_looked_for_in_the_journal(
     def run(command: tuple[str, ...], **_: object) -> subprocess.CompletedProcess[bytes]:
         return subprocess.CompletedProcess(command, 0, kept, b"")
 
-    monkeypatch.setattr(host.subprocess, "run", run)
+    monkeypatch.setattr(kernel_log.subprocess, "run", run)
     with KernelLog(facts.xid, kmsg=str(kmsg)) as log:
         with kmsg.open("a") as file:
             file.write(NEW)

@@ -7,8 +7,13 @@ import random
 import msgspec
 import pytest
 
-from compatgate.canary.judge.baseline import Baseline, distribution, learn
-from compatgate.canary.judge.family import family_of, nearest_family
+from compatgate.canary.judge.baseline import (
+    Baseline,
+    distribution,
+    family_of,
+    learn,
+    nearest_family,
+)
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec

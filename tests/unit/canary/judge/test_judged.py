@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from compatgate.canary.judge.judged import judge_reports
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.report import Check, Metric, Report
+from compatgate.canary.judge.workload import judge_reports
+from compatgate.canary.run import Check, Metric, Report
 from compatgate.canary.workload import MetricSpec
 
 STEADY = tuple(1 + 0.01 * ((7 * i) % 5 - 2) for i in range(30))

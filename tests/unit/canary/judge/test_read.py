@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.judge.read import Measured, read_measured
+from compatgate.canary.judge.measurements import MeasuredFile, read_measured
 from compatgate.errors import BadInput
 
 
-def read(text: str | bytes, metric: str | None = None) -> Measured:
+def read(text: str | bytes, metric: str | None = None) -> MeasuredFile:
     data = text.encode() if isinstance(text, str) else text
     return read_measured(data, source="file", metric=metric)
 

@@ -7,18 +7,19 @@ import random
 
 import pytest
 
-from compatgate.canary.judge.order import (
+from compatgate.canary.judge.statistics import (
     dependence,
     is_sorted,
     quantile,
     ranks,
     scale,
+    shift_between,
+    spread_between,
+    tail_chance,
+    tail_of,
     trimmed_mean,
     warmup_of,
 )
-from compatgate.canary.judge.shift import shift_between
-from compatgate.canary.judge.spread import spread_between
-from compatgate.canary.judge.tail import chance_of, tail_of
 
 
 def normal(n: int, seed: int, centre: float = 0.0, sigma: float = 1.0) -> list[float]:
@@ -132,14 +133,14 @@ def test_the_chance_of_far_values_is_the_beta_binomial():
         return math.comb(n, k) * math.exp(beta(k + a, n - k + b) - beta(a, b))
 
     a, b = 0.4 + 2, 29.6 + 28
-    assert chance_of(2, 30, 5, 30) == pytest.approx(sum(mass(k, 30, a, b) for k in range(5, 31)))
-    assert chance_of(0, 30, 0, 30) == 1
+    assert tail_chance(2, 30, 5, 30) == pytest.approx(sum(mass(k, 30, a, b) for k in range(5, 31)))
+    assert tail_chance(0, 30, 0, 30) == 1
 
 
 def test_more_far_values_are_less_likely_by_chance():
-    chances = [chance_of(1, 30, k, 30) for k in range(31)]
+    chances = [tail_chance(1, 30, k, 30) for k in range(31)]
     assert chances == sorted(chances, reverse=True)
-    assert chance_of(0, 30, 5, 30) < 0.002 < chance_of(3, 30, 5, 30)
+    assert tail_chance(0, 30, 5, 30) < 0.002 < tail_chance(3, 30, 5, 30)
 
 
 def test_a_value_at_the_limit_is_not_far():

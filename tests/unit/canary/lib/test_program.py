@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from compatgate.canary.engine.conclude_step import NO_GPU
+from compatgate.canary.engine.conclude import NO_GPU
 
 Load = Callable[[str], ModuleType]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compatgate.canary.protocol import read_report, reader_of
 from compatgate.canary.protocol.lines import LONGEST
-from compatgate.canary.report import Check, Device, Metric, Report
+from compatgate.canary.run import Check, Device, Metric, Report
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 from compatgate.errors import NotFound
 

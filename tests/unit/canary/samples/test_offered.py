@@ -13,8 +13,12 @@ from sample_runs import FAMILY, GEMM, SKU, report, sample_source, values
 
 from compatgate.canary.judge.baseline import learn
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.samples.exchange import baseline_line, head_line
-from compatgate.canary.samples.offered import Offered, read_offered
+from compatgate.canary.samples.baseline_files import (
+    BaselineImport,
+    baseline_line,
+    head_line,
+    read_baseline_files,
+)
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.facts import Facts
 from compatgate.documents import schemas
@@ -25,8 +29,8 @@ WHEN = "2026-11-21T20:16:37Z"
 CONTENT = "gemm@0123456789ab"
 
 
-def offered(facts: Facts, *sources: Source) -> Offered:
-    return read_offered(sources, {"gemm": GEMM}, facts)
+def offered(facts: Facts, *sources: Source) -> BaselineImport:
+    return read_baseline_files(sources, {"gemm": GEMM}, facts)
 
 
 def exported(**changes: Any) -> dict[str, Any]:
@@ -194,7 +198,7 @@ def test_more_than_the_vendor_publishes_is_refused(facts: Facts) -> None:
     spec = MetricSpec("TFLOP/s", "higher", peak="bf16")
     fast = structs.replace(GEMM, metrics={"time": spec})
     text = sample_source(facts, centre=2000.0).text.replace('"ms"', '"TFLOP/s"')
-    found = read_offered([Source("x.jsonl", text)], {"gemm": fast}, facts)
+    found = read_baseline_files([Source("x.jsonl", text)], {"gemm": fast}, facts)
     assert "more than is published is implausible" in found.refused[0].reason
     text = sample_source(facts, centre=200.0).text.replace('"ms"', '"TFLOP/s"')
-    assert read_offered([Source("x.jsonl", text)], {"gemm": fast}, facts).refused == []
+    assert read_baseline_files([Source("x.jsonl", text)], {"gemm": fast}, facts).refused == []

@@ -11,20 +11,17 @@ from jsonschema import Draft202012Validator
 from msgspec import structs
 from sample_runs import FAMILY, GEMM, SKU, report, step, taken, whole
 
-from compatgate.canary.judge.judged import judge
-from compatgate.canary.judge.read import read_measured
+from compatgate.canary.judge.measurements import read_measured
+from compatgate.canary.judge.workload import judge
 from compatgate.canary.protocol import read_report
-from compatgate.canary.report import Check, Env, Metric
-from compatgate.canary.run import Origin
-from compatgate.canary.samples.lines import read_head, to_text
-from compatgate.canary.samples.lines import read_report as read_sample_report
-from compatgate.canary.samples.take import take
+from compatgate.canary.run import Check, Env, Metric, Origin
+from compatgate.canary.samples.extract import extract_samples
+from compatgate.canary.samples.sample import read_sample_head, read_sample_report, sample_text
 from compatgate.canary.workloads import Library
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
 from compatgate.documents import schemas
-from compatgate.documents.problems import Problems
-from compatgate.documents.sources import Source
+from compatgate.documents.sources import Problems, Source
 
 PRINTED = Path(__file__).parents[1] / "protocol" / "adapters" / "samples"
 
@@ -42,7 +39,7 @@ def test_the_first_runs_of_a_workload_give_samples_though_no_baseline_knows_them
 
 def test_a_file_has_the_head_and_then_the_lines_of_the_protocol(facts: Facts) -> None:
     (sample,) = taken(facts).samples
-    lines = [json.loads(line) for line in to_text(sample).splitlines()]
+    lines = [json.loads(line) for line in sample_text(sample).splitlines()]
     assert [line["type"] for line in lines] == ["sample", "env", "metric", "check"]
     assert lines[1]["clock"] == "events"
     schema = Draft202012Validator(schemas.schema("sample"))
@@ -50,7 +47,7 @@ def test_a_file_has_the_head_and_then_the_lines_of_the_protocol(facts: Facts) ->
 
 
 def test_what_names_one_device_or_one_machines_files_is_left_out(facts: Facts) -> None:
-    text = to_text(taken(facts).samples[0])
+    text = sample_text(taken(facts).samples[0])
     assert "GPU-5e7" not in text
     assert "0000:07" not in text
     assert "/opt/torch" not in text
@@ -59,14 +56,14 @@ def test_what_names_one_device_or_one_machines_files_is_left_out(facts: Facts) -
 
 def test_what_is_written_is_what_is_read(facts: Facts) -> None:
     (sample,) = taken(facts).samples
-    problems, source = Problems(), Source("a.jsonl", to_text(sample))
-    assert read_head(source, problems) == sample.head
+    problems, source = Problems(), Source("a.jsonl", sample_text(sample))
+    assert read_sample_head(source, problems) == sample.head
     assert read_sample_report(source, GEMM, problems) == sample.report
     assert len(problems) == 0
 
 
 def test_the_judge_takes_a_sample_as_it_is(facts: Facts) -> None:
-    data = to_text(taken(facts).samples[0]).encode()
+    data = sample_text(taken(facts).samples[0]).encode()
     measured = read_measured(data, source="a.jsonl", metric=None)
     judged = judge(GEMM.metrics, measured.metrics, measured.metrics, measured.checks)
     assert judged.outcome == "passed"
@@ -144,7 +141,7 @@ def test_a_run_outside_a_container_is_marked(facts: Facts) -> None:
 
 def test_one_step_may_be_asked_for_and_a_note_is_kept(facts: Facts) -> None:
     run = whole(step(), step(name="gemm-1", seed=1))
-    found = take(run, {"gemm": GEMM}, facts, step="gemm-1", note="500 W limit")
+    found = extract_samples(run, {"gemm": GEMM}, facts, step="gemm-1", note="500 W limit")
     assert [(s.head.step, s.head.note) for s in found.samples] == [("gemm-1", "500 W limit")]
 
 
@@ -170,7 +167,7 @@ def test_what_a_tool_printed_is_kept_as_lines_of_the_protocol(
 ) -> None:
     workload = Library.open([]).workload(name)
     said = read_report([(PRINTED / printed).read_bytes()], workload)
-    text = to_text(structs.replace(taken(facts).samples[0], report=said))
+    text = sample_text(structs.replace(taken(facts).samples[0], report=said))
     problems = Problems()
     read = read_sample_report(Source("a.jsonl", text), workload, problems)
     assert len(problems) == 0

@@ -6,7 +6,7 @@ import pytest
 from engine_edges import Memory, Script, exited, lines
 
 from compatgate.canary.hosts import Host
-from compatgate.canary.worker.loop import Worker
+from compatgate.canary.worker import Worker
 from compatgate.errors import Infrastructure
 
 HOSTS = (Host(name="h", gpu="A100-SXM4-80GB", slots=2),)
@@ -57,28 +57,28 @@ class Slow(Script):
         return super().start(prepared)
 
 
-def test_it_works_until_nothing_is_left(bench, leases):
+def test_it_works_until_nothing_is_left(context, leases):
     queue = Leases(*leases(5))
-    Worker("w", queue, HOSTS, {"h": bench(Slow(), queue)}, idle=0.01).run(once=True)
+    Worker("w", queue, HOSTS, {"h": context(Slow(), queue)}, idle=0.01).run(once=True)
     assert sorted(queue.ends) == [(f"run_{i}", "passed") for i in range(5)]
 
 
-def test_no_more_runs_at_once_than_slots(bench, leases):
+def test_no_more_runs_at_once_than_slots(context, leases):
     queue = Leases(*leases(6))
-    Worker("w", queue, HOSTS, {"h": bench(Slow(), queue)}, idle=0.01).run(once=True)
+    Worker("w", queue, HOSTS, {"h": context(Slow(), queue)}, idle=0.01).run(once=True)
     assert queue.most == 2
 
 
-def test_concurrency_bounds_it_further(bench, leases):
+def test_concurrency_bounds_it_further(context, leases):
     queue = Leases(*leases(3))
-    benches = {"h": bench(Slow(), queue)}
-    Worker("w", queue, HOSTS, benches, concurrency=1, idle=0.01).run(once=True)
+    contexts = {"h": context(Slow(), queue)}
+    Worker("w", queue, HOSTS, contexts, concurrency=1, idle=0.01).run(once=True)
     assert queue.most == 1
 
 
-def test_a_queue_that_is_away_is_asked_again(bench, leases):
+def test_a_queue_that_is_away_is_asked_again(context, leases):
     queue = Leases(Infrastructure("the database is away"), *leases(1))
-    worker = Worker("w", queue, HOSTS, {"h": bench(Slow(), queue)}, idle=0.01)
+    worker = Worker("w", queue, HOSTS, {"h": context(Slow(), queue)}, idle=0.01)
     thread = threading.Thread(target=worker.run)
     thread.start()
     _until(lambda: queue.ends)
@@ -87,9 +87,9 @@ def test_a_queue_that_is_away_is_asked_again(bench, leases):
     assert not thread.is_alive()
 
 
-def test_a_stopped_worker_lets_its_runs_end_within_the_grace(bench, leases):
+def test_a_stopped_worker_lets_its_runs_end_within_the_grace(context, leases):
     queue = Leases(*leases(1))
-    worker = Worker("w", queue, HOSTS, {"h": bench(Slow(), queue)}, idle=0.01)
+    worker = Worker("w", queue, HOSTS, {"h": context(Slow(), queue)}, idle=0.01)
     thread = threading.Thread(target=worker.run)
     thread.start()
     _until(lambda: queue.busy)
@@ -100,9 +100,9 @@ def test_a_stopped_worker_lets_its_runs_end_within_the_grace(bench, leases):
     assert queue.retried is None
 
 
-def test_after_the_grace_a_run_goes_back_to_the_queue(bench, leases):
+def test_after_the_grace_a_run_goes_back_to_the_queue(context, leases):
     queue, executor = Leases(*leases(1)), Script(("hang", None))
-    worker = Worker("w", queue, HOSTS, {"h": bench(executor, queue)}, idle=0.01)
+    worker = Worker("w", queue, HOSTS, {"h": context(executor, queue)}, idle=0.01)
     thread = threading.Thread(target=worker.run)
     thread.start()
     _until(lambda: executor.alive)
@@ -113,10 +113,10 @@ def test_after_the_grace_a_run_goes_back_to_the_queue(bench, leases):
     assert not executor.alive
 
 
-def test_what_ended_runs_left_is_swept_and_nothing_else(bench, leases):
+def test_what_ended_runs_left_is_swept_and_nothing_else(context, leases):
     executor = Script()
     executor.leftovers = {"run_ended", "run_active", "run_of_another_database"}
-    worker = Worker("w", Leases(), HOSTS, {"h": bench(executor, Leases())})
+    worker = Worker("w", Leases(), HOSTS, {"h": context(executor, Leases())})
     assert worker.sweep("h", lambda ids: {"run_ended"} & set(ids)) == 1
     assert executor.cleaned == ["run_ended"]
 
@@ -128,7 +128,7 @@ def _until(holds, seconds=5):
         time.sleep(0.005)
 
 
-def test_a_host_that_is_away_takes_no_runs_until_it_answers(bench, leases):
+def test_a_host_that_is_away_takes_no_runs_until_it_answers(context, leases):
     class Asked(Leases):
         def lease(self, worker, hosts):
             return super().lease(worker, hosts) if hosts else None
@@ -136,7 +136,9 @@ def test_a_host_that_is_away_takes_no_runs_until_it_answers(bench, leases):
     queue, executor = Asked(*leases(3)), Slow()
     executor.fail_prepare = Infrastructure("the engine is away")
     executor.is_away = True
-    worker = Worker("w", queue, HOSTS[:1], {"h": bench(executor, queue)}, concurrency=1, probe=0.01)
+    worker = Worker(
+        "w", queue, HOSTS[:1], {"h": context(executor, queue)}, concurrency=1, probe=0.01
+    )
     thread = threading.Thread(target=worker.run)
     thread.start()
     _until(lambda: executor.asked > 3)

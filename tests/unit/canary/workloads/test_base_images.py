@@ -22,12 +22,12 @@ def _of_tools() -> set[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_tools_alone_are_built_and_name_their_images_by_version(file: Path) -> None:
     text = file.read_text()
-    named = dockerfile.images(text)
+    named = dockerfile.base_images(text)
     assert file.parent.name in _of_tools()
     assert named
     assert all(VERSIONED.fullmatch(image) for image in named), named
-    assert dockerfile.is_whole(text)
-    assert dockerfile.BASE not in dockerfile.arguments(text)
+    assert dockerfile.is_self_contained(text)
+    assert dockerfile.BASE not in dockerfile.build_arguments(text)
     for line in text.splitlines():
         if line.startswith("ADD "):
             assert RELEASED.search(line), line

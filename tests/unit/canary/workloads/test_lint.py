@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.report import Check, Env, Metric, Report
-from compatgate.canary.samples.lines import to_text
-from compatgate.canary.samples.model import Sample, SampleHead
+from compatgate.canary.run import Check, Env, Metric, Report
+from compatgate.canary.samples.sample import Sample, SampleHead, sample_text
 from compatgate.canary.workloads import read_workload
 from compatgate.canary.workloads.lint import lint
 from compatgate.canary.workloads.pack import container_files
@@ -187,7 +186,7 @@ def _sampled(folder: Path) -> tuple[Path, str]:
     )
     path = folder / "samples" / head.file_name
     path.parent.mkdir()
-    path.write_text(to_text(Sample(head, said)))
+    path.write_text(sample_text(Sample(head, said)))
     return path, path.read_text()
 
 

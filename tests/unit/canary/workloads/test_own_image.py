@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.workloads import Library, read_workload
-from compatgate.canary.workloads.own_image import brings_image
+from compatgate.canary.workloads.dockerfile import brings_image
 
 Make = Callable[..., Path]
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from compatgate.canary.hosts_file import HostsFile
-from compatgate.canary.samples.exchange import ExportedBaseline
-from compatgate.canary.samples.model import SampleHead
-from compatgate.canary.workloads import spec
+from compatgate.canary.samples.baseline_files import ExportedBaseline
+from compatgate.canary.samples.sample import SampleHead
+from compatgate.canary.workloads import read
 from compatgate.documents import schemas
 
 SHAPES: dict[str, Any] = {
-    "workload": spec.WorkloadFile,
-    "suites": spec.SuitesFile,
+    "workload": read.WorkloadFile,
+    "suites": read.SuitesFile,
     "hosts": HostsFile,
     "sample": SampleHead,
     "baselines": ExportedBaseline,

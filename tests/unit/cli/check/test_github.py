@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.cli.check import github
-from compatgate.cli.formats import Answer
+from compatgate.check.formats import ci
+from compatgate.check.reports import Answer
 from compatgate.cli.main import main
+from compatgate.core.verdict import RANK
 
 POOL = ["--pool", "driver=525.60.12,gpu=A100-SXM4-80GB"]
 DENIED = ["check", *POOL, "--stack", "cuda=12.1,arch=sm_80"]
@@ -88,9 +89,9 @@ def test_no_value_can_end_itself_and_begin_another(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdict = {"verdict": "pass\nallowed=true\ncompatgate_0", "allowed": False, "id": "x<<y\nz"}
-    monkeypatch.setattr(github, "render_all", lambda name, answers: "a<<b\nc\nb")
-    monkeypatch.setitem(github.words.RANK, verdict["verdict"], 3)
-    github.publish([Answer(verdict)])
+    monkeypatch.setattr(ci, "render_all", lambda name, answers: "a<<b\nc\nb")
+    monkeypatch.setitem(RANK, verdict["verdict"], 3)
+    ci.publish([Answer(verdict)])
     found = read_outputs(files[1])
     assert found["allowed"] == "false"
     assert found["verdict"] == verdict["verdict"]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from known_packages import PACKAGES
 
-from compatgate.cli.check.places import places_of, stated_place
-from compatgate.cli.formats import Place
-from compatgate.discovery.lockfiles import Platform, read_lockfile
+from compatgate.check.reports import Place
+from compatgate.check.stack_sources import places_of, stated_place
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
 
 FILES = Path(__file__).parents[2] / "discovery" / "lockfiles" / "files"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.cli.check.reports import Report, read_reports
+from compatgate.check.reports import Report, read_reports
 from compatgate.cli.main import main
 from compatgate.errors import BadInput
 

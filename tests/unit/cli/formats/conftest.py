@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.facts import Source
+from compatgate.core.facts.nvidia import Source
 from compatgate.core.verdict import Checked, Finding, Fix, Verdict
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.cli.formats import Answer, render, render_all
+from compatgate.check.reports import Answer, render, render_all
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli.formats import Answer, Place, render, render_all
+from compatgate.check.reports import Answer, Place, render, render_all
 
 Json = dict[str, Any]
 

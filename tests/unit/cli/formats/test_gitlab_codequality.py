@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli.formats import Answer, Place, render_all
+from compatgate.check.reports import Answer, Place, render_all
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from compatgate.cli.formats import Answer, render, render_all
+from compatgate.check.reports import Answer, render, render_all
 
 
 def test_json_is_the_verdict_itself(denied: dict[str, Any]) -> None:

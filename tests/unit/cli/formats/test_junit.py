@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from compatgate.cli.formats import Answer, render, render_all
+from compatgate.check.reports import Answer, render, render_all
 
 Json = dict[str, Any]
 SCHEMA = Path(__file__).parents[3] / "fixtures" / "schemas" / "junit-10.xsd"

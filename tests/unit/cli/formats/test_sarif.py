@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from compatgate.cli.formats import Answer, Place, render, render_all
+from compatgate.check.reports import Answer, Place, render, render_all
 from compatgate.core.rules import RULES
 
 Json = dict[str, Any]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli.formats import Answer, View, render, render_all, words
+from compatgate.check.formats import text
+from compatgate.check.reports import Answer, View, render, render_all
 
 Json = dict[str, Any]
 
@@ -121,7 +122,7 @@ def test_no_text_can_command_the_terminal(hostile: Json) -> None:
     ],
 )
 def test_a_fix_is_an_option_that_a_shell_takes(change: Json, option: str) -> None:
-    assert words.fix_option(change) == option
+    assert text.fix_option(change) == option
 
 
 def test_each_of_several_files_has_its_answer_below_its_name(denied: Json, passing: Json) -> None:

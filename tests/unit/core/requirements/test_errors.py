@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.requirements import Impl, MalformedRequirement, Properties, check
+from compatgate.core.requirements import check
+from compatgate.core.requirements.model import Impl, MalformedRequirement, Properties
 from compatgate.errors import BadInput
 
 both_dialects = pytest.mark.parametrize("impl", ["go", "c"])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compatgate.core.requirements import MalformedRequirement, Properties, check
+from compatgate.core.requirements import check
+from compatgate.core.requirements.model import MalformedRequirement, Properties
 from compatgate.errors import BadInput
 
 Impl = Literal["go", "c"]
@@ -121,9 +122,12 @@ def test_several_requirements_hold_together_exactly_if_each_holds(
 
 @pytest.mark.parametrize("impl", ["go", "c"])
 def test_a_requirement_is_read_once_and_a_huge_one_is_not_kept(impl: Impl) -> None:
-    from compatgate.core.requirements import evaluate
+    from compatgate.core import requirements
 
-    evaluate._kept.cache_clear()
+    requirements._compile_cached.cache_clear()
     for _ in range(3):
         check(["cuda>=12.4", "cuda>=12.4 " * 5000], Properties(cuda="12.4"), impl)
-    assert (evaluate._kept.cache_info().misses, evaluate._kept.cache_info().hits) == (1, 2)
+    assert (
+        requirements._compile_cached.cache_info().misses,
+        requirements._compile_cached.cache_info().hits,
+    ) == (1, 2)

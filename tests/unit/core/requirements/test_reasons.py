@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.core.requirements import Answer, Impl, Properties, check
+from compatgate.core.requirements import check
+from compatgate.core.requirements.model import Impl, Properties, RequirementAnswer
 
 TESLA = Properties("12.2", "535.104.05", "8.0", "tesla")
 
@@ -15,7 +16,7 @@ def reason(require: str, host: Properties = TESLA, impl: Impl = "go") -> str:
 
 def test_a_satisfied_answer_names_the_clause_that_held_and_what_the_host_has() -> None:
     clause = "brand=tesla,driver>=535,driver<536"
-    assert check([f"cuda>=12.4 {clause}"], TESLA) == Answer(
+    assert check([f"cuda>=12.4 {clause}"], TESLA) == RequirementAnswer(
         True, f"{clause} holds: the host has brand tesla, driver 535.104.05"
     )
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from compatgate.core.requirements import semver
+from compatgate.core.requirements import go
 
 # Each is below the next: https://semver.org, item 11, and numbers that are longer than others.
 ASCENDING = [
@@ -35,17 +35,17 @@ ASCENDING = [
 
 @pytest.mark.parametrize(("lower", "higher"), list(pairwise(ASCENDING)))
 def test_a_version_sorts_below_the_next(lower: str, higher: str) -> None:
-    low, high = semver.key(lower), semver.key(higher)
+    low, high = go.semver_key(lower), go.semver_key(higher)
     assert low is not None
     assert high is not None
-    assert semver.BELOW_EVERY_VERSION < low < high
+    assert go.BELOW_EVERY_VERSION < low < high
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("12", "12.0.0"), ("12.4", "12.4.0"), ("12.4.0+a", "12.4.0+b.01")]
 )
 def test_a_short_form_and_build_metadata_make_no_difference(one: str, other: str) -> None:
-    assert semver.key(one) == semver.key(other) is not None
+    assert go.semver_key(one) == go.semver_key(other) is not None
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_a_short_form_and_build_metadata_make_no_difference(one: str, other: str
     ],
 )
 def test_anything_else_is_no_version(text: str) -> None:
-    assert semver.key(text) is None
+    assert go.semver_key(text) is None

@@ -2,9 +2,9 @@
 
 import pytest
 
-from compatgate.core.facts import Source
+from compatgate.core.facts.nvidia import Source
+from compatgate.core.rule import PASS, Problem, Rule
 from compatgate.core.rules import BY_ID, RULES
-from compatgate.core.rules.base import PASS, Problem, Rule
 
 TOLD = Source("the vendor's page")
 

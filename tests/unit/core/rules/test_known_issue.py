@@ -2,7 +2,8 @@
 
 import pytest
 
-from compatgate.core.facts import KnownIssue, KnownIssues, Source
+from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
+from compatgate.core.facts.nvidia import Source
 
 POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
 

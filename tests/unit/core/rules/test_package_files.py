@@ -2,8 +2,8 @@
 
 import pytest
 
+from compatgate.core.matrix import Policy
 from compatgate.core.stack import parse_stack, with_changes
-from compatgate.core.target import Policy
 from compatgate.errors import BadInput
 
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"

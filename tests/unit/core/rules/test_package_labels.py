@@ -2,9 +2,9 @@
 
 import pytest
 
-from compatgate.core.arch import parse_arch
-from compatgate.core.facts.common import Source
+from compatgate.core.facts.nvidia import Source
 from compatgate.core.facts.records import Library, ProjectWheels, Record, Statement, TorchAbi
+from compatgate.core.gpu_code import parse_arch
 
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
 V100 = "driver=580.95.05,gpu=V100-SXM2-32GB"

@@ -3,7 +3,7 @@
 import pytest
 
 from compatgate.core.facts.records import Library, Record, TorchAbi
-from compatgate.core.target import Policy
+from compatgate.core.matrix import Policy
 from compatgate.core.verdict import Fix
 
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"

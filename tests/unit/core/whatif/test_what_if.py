@@ -11,10 +11,20 @@ from msgspec.structs import replace
 
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Status
-from compatgate.core.target import CanaryPolicy, Policy, Pool, Target
+from compatgate.core.matrix import (
+    CanaryPolicy,
+    Entry,
+    EntryIndex,
+    Evidence,
+    Matrix,
+    Policy,
+    Pool,
+    Status,
+    Target,
+)
 from compatgate.core.versions import parse_version
-from compatgate.core.whatif import WhatIf, what_if
+from compatgate.core.whatif import what_if
+from compatgate.core.whatif_result import WhatIf
 
 TORCH = {"cuda": "12.4.*", "cudnn": "9.1.*", "torch": "~=2.4.0"}
 Ask = Callable[..., WhatIf]

@@ -8,8 +8,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.discovery.gpucode.dynamic import Dynamic, read_dynamic
-from compatgate.discovery.gpucode.fatbin import MAGIC
+from compatgate.discovery.gpucode.fatbin import FATBIN_MAGIC
+from compatgate.discovery.gpucode.object_files import Dynamic, read_dynamic
 from compatgate.discovery.gpucode.source import CHUNK, TAIL, Source
 
 
@@ -25,14 +25,18 @@ class Stream(io.BytesIO):
 
 
 def naive(data: bytes, base: int, start: int) -> int:
-    at = data.find(MAGIC, start)
+    at = data.find(FATBIN_MAGIC, start)
     while at >= 0 and (at - base) % 8:
-        at = data.find(MAGIC, at + 1)
+        at = data.find(FATBIN_MAGIC, at + 1)
     return at
 
 
 @given(
-    pieces=st.lists(st.sampled_from([MAGIC, MAGIC[:1], MAGIC[:3], b"\xed", b"\0", b"\0" * 7])),
+    pieces=st.lists(
+        st.sampled_from(
+            [FATBIN_MAGIC, FATBIN_MAGIC[:1], FATBIN_MAGIC[:3], b"\xed", b"\0", b"\0" * 7]
+        )
+    ),
     base=st.integers(0, 9),
     most=st.integers(1, 40),
 )
@@ -45,18 +49,18 @@ def test_a_pattern_is_found_at_multiples_of_eight_bytes_however_the_stream_comes
     source.skip(base, "the base")
     place = base
     while (expected := naive(data, base, place)) >= 0:
-        assert source.find(MAGIC, len(data), base) is not None
+        assert source.find(FATBIN_MAGIC, len(data), base) is not None
         assert source.position == expected
         source.skip(1, "a byte")
         place = expected + 1
-    assert source.find(MAGIC, len(data), base) is None
+    assert source.find(FATBIN_MAGIC, len(data), base) is None
 
 
 def test_a_pattern_across_two_windows_is_found():
     for before in range(CHUNK - 16, CHUNK + 16, 8):
-        data = bytes(before) + MAGIC + bytes(64)
+        data = bytes(before) + FATBIN_MAGIC + bytes(64)
         source = Source(Stream(data, CHUNK), "data", size=len(data))
-        assert source.find(MAGIC, None, 0) == 0
+        assert source.find(FATBIN_MAGIC, None, 0) == 0
         assert source.position == before
 
 

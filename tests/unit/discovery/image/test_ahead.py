@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compatgate.discovery.image.ahead import DEPTH, ahead
+from compatgate.discovery.image.layer import DEPTH, read_ahead
 from compatgate.errors import Damaged
 
 
@@ -17,7 +17,7 @@ def threads() -> list[threading.Thread]:
 
 def test_pieces_come_whole_and_in_order():
     pieces = [bytes([n]) * n for n in range(100)]
-    with ahead(pieces) as made:
+    with read_ahead(pieces) as made:
         assert list(made) == pieces
     assert not threads()
 
@@ -27,7 +27,7 @@ def test_an_error_comes_behind_the_pieces_before_it():
         yield b"one"
         raise Damaged("it ends early")
 
-    with ahead(broken()) as made:
+    with read_ahead(broken()) as made:
         assert next(made) == b"one"
         with pytest.raises(Damaged, match="it ends early"):
             next(made)
@@ -45,7 +45,7 @@ def test_only_a_few_pieces_are_made_before_they_are_asked_for():
                 seen.set()
             yield b"x"
 
-    with ahead(endless()) as made:
+    with read_ahead(endless()) as made:
         assert seen.wait(10)
         assert count == DEPTH + 1
         next(made)
@@ -53,14 +53,14 @@ def test_only_a_few_pieces_are_made_before_they_are_asked_for():
 
 
 def test_leaving_early_ends_the_thread():
-    with ahead(iter(lambda: b"x", b"")) as made:
+    with read_ahead(iter(lambda: b"x", b"")) as made:
         next(made)
     assert not threads()
 
 
 def test_leaving_with_an_error_ends_the_thread_and_keeps_the_error():
     def read() -> None:
-        with ahead(iter(lambda: b"x", b"")):
+        with read_ahead(iter(lambda: b"x", b"")):
             raise ValueError("elsewhere")
 
     with pytest.raises(ValueError, match="elsewhere"):

@@ -9,10 +9,10 @@ import pytest
 from compatgate.catalog import read_source
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
-from compatgate.discovery.image.config import Stated, read_config
-from compatgate.discovery.image.manifest import Config, History, Settings, parse_config
-from compatgate.discovery.image.read import concluded
-from compatgate.discovery.image.seen import Seen
+from compatgate.discovery.image.config import ConfigReading, read_config
+from compatgate.discovery.image.layers import LayerFindings
+from compatgate.discovery.image.read import conclude_image
+from compatgate.discovery.registry.manifest import Config, History, Settings, parse_config
 from compatgate.discovery.signals import Signals, read_signals
 from compatgate.errors import Damaged
 
@@ -41,21 +41,21 @@ def published() -> Signals:
 def stated(published: Signals):
     def read(
         env: dict[str, str], labels: Any = None, history: Any = None, layers: int = 0
-    ) -> Stated:
+    ) -> ConfigReading:
         settings = Settings([f"{k}={v}" for k, v in env.items()], labels)
         return read_config(Config(config=settings, history=history), published, layers)
 
     return read
 
 
-def stack_of(stated: Stated) -> dict[str, Any]:
-    return concluded(stated, Seen(), None).stack
+def stack_of(stated: ConfigReading) -> dict[str, Any]:
+    return conclude_image(stated, LayerFindings(), None).stack
 
 
 @pytest.mark.parametrize("image", FACTS["examples"], ids=lambda i: i["image"])
 def test_published_images_are_read_without_a_contradiction(stated, image) -> None:
     found = stated(image["env"], image["labels"])
-    inspection = concluded(found, Seen(), None)
+    inspection = conclude_image(found, LayerFindings(), None)
     stack = inspection.stack
     assert inspection.conflicts == ()
     env = image["env"]
@@ -71,7 +71,7 @@ def test_published_images_are_read_without_a_contradiction(stated, image) -> Non
 @pytest.mark.parametrize("row", FACTS["nvidia_cuda_cudnn_images"], ids=lambda r: f"{r['tag_cuda']}")
 def test_every_listed_cudnn_image_is_read(stated, row) -> None:
     names = ("CUDA_VERSION", "NV_CUDA_CUDART_VERSION", "NV_CUDNN_PACKAGE", "NV_LIBNCCL_PACKAGE")
-    inspection = concluded(stated({n: row[n] for n in names if row[n]}), Seen(), None)
+    inspection = conclude_image(stated({n: row[n] for n in names if row[n]}), LayerFindings(), None)
     stack = inspection.stack
     assert inspection.conflicts == ()
     assert (

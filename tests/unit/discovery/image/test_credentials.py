@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.discovery.image.auth import authorize, parse_challenges
-from compatgate.discovery.image.credentials import Credentials, find_credentials
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.reference import parse_reference
+from compatgate.discovery.registry.authentication import (
+    Credentials,
+    authorize,
+    find_credentials,
+    parse_challenges,
+)
+from compatgate.discovery.registry.limits import Deadline
+from compatgate.discovery.registry.reference import parse_reference
 from compatgate.errors import BadInput, Unavailable
 
 APP = parse_reference("registry.example:5000/team/app:1")

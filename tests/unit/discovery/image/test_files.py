@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 
 from compatgate.catalog import read_source
 from compatgate.discovery.image import files
-from compatgate.discovery.image.databases import apk_packages, dpkg_packages
-from compatgate.discovery.image.feed import Content, Feed, Member
+from compatgate.discovery.image.files import (
+    apk_packages,
+    dpkg_packages,
+    is_cached,
+    kind_of_file,
+    owner_of,
+    python_of,
+)
+from compatgate.discovery.image.layers import LayerFindings, WitnessKind
 from compatgate.discovery.image.rpm import rpm_packages
-from compatgate.discovery.image.seen import Seen, Witness
-from compatgate.discovery.image.wanted import is_cached, owner, python_of, wanted
+from compatgate.discovery.image.tar import Content, Feed, Member
 from compatgate.discovery.installed_metadata import Distribution
 from compatgate.discovery.signals import read_signals
 from compatgate.errors import Unavailable
@@ -78,12 +84,12 @@ def nothing() -> None:
 )
 def test_a_path_tells_whether_a_file_is_wanted(path: str, kind: str | None) -> None:
     program = "." not in path and not path.endswith(("RECORD", "LICENSE"))
-    assert wanted(Member(path, "file", 100_000, program)) == kind
+    assert kind_of_file(Member(path, "file", 100_000, program)) == kind
 
 
 def test_links_and_folders_are_not_wanted() -> None:
-    assert wanted(Member("usr/lib/libcudnn.so.9.1.0", "symlink", 0, True)) is None
-    assert wanted(Member("var/lib/dpkg/status", "dir", 0, True)) is None
+    assert kind_of_file(Member("usr/lib/libcudnn.so.9.1.0", "symlink", 0, True)) is None
+    assert kind_of_file(Member("var/lib/dpkg/status", "dir", 0, True)) is None
 
 
 @pytest.mark.parametrize(
@@ -95,9 +101,11 @@ def test_what_lies_in_a_package_manager_s_cache_is_not_installed(path: str) -> N
 
 
 def test_a_path_tells_owner_and_python() -> None:
-    assert owner(f"{SITE}/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so") == "flash-attn-2-cuda"
-    assert owner(f"{SITE}/torch/lib/libtorch_cuda.so") == "torch"
-    assert owner("usr/lib/libfoo.so") == ""
+    assert (
+        owner_of(f"{SITE}/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so") == "flash-attn-2-cuda"
+    )
+    assert owner_of(f"{SITE}/torch/lib/libtorch_cuda.so") == "torch"
+    assert owner_of("usr/lib/libfoo.so") == ""
     assert python_of(f"{SITE}/torch/x") == "3.12"
     assert python_of("usr/lib/python3/dist-packages/x") is None
 
@@ -140,9 +148,9 @@ def test_distributions_are_components(name, version, found) -> None:
 
 
 def test_jax_is_of_its_plugin_s_cuda() -> None:
-    seen = Seen()
+    seen = LayerFindings()
     origin = f"layer 1: {SITE}/jax-0.4.30.dist-info/METADATA"
-    seen.add(Witness.WHEEL, files.of_distribution("jax", "0.4.30", origin))
+    seen.add(WitnessKind.WHEEL, files.of_distribution("jax", "0.4.30", origin))
     seen.add_distribution("jax-cuda12-plugin", f"{SITE}/jax_cuda12.dist-info/METADATA")
     assert seen.findings().observations[0].version == "0.4.30+cuda12"
 

@@ -6,12 +6,10 @@ import socket
 
 import pytest
 
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.guard import Guard
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.transport import Transport
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Guard, Transport
 from compatgate.errors import Unavailable
-from compatgate.gate.registries import parse_networks
+from compatgate.service.gate.images import parse_networks
 
 REGISTRIES = frozenset({"registry.example", "127.0.0.1:5000"})
 

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.core.arch import parse_arch
 from compatgate.core.facts import Facts
-from compatgate.discovery.image import cache
-from compatgate.discovery.image.config import Stated
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.manifest import parse_manifest, parse_platform
-from compatgate.discovery.image.options import options_from_environment, parse_mirrors
-from compatgate.discovery.image.read import concluded
-from compatgate.discovery.image.reading import ImageReading, restored, stored
-from compatgate.discovery.image.seen import Seen
-from compatgate.discovery.observed import Conflict, Observation
-from compatgate.discovery.stack import CodeFile
+from compatgate.core.gpu_code import parse_arch
+from compatgate.discovery import cache
+from compatgate.discovery.findings import CodeFile
+from compatgate.discovery.image.config import ConfigReading
+from compatgate.discovery.image.layers import LayerFindings
+from compatgate.discovery.image.read import conclude_image
+from compatgate.discovery.image.reading import ImageReading, decode_reading, encode_reading
+from compatgate.discovery.observations import Conflict, Observation
+from compatgate.discovery.registry.limits import Deadline, options_from_environment, parse_mirrors
+from compatgate.discovery.registry.manifest import parse_manifest, parse_platform
 from compatgate.errors import BadInput, Damaged, Unavailable
 
 
@@ -28,29 +27,33 @@ def test_a_reading_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
         "a/b:1", "sha256:1", "linux/amd64", {"cuda": "12.4", "require": ["cuda>=12.4"]},
         (Observation("cuda", "12.4", "env", "metadata"),), (Conflict("cuda", "x"),), ("open",),
     )  # fmt: skip
-    name = cache.key("sha256:1", {"platform": "linux/amd64"})
-    assert cache.keep(str(tmp_path), name, stored(reading))
-    assert restored(cache.find(str(tmp_path), name) or {}) == reading
+    name = cache.entry_key("sha256:1", {"platform": "linux/amd64"})
+    assert cache.write_entry(str(tmp_path), name, encode_reading(reading))
+    assert decode_reading(cache.read_entry(str(tmp_path), name) or {}) == reading
 
 
 def test_a_damaged_file_is_no_reading(tmp_path: Path) -> None:
-    cache.keep(str(tmp_path), "ab12", {"x": 1})
+    cache.write_entry(str(tmp_path), "ab12", {"x": 1})
     path = next(p for p in tmp_path.rglob("*.json"))
     path.write_bytes(path.read_bytes()[:-1] + b"0")
-    assert cache.find(str(tmp_path), "ab12") is None
-    assert restored({"digest": 1}) is None
+    assert cache.read_entry(str(tmp_path), "ab12") is None
+    assert decode_reading({"digest": 1}) is None
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert not cache.keep(str(tmp_path / "file"), "ab12", {})
-    assert cache.find(str(tmp_path / "file"), "ab12") is None
+    assert not cache.write_entry(str(tmp_path / "file"), "ab12", {})
+    assert cache.read_entry(str(tmp_path / "file"), "ab12") is None
 
 
 def test_a_key_depends_on_everything() -> None:
-    keys = {cache.key("a", {"x": 1}), cache.key("b", {"x": 1}), cache.key("a", {"x": 2})}
+    keys = {
+        cache.entry_key("a", {"x": 1}),
+        cache.entry_key("b", {"x": 1}),
+        cache.entry_key("a", {"x": 2}),
+    }
     assert len(keys) == 3
-    assert cache.key("a", {"x": 1, "y": 2}) == cache.key("a", {"y": 2, "x": 1})
+    assert cache.entry_key("a", {"x": 1, "y": 2}) == cache.entry_key("a", {"y": 2, "x": 1})
 
 
 @pytest.mark.parametrize(
@@ -118,11 +121,11 @@ def test_a_deadline_ends_who_waits_for_a_socket() -> None:
 
 
 def test_the_code_of_several_packages_is_what_runs_with_all_of_them(facts: Facts) -> None:
-    seen = Seen()
+    seen = LayerFindings()
     for owner, names in (("torch", "sm_80 sm_90 compute_90"), ("flash-attn", "sm_80")):
         arch = tuple(a for name in names.split() for a in parse_arch(name))
         seen.codes.append(CodeFile(f"layer 1: {owner}.so", owner, arch))
-    found = concluded(Stated((), (), False, None, 0), seen, facts.arch)
+    found = conclude_image(ConfigReading((), (), False, None, 0), seen, facts.arch)
     assert found.stack["arch"] == ["sm_80"]
     assert "flash-attn has nothing for sm_90 compute_90" in found.conflicts[0].message
     assert [o.confidence for o in found.observations] == ["measured", "measured"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from compatgate.catalog import read_source
 from compatgate.discovery.image import files
-from compatgate.discovery.image.feed import Content, Feed, Member
-from compatgate.discovery.image.rpm import LARGEST, rpm_packages
+from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
+from compatgate.discovery.image.tar import Content, Feed, Member
 from compatgate.discovery.signals import read_signals
 from compatgate.errors import Unavailable
 
@@ -124,12 +124,12 @@ def test_a_damaged_database_gives_packages_or_says_so(name: str, data: st.DataOb
 
 
 def test_a_large_database_is_in_memory_once() -> None:
-    size = LARGEST // 4
+    size = LARGEST_RPM // 4
     piece = bytes(256 * 1024)
     member = Member("Packages", "file", size, False)
     content = Content(Feed(piece for _ in range(size // len(piece))), member)
     tracemalloc.start()
-    assert len(content.read_into_memory(LARGEST) or b"") == size
+    assert len(content.read_into_memory(LARGEST_RPM) or b"") == size
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.2 * size

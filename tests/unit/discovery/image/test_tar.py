@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.discovery.image.feed import BLOCK, Feed
-from compatgate.discovery.image.tar import members
+from compatgate.discovery.image.tar import BLOCK, Feed, members
 from compatgate.errors import Damaged
 
 LONG = "/".join(["folder-with-a-long-name"] * 20) + "/file"

@@ -10,7 +10,9 @@ import pytest
 from known_packages import PACKAGES
 
 from compatgate.core.components import COMPONENTS
-from compatgate.discovery.lockfiles import LockReading, Platform, read_lockfile
+from compatgate.discovery.lockfiles.interface import LockReading
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
 
 FILES = Path(__file__).parent / "files"
 

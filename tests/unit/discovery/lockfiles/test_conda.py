@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.discovery.lockfiles import build_label, conda
+from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.errors import BadInput, Inconclusive
 
 
@@ -133,8 +133,8 @@ def test_a_newer_pixi_lock_is_refused(files: Path, read):
     ],
 )
 def test_build_strings_name_cuda_and_cudnn(build, label, cudnn):
-    assert build_label.of_conda_build(build) == label
-    assert build_label.cudnn_of_conda_build(build) == cudnn
+    assert wheel_builds.label_of_conda_build(build) == label
+    assert wheel_builds.cudnn_of_conda_build(build) == cudnn
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_build_strings_name_cuda_and_cudnn(build, label, cudnn):
     ],
 )
 def test_match_specifications_are_read(spec, name, version, build, exact):
-    package = conda.from_spec(spec, "environment.yml:1")
+    package = stack_components.package_of_spec(spec, "environment.yml:1")
     assert package is not None
     assert (package.name, package.version, package.build) == (name, version, build)
     assert (package.version is not None and not package.specifier) is exact
@@ -221,4 +221,4 @@ def test_the_label_names_the_channel_where_the_dependency_states_conda_forge(
     ],
 )
 def test_a_channel_is_named_by_the_folder_above_the_platform(stated, channel):
-    assert conda.channel_of(stated) == channel
+    assert stack_components.channel_of(stated) == channel

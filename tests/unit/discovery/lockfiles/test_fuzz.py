@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_packages import PACKAGES
 
-from compatgate.discovery.lockfiles import Platform, read_lockfile
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.errors import CompatgateError
 
 FILES = sorted((Path(__file__).parent / "files").rglob("*.[ltyi]*"))

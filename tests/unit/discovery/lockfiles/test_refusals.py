@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from known_packages import PACKAGES
 
-from compatgate.discovery.lockfiles import Platform, read_lockfile
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.errors import BadInput, CompatgateError, Inconclusive
 
 NAMES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.core.stack import parse_stack
-from compatgate.discovery.stack.settle import settle
+from compatgate.discovery.observations import settle
 from compatgate.errors import Inconclusive
 
 POETRY = """

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from known_packages import PACKAGES
 
-from compatgate.discovery.lockfiles import Platform, read_lockfile
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.errors import BadInput
 
 FILES = Path(__file__).parent / "files"

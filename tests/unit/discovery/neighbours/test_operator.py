@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.discovery.neighbours.objects import read_objects
-from compatgate.discovery.neighbours.operator import read_operator
+from compatgate.discovery.integrations.gpu_operator import read_operator
+from compatgate.discovery.integrations.objects import read_objects
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "neighbours"
 H100 = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.neighbours import draft_target, read_neighbours, read_snapshot_pools
+from compatgate.discovery.integrations.drafts import draft_target, read_drafts, read_snapshot_pools
 from compatgate.documents.sources import Source
 from compatgate.errors import BadInput
 
@@ -22,7 +22,7 @@ def sample(name: str) -> str:
 
 
 def read(facts: Facts, *texts: str):
-    return read_neighbours([(f"file{n}", text) for n, text in enumerate(texts)], facts)
+    return read_drafts([(f"file{n}", text) for n, text in enumerate(texts)], facts)
 
 
 def node(name: str, **labels: str) -> dict:

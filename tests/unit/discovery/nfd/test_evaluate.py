@@ -9,8 +9,8 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_pool
 from compatgate.core.stack import parse_stack
-from compatgate.discovery.nfd import evaluate, read_spec, spec_of_stack
-from compatgate.discovery.nfd.devices import load_devices
+from compatgate.discovery.integrations.nfd_evaluate import evaluate_spec
+from compatgate.discovery.integrations.nfd_spec import load_devices, read_spec, spec_of_stack
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "neighbours"
 H100 = {"driver": "580.82.07", "gpu": "H100-SXM5-80GB"}
@@ -20,7 +20,7 @@ def answers(facts: Facts, rules: str, **pool: str):
     text = f"version: v1alpha1\ncompatibilities: [{{rules: [{rules}]}}]"
     [one] = read_spec(text).compatibilities
     place = parse_pool(pool or H100, facts.gpus)
-    return evaluate(one, [place], facts.gpus, load_devices())
+    return evaluate_spec(one, [place], facts.gpus, load_devices())
 
 
 def outcome(facts: Facts, term: str, **pool: str) -> str:
@@ -41,7 +41,7 @@ def test_the_published_example_is_not_checked_and_says_what_of_it() -> None:
 
     facts = load_facts()
     [one] = read_spec((FOLDER / "image-compatibility.yaml").read_text()).compatibilities
-    found = evaluate(one, [parse_pool(H100, facts.gpus)], facts.gpus, load_devices())
+    found = evaluate_spec(one, [parse_pool(H100, facts.gpus)], facts.gpus, load_devices())
     assert [answer.outcome for answer in found] == ["unknown", "unknown"]
     assert found[0].why[0] == "not checked: kernel.loadedmodule: vfio-pci Exists"
 
@@ -55,7 +55,7 @@ def test_what_compatgate_wrote_it_reads(facts: Facts, gpu, expected) -> None:
     stack = parse_stack({"cuda": "12.4", "arch": ["sm_80"]})
     [one] = spec_of_stack(stack, facts, load_devices()).spec.compatibilities
     pool = parse_pool({"driver": "580.82.07", "gpu": gpu}, facts.gpus)
-    first, second = evaluate(one, [pool], facts.gpus, load_devices())
+    first, second = evaluate_spec(one, [pool], facts.gpus, load_devices())
     assert first.outcome == expected
     assert second.outcome == ("unknown" if "Jetson" in gpu else "pass")
 

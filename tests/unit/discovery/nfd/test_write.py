@@ -6,8 +6,12 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
-from compatgate.discovery.nfd import read_spec, spec_of_stack, write_spec
-from compatgate.discovery.nfd.devices import load_devices
+from compatgate.discovery.integrations.nfd_spec import (
+    load_devices,
+    read_spec,
+    spec_of_stack,
+    write_spec,
+)
 from compatgate.errors import BadInput, Inconclusive
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from known_packages import PACKAGES
 
 from compatgate.catalog import read_source
-from compatgate.discovery.sbom import read_sbom
+from compatgate.discovery.sbom.read import read_sbom
 from compatgate.errors import CompatgateError
 
 SIGNALS = read_source("image_signals", overlays=[])

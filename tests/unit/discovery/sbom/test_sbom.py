@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from compatgate.discovery.lockfiles import Platform
+from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.errors import BadInput, Inconclusive
 
 IMAGE = {

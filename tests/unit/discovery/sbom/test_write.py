@@ -9,9 +9,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from compatgate.discovery.observed import Conflict, Observation
-from compatgate.discovery.sbom.write import to_cyclonedx
-from compatgate.discovery.stack import Inspection, settle
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.observations import Conflict, Observation, settle
+from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
 from compatgate.errors import BadInput
 
 STACK = {

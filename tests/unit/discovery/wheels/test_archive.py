@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from wheels import make_shared_object, make_wheel
 
 from compatgate.discovery.wheels.archive import Archive, Limits, name_and_version
-from compatgate.discovery.wheels.bytefile import LARGEST_READ
+from compatgate.discovery.wheels.byte_files import LARGEST_READ
 from compatgate.errors import BadInput, CompatgateError, Damaged
 
 NAME = "pkg-1.0-py3-none-any.whl"

@@ -7,11 +7,16 @@ import hashlib
 import pytest
 from wheel_server import wheel_server
 
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.lockfiles import Platform
-from compatgate.discovery.wheels import IndexFile, PackageIndex, choose, configured, index
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Transport
+from compatgate.discovery.wheels import index
+from compatgate.discovery.wheels.index import (
+    IndexFile,
+    PackageIndex,
+    choose_wheel,
+    configured_indexes,
+)
 from compatgate.errors import BadInput, Damaged, NotFound, Unavailable
 
 
@@ -121,7 +126,7 @@ def test_the_wheel_of_a_platform_is_chosen():
     files = [IndexFile(n, f"https://x.example/{n}") for n in names]
 
     def chosen(*place):
-        return [names.index(file.name) for file in choose(files, Platform(*place))]
+        return [names.index(file.name) for file in choose_wheel(files, Platform(*place))]
 
     assert chosen("linux", "x86_64", "3.12") == [1]
     assert chosen("linux", "aarch64", "3.12") == [2]
@@ -136,20 +141,20 @@ def test_indexes_are_those_that_pip_is_set_up_with(tmp_path):
         "[global]\nindex-url = https://mirror.example/simple/\n"
         "extra-index-url = https://one.example/simple\n  https://two.example/simple\n"
     )
-    found = configured({}, [str(config)])
+    found = configured_indexes({}, [str(config)])
     assert found == tuple(f"https://{h}.example/simple" for h in ("mirror", "one", "two"))
-    assert configured({"PIP_INDEX_URL": "https://env.example/s"}, [str(config)])[0] == (
+    assert configured_indexes({"PIP_INDEX_URL": "https://env.example/s"}, [str(config)])[0] == (
         "https://env.example/s"
     )
 
 
 def test_indexes_are_those_that_uv_is_set_up_with():
     variables = {"UV_DEFAULT_INDEX": "https://u.example/simple", "UV_INDEX": "pt=https://p.example"}
-    assert configured(variables, []) == ("https://u.example/simple", "https://p.example")
+    assert configured_indexes(variables, []) == ("https://u.example/simple", "https://p.example")
 
 
 def test_without_a_setting_it_is_the_package_index():
-    (only,) = configured({}, [])
+    (only,) = configured_indexes({}, [])
     assert only.endswith("/simple")
 
 
@@ -164,5 +169,5 @@ def test_without_a_setting_it_is_the_package_index():
     ],
 )
 def test_a_page_leads_neither_out_of_tls_nor_into_the_readers_own_files(page, file, listed):
-    found = list(index._listed([{"url": f"{file}{name()}"}], page, ""))
+    found = list(index._listed_file([{"url": f"{file}{name()}"}], page, ""))
     assert bool(found) is listed

@@ -9,7 +9,7 @@ from wheels import make_wheel
 
 from compatgate.core.facts.records import Library
 from compatgate.discovery.wheels.archive import Archive
-from compatgate.discovery.wheels.kernels import FEW, MOST_LINES, kernel_files, read_kernels
+from compatgate.discovery.wheels.members import FEW_FILES, MOST_LINES, kernel_files, read_kernels
 
 PTX = (
     b"//\n// Cuda compilation tools, release 12.6, V12.6.85\n//\n"
@@ -61,7 +61,7 @@ def cubin(path: str, arch: str = "sm_90a") -> Library:
 
 
 def test_few_files_are_listed_one_by_one():
-    files = [cubin(f"pkg/k{n}.cubin") for n in range(FEW)]
+    files = [cubin(f"pkg/k{n}.cubin") for n in range(FEW_FILES)]
     assert kernel_files(files).libraries == files
 
 

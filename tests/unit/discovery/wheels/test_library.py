@@ -10,8 +10,8 @@ from gpu_binaries import make_entry, make_fatbin
 from wheels import make_shared_object
 
 from compatgate.core.facts.records import TorchAbi
-from compatgate.discovery.wheels import kept
-from compatgate.discovery.wheels.library import read_library
+from compatgate.discovery.wheels import stream_windows
+from compatgate.discovery.wheels.members import read_library
 from compatgate.errors import BadInput
 
 UNIT = make_fatbin(make_entry("sass", 80), make_entry("ptx", 90))
@@ -135,8 +135,8 @@ def test_two_builds_that_ask_for_other_symbols_have_other_digests():
 
 
 def test_tables_far_from_both_ends_are_read_in_a_second_pass(monkeypatch):
-    monkeypatch.setattr(kept, "HEAD", 4096)
-    monkeypatch.setattr(kept, "TAIL", 4096)
+    monkeypatch.setattr(stream_windows, "HEAD", 4096)
+    monkeypatch.setattr(stream_windows, "TAIL", 4096)
     # the names of sections stay: they are behind `behind`, within the tail
     data = make_shared_object(
         needs=["libcudart.so.12"], front=b"\1" * 300_000, behind=b"\2" * 300_000, code=UNIT
@@ -151,8 +151,8 @@ def test_tables_far_from_both_ends_are_read_in_a_second_pass(monkeypatch):
 
 
 def test_code_is_found_where_the_names_of_sections_stand_far_from_the_end(monkeypatch):
-    monkeypatch.setattr(kept, "HEAD", 4096)
-    monkeypatch.setattr(kept, "TAIL", 4096)
+    monkeypatch.setattr(stream_windows, "HEAD", 4096)
+    monkeypatch.setattr(stream_windows, "TAIL", 4096)
     stray = b"\x50\xed\x55\xba\1\0\x10\0" + b"\xff" * 64  # in a compiler's own data
     data = make_shared_object(data=stray, needs=["libcuda.so.1"])
     table = int.from_bytes(data[40:48], "little")
@@ -177,8 +177,8 @@ def test_a_truncated_file_is_an_error():
 def test_a_table_of_which_only_the_beginning_was_kept_is_read_in_a_second_pass(monkeypatch):
     names = [(f"_ZN2at4op{n}Ev", "") for n in range(2000)]
     data = make_shared_object(needs=["libc10.so"], undefined=names, behind=b"\2" * 300_000)
-    monkeypatch.setattr(kept, "HEAD", data.index(b"_ZN2at4op1000Ev"))
-    monkeypatch.setattr(kept, "TAIL", 4096)
+    monkeypatch.setattr(stream_windows, "HEAD", data.index(b"_ZN2at4op1000Ev"))
+    monkeypatch.setattr(stream_windows, "TAIL", 4096)
     reading = read(data)
     found, complete = reading.library, reading.complete
     assert complete
@@ -186,8 +186,8 @@ def test_a_table_of_which_only_the_beginning_was_kept_is_read_in_a_second_pass(m
 
 
 def test_a_dynamic_section_that_the_program_headers_name_needs_no_second_pass(monkeypatch):
-    monkeypatch.setattr(kept, "HEAD", 300_000)
-    monkeypatch.setattr(kept, "TAIL", 4096)
+    monkeypatch.setattr(stream_windows, "HEAD", 300_000)
+    monkeypatch.setattr(stream_windows, "TAIL", 4096)
     data = make_shared_object(needs=["libcudart.so.12"], front=b"\1" * 8192, behind=b"\2" * 700_000)
     # the section is moved behind the first bytes that are kept, and a program header names it
     table = int.from_bytes(data[40:48], "little")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.discovery.wheels.families import of_gpus
-from compatgate.discovery.wheels.names import alternatives, torch_of_build
+from compatgate.discovery.wheels.names import alternatives, is_of_gpus, torch_of_build
 
 
 def test_libraries_that_differ_in_the_number_of_cuda_alone_are_alternatives():
@@ -66,4 +65,4 @@ def test_pins_and_labels_say_for_which_torch_a_wheel_was_built(requires, version
     ],
 )
 def test_the_name_of_a_library_says_whether_it_is_of_gpus(soname, expected):
-    assert of_gpus(soname) is expected
+    assert is_of_gpus(soname) is expected

@@ -10,8 +10,8 @@ from gpu_binaries import make_entry, make_fatbin
 from pe_files import make_dll
 
 from compatgate.core.facts.records import TorchAbi
-from compatgate.discovery.wheels import kept, pe_tables
-from compatgate.discovery.wheels.library import read_library, read_open_library
+from compatgate.discovery.wheels import pe_tables, stream_windows
+from compatgate.discovery.wheels.members import read_library, read_open_library
 from compatgate.errors import BadInput
 
 UNIT = make_fatbin(make_entry("sass", 80), make_entry("ptx", 90))
@@ -122,8 +122,8 @@ def test_symbols_that_have_a_number_alone_are_passed_over():
 
 
 def test_tables_are_kept_wherever_the_headers_say_that_they_are(monkeypatch):
-    monkeypatch.setattr(kept, "HEAD", 4096)
-    monkeypatch.setattr(kept, "TAIL", 4096)
+    monkeypatch.setattr(stream_windows, "HEAD", 4096)
+    monkeypatch.setattr(stream_windows, "TAIL", 4096)
     opened: list[bool] = []
     reading = read(
         make_dll(
@@ -139,8 +139,8 @@ def test_tables_are_kept_wherever_the_headers_say_that_they_are(monkeypatch):
 
 
 def test_names_before_the_tables_are_read_in_a_second_pass(monkeypatch):
-    monkeypatch.setattr(kept, "HEAD", 4096)
-    monkeypatch.setattr(kept, "TAIL", 4096)
+    monkeypatch.setattr(stream_windows, "HEAD", 4096)
+    monkeypatch.setattr(stream_windows, "TAIL", 4096)
     front = b"cudart64_13.dll\0".rjust(8192, b"\1") + b"\1" * 400_000
     data = make_dll(imports=[("cudart64_12.dll", ["f"])], front=front, more={"x": bytes(9000)})
     old = data.index(b"cudart64_12.dll") - 1024 + 4096

@@ -10,12 +10,10 @@ import time
 import pytest
 from wheel_server import wheel_server
 
-from compatgate.discovery.image.deadline import Deadline
-from compatgate.discovery.image.options import ImageOptions
-from compatgate.discovery.image.transport import Transport
-from compatgate.discovery.wheels import bytefile, ranges
-from compatgate.discovery.wheels.bytefile import HashedFile, LocalFile
-from compatgate.discovery.wheels.ranges import Patience, RangeFile
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
+from compatgate.discovery.registry.transport import Transport
+from compatgate.discovery.wheels import byte_files
+from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, Patience, RangeFile
 from compatgate.errors import BadInput, Damaged, NotFound, TimedOut, Unavailable
 
 CONTENT = random.Random(7).randbytes(3_000_000)
@@ -144,7 +142,7 @@ def test_a_small_file_of_a_server_without_ranges_is_read_from_memory(server, rem
 
 
 def test_a_large_file_of_a_server_without_ranges_is_refused(server, remote, monkeypatch):
-    monkeypatch.setattr(ranges, "WHOLE", 1_000_000)
+    monkeypatch.setattr(byte_files, "WHOLE", 1_000_000)
     server.ranges = False
     with pytest.raises(BadInput, match="does not answer range requests"):
         remote()
@@ -156,7 +154,7 @@ def test_a_file_that_is_not_there_is_not_found(remote):
 
 
 def test_a_read_is_bounded(remote, monkeypatch):
-    monkeypatch.setattr(bytefile, "LARGEST_READ", 1_000)
+    monkeypatch.setattr(byte_files, "LARGEST_READ", 1_000)
     file = remote()
     with pytest.raises(ValueError, match="more than are read at once"):
         file.read(2_000)

@@ -10,10 +10,10 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from compatgate.errors import BadInput
-from compatgate.gate.admission.exemptions import Exemption, parse_exemptions
-from compatgate.gate.admission.kinds import load_kinds, parse_kinds
-from compatgate.gate.admission.pods import gpu_containers, pods_of
 from compatgate.resources import matrix_dir
+from compatgate.service.admission.kinds import load_kinds, parse_kinds
+from compatgate.service.admission.pods import gpu_containers, pods_of
+from compatgate.service.admission.questions import Exemption, parse_exemptions
 
 SCHEMA = json.loads((matrix_dir() / "schema" / "kinds.schema.json").read_text())
 

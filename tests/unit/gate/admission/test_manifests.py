@@ -14,8 +14,8 @@ from celpy.adapter import json_to_cel
 from tables import read_table
 
 from compatgate.cli.main import main
-from compatgate.gate.admission.kinds import load_kinds
-from compatgate.gate.admission.manifests import WebhookOptions, uses_gpus, webhook_objects
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.manifests import WebhookOptions, uses_gpus, webhook_objects
 
 TABLES = Path(__file__).parents[3] / "conformance" / "admission"
 CASES = [

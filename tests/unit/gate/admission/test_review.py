@@ -7,7 +7,7 @@ import json
 import pytest
 
 from compatgate.errors import BadInput
-from compatgate.gate.admission.review import parse_review
+from compatgate.service.admission.review import parse_review
 
 
 @pytest.mark.parametrize("uid", ["a\nb", "a" * 300])

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from compatgate.documents.specs import MatchSpec, PoolSpec, TargetSpec
-from compatgate.gate.admission.bound import terms_of
-from compatgate.gate.admission.slices import nodes_of, pools_for, products_of, profile_of
+from compatgate.service.admission.matching import terms_of
+from compatgate.service.admission.placement import (
+    node_selection_of,
+    pools_for,
+    products_of,
+    profile_of,
+)
 
 PRODUCT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/mig.strategy"
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -24,7 +29,7 @@ def pools(resource: str | None, *selectors: dict[str, str], **of: Any) -> set[st
     """Pools that a request leads to, by the node selectors of several alternatives."""
     target = TargetSpec(of.pop("pools", ALL), MatchSpec(node_labels=of.pop("labels", {})))
     terms = [term for labels in selectors or ({},) for term in terms_of({"nodeSelector": labels})]
-    return set(pools_for(target, resource, nodes_of(terms)))
+    return set(pools_for(target, resource, node_selection_of(terms)))
 
 
 @pytest.mark.parametrize(

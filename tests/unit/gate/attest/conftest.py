@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attest_keys import signer_of
 
-from compatgate.gate.attest.statement import Vouched, statement_of, vouched
+from compatgate.service.attestations.statement import VerdictContent, statement_of, verdict_content
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DIGEST = "ab" * 32
@@ -33,18 +33,18 @@ def stored(ask: Any) -> Callable[..., str]:
 
 
 @pytest.fixture
-def about(stored: Callable[..., str]) -> Callable[..., Vouched]:
+def about(stored: Callable[..., str]) -> Callable[..., VerdictContent]:
     """What is vouched for of a verdict."""
 
-    def make(*, days: int = 7, confirmed: datetime | None = None, **changes: Any) -> Vouched:
+    def make(*, days: int = 7, confirmed: datetime | None = None, **changes: Any) -> VerdictContent:
         body = stored(**changes)
-        return vouched(body, confirmed_at=confirmed, valid_for=timedelta(days=days))
+        return verdict_content(body, confirmed_at=confirmed, valid_for=timedelta(days=days))
 
     return make
 
 
 @pytest.fixture
-def statement(about: Callable[..., Vouched]) -> Callable[..., dict[str, Any]]:
+def statement(about: Callable[..., VerdictContent]) -> Callable[..., dict[str, Any]]:
     """The statement about a verdict."""
     return lambda **changes: statement_of(about(**changes))
 

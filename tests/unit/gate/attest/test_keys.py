@@ -18,10 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from securesystemslib.signer import CryptoSigner
 
-from compatgate.cli.serve_signing import read_file
 from compatgate.errors import BadInput, Unavailable
-from compatgate.gate.attest.public import key_set, read_keys
-from compatgate.gate.attest.signing import SECRET, signer_maker
+from compatgate.service.attestations.cli import read_key_file
+from compatgate.service.attestations.keys import SECRET, key_set, read_keys, signer_maker
 
 
 def written(path: Path, data: bytes, mode: int = 0o600) -> str:
@@ -189,5 +188,5 @@ def test_a_key_that_is_put_where_its_file_belongs_is_not_shown() -> None:
     assert "MC4CAQ" not in raised.value.detail
     assert raised.value.value is None
     with pytest.raises(BadInput, match="is a key itself") as raised:
-        read_file(pem, "--key")
+        read_key_file(pem, "--key")
     assert "MC4CAQ" not in raised.value.detail

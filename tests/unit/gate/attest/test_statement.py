@@ -15,10 +15,13 @@ from in_toto_attestation.v1.statement_pb2 import Statement as Message
 from jsonschema import Draft202012Validator
 
 from compatgate.errors import Conflict
-from compatgate.gate.attest.statement import PREDICATE_TYPE
-from compatgate.gate.attest.subjects import stack_digest, stated_digest
-from compatgate.gate.attest.summary import summary_of
 from compatgate.resources import matrix_dir
+from compatgate.service.attestations.statement import (
+    PREDICATE_TYPE,
+    stack_digest,
+    stated_digest,
+    summary_of,
+)
 
 from .conftest import DIGEST, IMAGE, NOW
 

@@ -13,11 +13,8 @@ from attest_keys import KINDS, payload_of, sealed, signer_of
 from securesystemslib.dsse import Envelope
 
 from compatgate.errors import BadInput
-from compatgate.gate.attest.envelope import sign
-from compatgate.gate.attest.errors import Refused
-from compatgate.gate.attest.subjects import digest_set, stated_digest
-from compatgate.gate.attest.summary import summary_of
-from compatgate.gate.attest.verify import Expected, Verified, verify
+from compatgate.service.attestations.envelope import Expected, Refused, Verified, sign, verify
+from compatgate.service.attestations.statement import digest_set, stated_digest, summary_of
 
 from .conftest import DIGEST, IMAGE, NOW
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.nodes import DriverState
-from compatgate.gate.cluster.advice import Share, advise, shares
-from compatgate.gate.nodes.standing import Standing
-from compatgate.gate.nodes.view import NodeView
-from compatgate.store.nodes import NodeRow
+from compatgate.core.matrix import DriverState
+from compatgate.service.nodes.details import Share, advise, shares
+from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.standing import NodeView, Standing
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from compatgate.core.verdict import Checked, Finding, Verdict
 from compatgate.documents.specs import MatchSpec, PolicySpec, PoolSpec, TargetSpec
 from compatgate.errors import BadInput, CompatgateError, Forbidden, TimedOut, Unavailable
-from compatgate.gate.admission.kinds import load_kinds
-from compatgate.gate.cluster.audit import AuditOptions, Result, audit
-from compatgate.gate.cluster.pods import RunningPod, pod_of
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.cluster.audit import AuditOptions, Result, RunningPod, audit, pod_of
 
 KINDS = load_kinds()
 DIGEST = f"registry.example/app@sha256:{'a' * 64}"

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from compatgate.gate.cluster.nodes import node_of, reports
-from compatgate.wire.node_reports import Report
+from compatgate.service.cluster.connection import node_of, reports
+from compatgate.service.nodes.schemas import Report
 
 
 def body(name: str = "n1", **labels: str) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from policy_reports import report_problems
 
-from compatgate.gate.cluster.policy_report import (
+from compatgate.service.cluster.policy_reports import (
     LEFT_OUT,
-    Entry,
+    ReportEntry,
     of_node,
     report_object,
     says_the_same,
@@ -22,8 +22,10 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ETCD = 1024 * 1024
 
 
-def entry(name: str, outcome: Any = "fail", message: str = "is wrong") -> Entry:
-    return Entry(outcome, "CG101", message, {"kind": "Pod", "name": name}, True, {"image": "a"})
+def entry(name: str, outcome: Any = "fail", message: str = "is wrong") -> ReportEntry:
+    return ReportEntry(
+        outcome, "CG101", message, {"kind": "Pod", "name": name}, True, {"image": "a"}
+    )
 
 
 @pytest.mark.parametrize(("count", "message"), [(5000, "short"), (1900, "x" * 5000), (0, "")])

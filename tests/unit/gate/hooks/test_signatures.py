@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.errors import BadInput, Unauthorized
-from compatgate.gate.hooks.signatures import WINDOW_S, Secret, read_secrets, sign, verify
+from compatgate.service.webhooks.signatures import WINDOW_S, Secret, read_secrets, sign, verify
 
 OLD, NEW = Secret("old", b"k" * 32), Secret("new", b"n" * 32)
 NOW = 1_795_262_400

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.gate.nodes.compared import Compared, Line, compare
+from compatgate.service.nodes.details import SourceComparison, SourceLine, compare
 
 A100 = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
@@ -17,7 +17,7 @@ A100 = {
 OWN = {"driver": "550.54.15", "cuda": "12.4", "gpus": [{"gpu": "A100 80GB SXM", "count": 8}]}
 
 
-def line(found: Compared, name: str) -> Line:
+def line(found: SourceComparison, name: str) -> SourceLine:
     return next(one for one in found.lines if one.name == name)
 
 

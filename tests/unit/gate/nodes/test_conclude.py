@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.gate.nodes.conclude import Concluded, conclude
-from compatgate.gate.nodes.witnesses import Gpus, witnesses_of
-from compatgate.wire.node_reports import NodeReport
+from compatgate.service.nodes.reports import Gpus, NodeConclusion, conclude, source_reports
+from compatgate.service.nodes.schemas import NodeReport
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LABELS = {
@@ -39,9 +38,9 @@ OWN = {"driver": "535.183.01", "gpus": [{"gpu": "A100 80GB SXM", "count": 8}]}
 def concluded(facts: Facts) -> Any:
     """What counts of a node that is described; ``later`` is when its labels were read."""
 
-    def of(*, later: timedelta = timedelta(0), **node: Any) -> Concluded:
+    def of(*, later: timedelta = timedelta(0), **node: Any) -> NodeConclusion:
         report = msgspec.convert({"name": "n1", **node}, NodeReport)
-        witnesses = witnesses_of(report, NOW, facts)
+        witnesses = source_reports(report, NOW, facts)
         if "labels" in witnesses:
             witnesses["labels"] = msgspec.structs.replace(witnesses["labels"], seen_at=NOW + later)
         return conclude(witnesses)
@@ -51,7 +50,7 @@ def concluded(facts: Facts) -> Any:
 
 def test_labels_alone_tell_driver_and_gpus(concluded: Any) -> None:
     found = concluded(labels=LABELS)
-    assert found == Concluded("535.183.01", (Gpus("A100-SXM4-80GB", 8),), ())
+    assert found == NodeConclusion("535.183.01", (Gpus("A100-SXM4-80GB", 8),), ())
 
 
 def test_witnesses_that_agree_in_other_words_agree(concluded: Any) -> None:
@@ -84,7 +83,7 @@ def test_a_report_of_the_driver_that_is_long_out_of_date_decides_no_more(conclud
 
 def test_what_one_witness_leaves_open_another_tells(concluded: Any) -> None:
     without = {k: v for k, v in LABELS.items() if "driver" not in k}
-    assert concluded(labels=without, probe={"driver": "550.54.15"}) == Concluded(
+    assert concluded(labels=without, probe={"driver": "550.54.15"}) == NodeConclusion(
         "550.54.15", (Gpus("A100-SXM4-80GB", 8),), ()
     )
     assert concluded(labels=LABELS, probe={"driver": None}).driver == "535.183.01"
@@ -120,10 +119,10 @@ def test_labels_that_contradict_themselves_say_so(concluded: Any) -> None:
 
 def test_a_gpu_that_the_facts_do_not_know_keeps_its_name(concluded: Any) -> None:
     found = concluded(probe={"driver": "999.1", "gpus": [{"gpu": "NVIDIA Z9000", "count": 2}]})
-    assert found == Concluded("999.1", (Gpus("NVIDIA Z9000", 2),), ())
+    assert found == NodeConclusion("999.1", (Gpus("NVIDIA Z9000", 2),), ())
 
 
 def test_a_node_without_gpus_has_none(concluded: Any) -> None:
-    assert concluded(labels={"kubernetes.io/os": "linux"}) == Concluded(None, (), ())
+    assert concluded(labels={"kubernetes.io/os": "linux"}) == NodeConclusion(None, (), ())
     present = concluded(labels={"nvidia.com/gpu.present": "true"})
     assert "no label of GPU Feature Discovery names it" in present.disagreements[0]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compatgate.gate.nodes import lately
-from compatgate.gate.nodes.lately import SECONDS, Lately
-from compatgate.gate.snapshot import Snapshot
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.nodes import drift
+from compatgate.service.nodes.drift import SECONDS, RecentDrift
 
 OTHER = {"driver": "550.54.15", "gpus": [{"gpu": "A100-SXM4-80GB"}]}
 
@@ -18,14 +18,14 @@ def test_it_is_found_out_again_after_a_minute_a_report_or_another_matrix(
     seen: Any, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, times = [100.0], []
-    monkeypatch.setattr(lately.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(drift.time, "monotonic", lambda: now[0])
     snapshots: Any = SimpleNamespace(current=lambda: snapshot)
 
     def each() -> list[Any]:
         times.append(now[0])
         return [seen("n", probe=OTHER)]
 
-    asked = Lately(each, snapshots)
+    asked = RecentDrift(each, snapshots)
     assert [one.nodes for one in asked.drifted()] == [1]
     now[0] += SECONDS - 1
     asked.drifted()
@@ -46,7 +46,7 @@ def test_what_takes_long_is_not_gone_through_for_each_report(
     seen: Any, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, times = [100.0], []
-    monkeypatch.setattr(lately.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(drift.time, "monotonic", lambda: now[0])
 
     def each() -> list[Any]:
         times.append(now[0])
@@ -54,7 +54,7 @@ def test_what_takes_long_is_not_gone_through_for_each_report(
         return [seen("n", probe=OTHER)]
 
     snapshots: Any = SimpleNamespace(current=lambda: snapshot)
-    asked = Lately(each, snapshots)
+    asked = RecentDrift(each, snapshots)
     asked.drifted()
     for _ in range(9):  # one report a second
         asked.forget()

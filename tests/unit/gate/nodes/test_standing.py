@@ -9,8 +9,8 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.documents.read import read_body
-from compatgate.gate.nodes.standing import Matrix, Standing
-from compatgate.gate.snapshot import build
+from compatgate.service.gate.snapshot import build
+from compatgate.service.nodes.standing import Matrix, Standing
 
 A100, L4 = "A100-SXM4-80GB", "L4"
 ON_A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}

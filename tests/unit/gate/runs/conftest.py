@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.store.run_rows import RunRow
+from compatgate.service.runs.models import RunRow
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

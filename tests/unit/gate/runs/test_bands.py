@@ -10,10 +10,11 @@ import pytest
 
 from compatgate.canary.judge.baseline import learn
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.report import Env, Metric, Report
+from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.gate.runs.bands import bands, family_of_report, history
-from compatgate.store.run_rows import BaselineRow, PastStep
+from compatgate.service.baselines.repository import BaselineRow
+from compatgate.service.runs.inspection import bands, family_of_report, history
+from compatgate.service.runs.models import PastStep
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SPEC = MetricSpec("ms", "lower")

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from compatgate.canary.judge.judged import judge_reports
-from compatgate.canary.report import Env, Metric, Report
+from compatgate.canary.judge.workload import judge_reports
+from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.core.facts import Gpus
-from compatgate.gate.runs.comparison import Comparison, compare_runs
-from compatgate.gate.runs.service import RunDetail
-from compatgate.store.run_rows import RunRow, StepRow
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.service.runs.comparison import Comparison, compare_runs
+from compatgate.service.runs.models import RunRow, StepRow
+from compatgate.service.runs.service import RunDetail
 
 SPECS = {"conv": {"step": MetricSpec("ms", "lower", 0.05)}}
 Make = Callable[..., RunDetail]

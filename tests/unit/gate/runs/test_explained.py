@@ -9,7 +9,7 @@ import pytest
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec
-from compatgate.gate.runs.explained import explain, signed
+from compatgate.service.runs.inspection import explain, signed
 
 BASE = [100 + (i % 7) * 0.2 for i in range(40)]
 

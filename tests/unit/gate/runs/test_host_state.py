@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.gate.runs.host_state import SILENT, hours_of, in_words, state_of
-from compatgate.store.run_rows import HostRow
+from compatgate.service.runs.models import HostRow
+from compatgate.service.runs.staging_pages import SILENT, hours_of, in_words, state_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUIET: dict[str, Any] = {"start": "11:00", "end": "13:00", "days": ["sat"], "timezone": "UTC"}

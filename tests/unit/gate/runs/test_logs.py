@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.gate.runs.logs import PIECES, following, latest, readable
-from compatgate.store.run_rows import OutputRow
+from compatgate.service.runs.logs import PIECES, following, latest, readable
+from compatgate.service.runs.models import OutputRow
 
 
 @pytest.mark.parametrize(

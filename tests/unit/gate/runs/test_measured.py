@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compatgate.canary.report import Device, Env
-from compatgate.core.facts import Gpus
-from compatgate.gate.runs.measured import beside
-from compatgate.store.run_rows import RunRow
+from compatgate.canary.run import Device, Env
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.service.runs.comparison import compare_parts
+from compatgate.service.runs.models import RunRow
 
 ENV = Env(
     driver="535.183.01",
@@ -23,7 +23,7 @@ ENV = Env(
 @pytest.fixture
 def states(run_row: Callable[..., RunRow], gpus: Gpus) -> Callable[..., dict[str, str]]:
     def of(*envs: Env, **fields: Any) -> dict[str, str]:
-        return {one.name: one.state for one in beside(run_row(**fields), envs, gpus)}
+        return {one.name: one.state for one in compare_parts(run_row(**fields), envs, gpus)}
 
     return of
 
@@ -57,7 +57,7 @@ def test_steps_that_disagree_are_shown_with_all_that_they_say(
     run_row: Callable[..., RunRow], gpus: Gpus
 ) -> None:
     other = replace(ENV, versions={"cuda": "12.5", "torch": "2.5.0"})
-    found = {one.name: one for one in beside(run_row(), [ENV, other], gpus)}
+    found = {one.name: one for one in compare_parts(run_row(), [ENV, other], gpus)}
     assert found["cuda"].measured == ("12.4.1", "12.5")
     assert found["cuda"].state == "differs"
     assert found["torch"].state == "differs"

@@ -10,13 +10,27 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts import Gpus
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix
-from compatgate.core.target import CanaryPolicy, Policy, Pool, Target
+from compatgate.core.matrix import (
+    CanaryPolicy,
+    Entry,
+    EntryIndex,
+    Evidence,
+    Matrix,
+    Policy,
+    Pool,
+    Target,
+)
 from compatgate.core.versions import parse_version
-from compatgate.gate.runs.verification import Again, asked_again, blessed, like_of, shown
-from compatgate.store.run_rows import RunRow
+from compatgate.service.runs.freshness import (
+    LastVerification,
+    blessed,
+    last_verifications,
+    like_of,
+    passed_runs,
+)
+from compatgate.service.runs.models import RunRow
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECONDS = int(WHEN.timestamp())
@@ -114,14 +128,16 @@ def test_runs_are_alike_whatever_became_of_them() -> None:
 
 def test_what_was_asked_again_is_the_latest_of_its_like_and_underway_if_any_is() -> None:
     later = datetime(2026, 11, 22, 12, tzinfo=UTC)
-    asked = asked_again([row(state="running"), row(created_at=later), row(suite="soak")])
-    assert asked[like_of(row())] == Again(int(later.timestamp()), underway=True)
-    assert asked[like_of(row(suite="soak"))] == Again(SECONDS, underway=False)
+    asked = last_verifications([row(state="running"), row(created_at=later), row(suite="soak")])
+    assert asked[like_of(row())] == LastVerification(int(later.timestamp()), underway=True)
+    assert asked[like_of(row(suite="soak"))] == LastVerification(SECONDS, underway=False)
 
 
 def test_what_is_shown_says_when_its_like_was_tried() -> None:
     found = [(entry(), passed("run_1")), (entry(), passed("run_of_another_database"))]
-    (one,) = shown(found, {"run_1": row()}, {like_of(row()): Again(SECONDS + 5, underway=True)})
+    (one,) = passed_runs(
+        found, {"run_1": row()}, {like_of(row()): LastVerification(SECONDS + 5, underway=True)}
+    )
     assert (one.run, one.tried, one.underway) == ("run_1", SECONDS + 5, True)
-    (never,) = shown(found, {"run_1": replace(row(), suite="soak")}, {})
+    (never,) = passed_runs(found, {"run_1": replace(row(), suite="soak")}, {})
     assert (never.tried, never.underway) == (None, False)

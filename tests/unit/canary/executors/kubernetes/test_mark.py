@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.executors.kubernetes.mark import Mark
-from compatgate.canary.protocol.lost import LOST
+from compatgate.canary.executors.kubernetes.logs import LogPosition
+from compatgate.canary.protocol.lines import LOST
 
 
 def _log(texts: Sequence[str]) -> list[bytes]:
@@ -16,7 +16,7 @@ def _log(texts: Sequence[str]) -> list[bytes]:
 
 
 def _read(parts: Sequence[Sequence[bytes]]) -> bytes:
-    mark = Mark()
+    mark = LogPosition()
     found = []
     for part in parts:
         mark.rewind()

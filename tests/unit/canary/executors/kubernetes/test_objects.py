@@ -12,9 +12,14 @@ import pytest
 
 from compatgate.canary.executors.interface import Job
 from compatgate.canary.executors.kubernetes.access import worker_objects
-from compatgate.canary.executors.kubernetes.files import MOST_BYTES, config_map, packed
-from compatgate.canary.executors.kubernetes.names import name_of
-from compatgate.canary.executors.kubernetes.objects import job_object, service_object
+from compatgate.canary.executors.kubernetes.objects import (
+    MAX_BYTES,
+    config_map,
+    job_files,
+    job_name,
+    job_object,
+    service_object,
+)
 from compatgate.canary.hosts import Kubernetes, Toleration
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import BadInput
@@ -62,7 +67,7 @@ def job(tmp_path: Path) -> Make:
 
 
 def built(job: Job, settings: Kubernetes = FULL) -> dict[str, Any]:
-    return job_object(job, IMAGE, settings, packed(job), "start")
+    return job_object(job, IMAGE, settings, job_files(job), "start")
 
 
 def pod(job: Job, settings: Kubernetes = FULL) -> dict[str, Any]:
@@ -82,7 +87,11 @@ def test_every_job_is_valid_for_every_version(
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_job_and_a_worker_need_is_valid_for_every_version(job: Make, version: str) -> None:
     made = job(nodes=4)
-    for each in (config_map(made, packed(made)), service_object(made), *worker_objects("canary")):
+    for each in (
+        config_map(made, job_files(made)),
+        service_object(made),
+        *worker_objects("canary"),
+    ):
         kubernetes_validate.validate(each, version, strict=True)
 
 
@@ -165,7 +174,7 @@ def test_kubernetes_replaces_nothing_in_command_and_variables(job: Make) -> None
 
 def test_the_workloads_files_travel_with_their_paths_and_modes(job: Make) -> None:
     made = job()
-    files = packed(made)
+    files = job_files(made)
     carried = config_map(made, files)
     volume = next(v for v in pod(made)["volumes"] if v["name"] == "files")["configMap"]
     assert volume["name"] == carried["metadata"]["name"]
@@ -179,9 +188,9 @@ def test_the_workloads_files_travel_with_their_paths_and_modes(job: Make) -> Non
 
 
 def test_files_that_no_config_map_holds_are_refused(job: Make, tmp_path: Path) -> None:
-    (tmp_path / "weights").write_bytes(bytes(MOST_BYTES))
+    (tmp_path / "weights").write_bytes(bytes(MAX_BYTES))
     with pytest.raises(BadInput, match="a cluster takes 1048576") as caught:
-        packed(job())
+        job_files(job())
     assert "have the image bring" in caught.value.hint
 
 
@@ -189,9 +198,9 @@ def test_names_are_a_jobs_own_and_always_the_same(job: Make) -> None:
     long = "x" * 48 + "-4294967295-again"
     pairs = [("run_1", "made-0"), ("run_2", "made-0"), ("RUN_1", "made-0")]
     pairs += [("run_1", "made-0-again1"), ("run_1", f"{long}1"), ("run_1", f"{long}2")]
-    names = [name_of(job(run=run, step=step)) for run, step in pairs]
+    names = [job_name(job(run=run, step=step)) for run, step in pairs]
     assert len(set(names)) == len(names)
-    assert names[0] == name_of(job())
+    assert names[0] == job_name(job())
     for name in names:
         assert len(name) <= 52
         assert name.strip("-") == name
@@ -202,7 +211,7 @@ def test_names_are_a_jobs_own_and_always_the_same(job: Make) -> None:
 def test_nodes_of_a_job_know_their_number_and_where_to_meet(job: Make) -> None:
     made = job(nodes=4)
     spec = built(made)["spec"]
-    name = name_of(made)
+    name = job_name(made)
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 4, 4)
     environment = {e["name"]: e for e in spec["template"]["spec"]["containers"][0]["env"]}
     assert environment["MASTER_ADDR"]["value"] == f"{name}-0.{name}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from compatgate.canary.executors.interface import Status
-from compatgate.canary.executors.slurm.folder import last_words
-from compatgate.canary.executors.slurm.record import Record, read_sacct, read_scontrol
-from compatgate.canary.executors.slurm.states import Stage, read_stage, refusal, standing
+from compatgate.canary.executors.slurm.commands import Record, read_sacct, read_scontrol
+from compatgate.canary.executors.slurm.folder import last_line
+from compatgate.canary.executors.slurm.states import Stage, find_refusal, read_stage, read_status
 from compatgate.errors import BadInput, Infrastructure, NotFound
 
 SCONTROL = (
@@ -94,14 +94,14 @@ def test_the_script_says_how_far_it_came(text: str, stage: Stage) -> None:
     ],
 )
 def test_each_state_of_slurm_is_one_of_ours(state: str, stage: Stage, state_here: str) -> None:
-    status = standing(Record("a", state, node="n1"), stage)
+    status = read_status(Record("a", state, node="n1"), stage)
     assert status.state == state_here
     assert status.reason or status.state in ("running", "exited")
 
 
 def test_a_state_that_is_not_known_is_never_guessed() -> None:
     with pytest.raises(Infrastructure, match="'BLESSED'"):
-        standing(Record("a", "BLESSED"), ended(0))
+        read_status(Record("a", "BLESSED"), ended(0))
 
 
 @pytest.mark.parametrize(
@@ -114,37 +114,37 @@ def test_a_state_that_is_not_known_is_never_guessed() -> None:
     ],
 )
 def test_the_exit_code_is_the_programs(record: Record | None, stage: Stage, code: int) -> None:
-    assert standing(record, stage).exit_code == code
+    assert read_status(record, stage).exit_code == code
 
 
 def test_memory_is_seen_in_the_state_or_in_slurms_log_and_never_from_the_code_alone() -> None:
     killed = Record("a", "FAILED", signal=9)
     log = "slurmstepd-n1: error: StepId=1.batch exceeded memory limit (4 > 1), being killed\n"
-    assert standing(Record("a", "OUT_OF_MEMORY"), BEGUN).oom_killed
-    assert standing(killed, BEGUN, log) == Status("exited", 137, True, "out of memory")
-    assert not standing(killed, BEGUN).oom_killed
-    assert not standing(Record("a", "FAILED", exit_code=3), ended(3), log).oom_killed
+    assert read_status(Record("a", "OUT_OF_MEMORY"), BEGUN).oom_killed
+    assert read_status(killed, BEGUN, log) == Status("exited", 137, True, "out of memory")
+    assert not read_status(killed, BEGUN).oom_killed
+    assert not read_status(Record("a", "FAILED", exit_code=3), ended(3), log).oom_killed
 
 
 def test_the_last_words_are_those_of_who_knows_why() -> None:
     log = "slurmstepd: error: pyxis: no such image\nsrun: error: n1: task 0: Exited with 1\n\n"
-    assert last_words(log) == "slurmstepd: error: pyxis: no such image"
-    assert last_words("srun: error: alone\n") == "srun: error: alone"
-    assert last_words("") == ""
+    assert last_line(log) == "slurmstepd: error: pyxis: no such image"
+    assert last_line("srun: error: alone\n") == "srun: error: alone"
+    assert last_line("") == ""
 
 
 def test_a_job_that_slurm_ran_twice_is_not_believed() -> None:
-    assert standing(Record("a", "COMPLETED", restarts=1), ended(0)).state == "lost"
+    assert read_status(Record("a", "COMPLETED", restarts=1), ended(0)).state == "lost"
 
 
 def test_a_job_that_nobody_knows_and_that_wrote_no_end_is_lost() -> None:
-    assert standing(None, BEGUN).state == "lost"
+    assert read_status(None, BEGUN).state == "lost"
 
 
 def test_a_cancellation_is_told_apart_by_whose_it_was() -> None:
     cancelled = Record("a", "CANCELLED", "by 1000")
-    assert standing(cancelled, BEGUN, killed_here=True).state == "exited"
-    assert standing(cancelled, BEGUN).reason == "it was cancelled in Slurm by 1000"
+    assert read_status(cancelled, BEGUN, killed_here=True).state == "exited"
+    assert read_status(cancelled, BEGUN).reason == "it was cancelled in Slurm by 1000"
 
 
 @pytest.mark.parametrize(
@@ -162,5 +162,5 @@ def test_a_cancellation_is_told_apart_by_whose_it_was() -> None:
 def test_what_another_attempt_would_not_mend_is_an_error(
     record: Record | None, stage: Stage, error: type[Exception] | None
 ) -> None:
-    found = refusal(record, stage, "it is not there")
+    found = find_refusal(record, stage, "it is not there")
     assert found is None if error is None else isinstance(found, error)

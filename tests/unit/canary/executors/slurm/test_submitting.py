@@ -10,22 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.executors.command import on_one_machine
 from compatgate.canary.executors.interface import Job
-from compatgate.canary.executors.slurm.bundle import confined
-from compatgate.canary.executors.slurm.containers import Place, enroot_uri, fetching, running
-from compatgate.canary.executors.slurm.images import pinned
-from compatgate.canary.executors.slurm.names import job_name
-from compatgate.canary.executors.slurm.refusals import refused
-from compatgate.canary.executors.slurm.request import arguments
-from compatgate.canary.executors.slurm.script import Plan, batch_script
+from compatgate.canary.executors.jobs import check_single_machine
+from compatgate.canary.executors.slurm.commands import command_error
+from compatgate.canary.executors.slurm.containers import (
+    ContainerPlace,
+    confine_config,
+    enroot_uri,
+    fetch_command,
+    prepare_image,
+    run_command,
+)
+from compatgate.canary.executors.slurm.submission import (
+    ScriptPlan,
+    batch_script,
+    job_name,
+    sbatch_arguments,
+)
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import BadInput, Infrastructure
 
 DIGEST = f"sha256:{'5a' * 32}"
 IMAGE = f"registry.example:5000/team/app@{DIGEST}"
-PLACE = Place(IMAGE, "/shared/run_1/1-gemm-0", "compatgate-run_1-1-gemm-0")
+PLACE = ContainerPlace(IMAGE, "/shared/run_1/1-gemm-0", "compatgate-run_1-1-gemm-0")
 WORKLOAD = Workload("gemm", "", ("./gemm",), ImageSpec(inside=True), gpus=2, timeout_s=600,
                     limits=Limits(memory=3 << 30, cpus=2.5))  # fmt: skip
 JOB = Job("run_1", 1, "gemm-0", WORKLOAD, image=IMAGE)
@@ -33,7 +41,7 @@ JOB = Job("run_1", 1, "gemm-0", WORKLOAD, image=IMAGE)
 
 def test_a_job_asks_for_what_its_workload_needs_and_no_more() -> None:
     slurm = Slurm("/shared", partition="gpu", gres="gpu:a100", extra=("--reservation=canary",))
-    asked = arguments(JOB, slurm, "/shared/run_1/1-gemm-0")
+    asked = sbatch_arguments(JOB, slurm, "/shared/run_1/1-gemm-0")
     for part in ("--gres=gpu:a100:2", "--mem=3072M", "--cpus-per-task=3", "--time=11",
                  "--no-requeue", "--partition=gpu", "--nodes=1"):  # fmt: skip
         assert part in asked
@@ -42,7 +50,9 @@ def test_a_job_asks_for_what_its_workload_needs_and_no_more() -> None:
 
 
 def test_time_to_fetch_an_image_is_added_to_slurms_limit() -> None:
-    assert "--time=41" in arguments(JOB, Slurm("/s", gres="gpu:a100", container="pyxis"), "/s/f")
+    assert "--time=41" in sbatch_arguments(
+        JOB, Slurm("/s", gres="gpu:a100", container="pyxis"), "/s/f"
+    )
 
 
 @pytest.mark.parametrize("run", ["../x", "a b", "a\n#SBATCH --uid=0", "", "-x"])
@@ -54,14 +64,14 @@ def test_a_run_whose_id_is_no_name_is_refused(run: str) -> None:
 @given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1))
 def test_no_argument_becomes_shell(words: list[str]) -> None:
     program = ["printf", r"%s\0", *words]
-    script = batch_script(Plan("/nowhere", "mark", "/nowhere", program, 1))
+    script = batch_script(ScriptPlan("/nowhere", "mark", "/nowhere", program, 1))
     call = script.partition("(cd /nowhere && exec ")[2].rpartition(") >&3 2>&4")[0]
     done = subprocess.run(["bash", "-c", call], capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == words
 
 
 def test_a_script_hands_no_ticket_on_and_looks_before_it_leaps() -> None:
-    script = batch_script(Plan("/shared/it's", "mark", "/shared", ["true"], 1))
+    script = batch_script(ScriptPlan("/shared/it's", "mark", "/shared", ["true"], 1))
     assert "unset SLURM_JWT" in script
     assert "cd '/shared/it'\"'\"'s' || exit" in script
     assert subprocess.run(["bash", "-n"], input=script.encode(), check=True).returncode == 0
@@ -81,8 +91,8 @@ def test_images_are_named_as_enroot_wants_them(image: str, uri: str) -> None:
 
 def test_pyxis_fetches_before_time_counts_and_then_uses_the_same_container() -> None:
     slurm = Slurm("/shared", container="pyxis")
-    fetch = fetching(slurm, PLACE)
-    run = running(slurm, PLACE, ["./gemm"], 1)
+    fetch = fetch_command(slurm, PLACE)
+    run = run_command(slurm, PLACE, ["./gemm"], 1)
     assert fetch[0] == run[0] == "srun"
     assert (fetch[-1], run[-1]) == ("true", "./gemm")
     assert fetch[:-1] == run[:-1]
@@ -93,9 +103,9 @@ def test_pyxis_fetches_before_time_counts_and_then_uses_the_same_container() -> 
 
 def test_a_sites_command_is_spread_over_nodes_by_srun() -> None:
     slurm = Slurm("/shared", container="wrapper", wrapper=("tool", "{image}"))
-    assert running(slurm, PLACE, ["p"], 1) == ["tool", IMAGE, "p"]
-    assert running(slurm, PLACE, ["p"], 2)[0] == "srun"
-    assert fetching(slurm, PLACE) == []
+    assert run_command(slurm, PLACE, ["p"], 1) == ["tool", IMAGE, "p"]
+    assert run_command(slurm, PLACE, ["p"], 2)[0] == "srun"
+    assert fetch_command(slurm, PLACE) == []
 
 
 def test_a_bundle_keeps_what_brings_the_gpus_and_loses_the_rest() -> None:
@@ -106,7 +116,7 @@ def test_a_bundle_keeps_what_brings_the_gpus_and_loses_the_rest() -> None:
         "hooks": {"createRuntime": [{"path": "/usr/bin/nvidia-ctk"}]},
         "linux": {"namespaces": [{"type": "mount"}, {"type": "network", "path": "/host"}]},
     }
-    made = confined(site, Path("/bundles/x"), PLACE)
+    made = confine_config(site, Path("/bundles/x"), PLACE)
     assert made["root"] == {"path": "/bundles/x/rootfs", "readonly": True}
     assert made["process"]["capabilities"] == {}
     assert made["process"]["noNewPrivileges"]
@@ -136,7 +146,7 @@ def test_a_bundle_keeps_what_brings_the_gpus_and_loses_the_rest() -> None:
 def test_only_what_is_known_to_be_wrong_is_not_tried_again(
     said: str, error: type[Exception], field: str
 ) -> None:
-    found = refused("sbatch", said)
+    found = command_error("sbatch", said)
     assert type(found) is error
     assert found.field == field
     assert "sbatch: error" not in found.problem
@@ -146,11 +156,11 @@ def test_nothing_is_built_on_a_cluster() -> None:
     built = msgspec.structs.replace(WORKLOAD, image=ImageSpec(context="."))
     job = msgspec.structs.replace(JOB, workload=built)
     with pytest.raises(BadInput, match="nothing is built on a cluster"):
-        pinned(job, Slurm("/s", container="pyxis"), "hpc", lambda doing, share: None)
-    assert pinned(JOB, Slurm("/s", container="pyxis"), "hpc", lambda *_: None) == IMAGE
+        prepare_image(job, Slurm("/s", container="pyxis"), "hpc", lambda doing, share: None)
+    assert prepare_image(JOB, Slurm("/s", container="pyxis"), "hpc", lambda *_: None) == IMAGE
 
 
 def test_a_workload_for_several_nodes_is_refused_where_there_is_one() -> None:
     job = msgspec.structs.replace(JOB, workload=msgspec.structs.replace(WORKLOAD, nodes=4))
     with pytest.raises(BadInput, match="gemm runs on 4 nodes, and stage is one"):
-        on_one_machine(job, "stage")
+        check_single_machine(job, "stage")

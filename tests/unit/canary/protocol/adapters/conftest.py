@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Workload
 
 SAMPLES = Path(__file__).parent / "samples"

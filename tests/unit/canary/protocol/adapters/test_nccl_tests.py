@@ -8,7 +8,7 @@ import re
 import msgspec
 import pytest
 
-from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.workload import MetricSpec
 
 TABLE = "nccl-all-reduce-h100-nvl.txt"
@@ -133,14 +133,14 @@ def test_a_row_into_which_nccl_logged_is_whole_again(read, sample, values):
 def test_an_all_reduce_over_sockets_fails_though_it_exits_well(read, sample, workload):
     declared = msgspec.structs.replace(workload, checks={"transport": "", "right": ""}, gpus=4)
     report = read("nccl-tests", sample(TABLE) + SOCKETS, declared)
-    verdict = conclude_step(declared, Ended("exited", 0), report)
+    verdict = conclude_step(declared, ExecutionEnd("exited", 0), report)
     assert verdict.outcome == "failed"
     assert verdict.reason == "check transport failed: fell back to TCP sockets: NET/Socket (1)"
 
 
 def test_sockets_fail_also_where_no_check_was_declared(read, sample, workload):
     report = read("nccl-tests", sample(TABLE) + SOCKETS, workload)
-    assert conclude_step(workload, Ended("exited", 0), report).outcome == "failed"
+    assert conclude_step(workload, ExecutionEnd("exited", 0), report).outcome == "failed"
 
 
 def test_sockets_that_the_workload_asks_for_are_no_failure(read, sample, workload, checks):
@@ -178,7 +178,7 @@ def test_a_network_that_one_host_chose_and_did_not_need_says_nothing(read, check
 def test_without_a_log_a_declared_transport_is_missing_never_passed(read, sample, workload):
     declared = msgspec.structs.replace(workload, checks={"transport": ""})
     verdict = conclude_step(
-        declared, Ended("exited", 0), read("nccl-tests", sample(TABLE), declared)
+        declared, ExecutionEnd("exited", 0), read("nccl-tests", sample(TABLE), declared)
     )
     assert verdict.outcome == "inconclusive"
 

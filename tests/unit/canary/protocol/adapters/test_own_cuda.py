@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.protocol import read_report
-from compatgate.canary.report import Report
+from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Workload
 
 OLD = "CUDA driver version is insufficient for CUDA runtime version"
@@ -35,7 +35,7 @@ def _read(adapter: str, output: str, *, own: object = True) -> Report:
 
 def _outcome(report: Report, code: int = 1) -> str:
     workload = Workload("w", "", ("x",), ImageSpec(inside=True), gpus=1, adapter="nvbandwidth")
-    return conclude_step(workload, Ended("exited", code), report).outcome
+    return conclude_step(workload, ExecutionEnd("exited", code), report).outcome
 
 
 OWN = {
@@ -62,7 +62,7 @@ def test_the_tools_own_failure_is_inconclusive_and_says_whose_it_is(case):
     assert not [check for check in report.checks if not check.ok]
     workload = Workload("w", "", ("x",), ImageSpec(inside=True), gpus=1, adapter=adapter)
     for code in (0, 1, 124):
-        verdict = conclude_step(workload, Ended("exited", code), report)
+        verdict = conclude_step(workload, ExecutionEnd("exited", code), report)
         assert verdict.outcome == "inconclusive"
         assert verdict.reason.startswith("the tool, not the stack: ")
         assert "build it with a CUDA that this driver takes" in verdict.reason
@@ -105,7 +105,7 @@ def test_what_else_went_wrong_still_counts():
     report = _read("nvbandwidth", BANDWIDTH)
     assert _outcome(report, 139) == "failed"
     for how in ("timeout", "memory"):
-        ended = Ended(how)
+        ended = ExecutionEnd(how)
         workload = Workload("w", "", ("x",), ImageSpec(inside=True), gpus=1)
         assert conclude_step(workload, ended, report).outcome != "inconclusive"
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.engine.conclude_step import Ended, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.protocol import READERS, read_report
 from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
-from compatgate.canary.protocol.lost import LOST
-from compatgate.canary.report import Report
+from compatgate.canary.protocol.lines import LOST
+from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 
 from .conftest import SAMPLES
@@ -94,7 +94,7 @@ def test_output_beyond_the_limit_is_counted_and_never_a_pass(tool):
     output = (_text(tool) + ENV).encode()
     report = read_report([output], limited)
     assert report.dropped_bytes == len(output) - 100
-    assert conclude_step(limited, Ended("exited", 0), report).outcome == "inconclusive"
+    assert conclude_step(limited, ExecutionEnd("exited", 0), report).outcome == "inconclusive"
 
 
 @tools
@@ -129,7 +129,7 @@ def test_an_env_line_of_another_nccl_than_the_tools_is_a_problem():
 def test_without_env_a_tool_is_no_evidence():
     report = _read("torch-benchmark", _text("torch-benchmark").encode())
     assert report.env is None
-    assert conclude_step(WORKLOAD, Ended("exited", 0), report).outcome == "inconclusive"
+    assert conclude_step(WORKLOAD, ExecutionEnd("exited", 0), report).outcome == "inconclusive"
 
 
 @tools

@@ -1,0 +1,161 @@
+"""Size of the package, and how many of its files an operation runs.
+
+A file counts as run when one of its functions or classes is called; importing it alone does not
+count. Loaded files are those that the process has imported by the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parents[1] / "compatgate"
+HEAD = "| operation | files run | files loaded |\n|---|---|---|"
+POOL = "driver=535.104.05,gpu=A100-SXM4-80GB"
+STACK = "torch=2.4.1+cu121,cudnn=9.1.0"
+TARGET = """\
+apiVersion: compatgate.dev/v1
+kind: Target
+metadata: {name: prod}
+spec: {pools: [{name: main, gpu: A100-SXM4-80GB, driver: 535.104.05, count: 1}]}
+"""
+
+
+def main() -> list[str]:
+    """Markdown: the size of the package, and a row for each operation."""
+    lines = [len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")]
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    rows = [
+        f"Files {len(lines)}, lines {sum(lines):,}, median {statistics.median(lines):.0f}, "
+        f"folders {len(folders)}.",
+        "",
+        HEAD,
+    ]
+    for title, name in (
+        ("`check --pool`", "check"),
+        ("`POST /gate`, a new question", "gate"),
+        ("a canary run (`worker --once`)", "canary"),
+    ):
+        command = [sys.executable, __file__, name]
+        printed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+        run, loaded = json.loads(printed.splitlines()[-1])
+        rows.append(f"| {title} | {len(run)} | {loaded} |")
+    return rows
+
+
+@contextmanager
+def recording() -> Iterator[set[str]]:
+    """Collect the files whose functions run, in this thread and in those that begin."""
+    found: set[str] = set()
+
+    def note(frame: Any, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name != "<module>":
+            found.add(code.co_filename)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def run_check() -> set[str]:
+    """Ask about a pool on the command line."""
+    from compatgate.cli.main import main as compatgate
+
+    with recording() as found:
+        compatgate(["check", "--pool", POOL, "--stack", STACK])
+    return found
+
+
+def run_gate() -> set[str]:
+    """Ask the application that the server runs; only the second question counts."""
+    from compatgate.documents.sources import Source
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.matrix.service import Authorship
+    from compatgate.service.web.app import create_front
+    from compatgate.service.web.call import Settings
+
+    with tempfile.TemporaryDirectory() as folder:
+        gate = Gate.open(f"{folder}/gate.db", overlays=[])
+        gate.matrix.import_documents(
+            [Source("target.yaml", TARGET)], by=Authorship("bench", "to ask about")
+        )
+        with recording() as found:
+            application = create_front(gate, Settings(anonymous=frozenset({"gate"})), 1)
+            for stack in ("cuda=12.2,arch=sm_80", STACK):
+                found.clear()
+                asyncio.run(_ask(application, stack))
+            files = set(found)
+        gate.close()
+    return files
+
+
+async def _ask(application: Callable[..., Any], stack: str) -> None:
+    components = dict(part.split("=") for part in stack.split(","))
+    body = json.dumps({"target": "prod", "stack": components}).encode()
+    fields = [(b"content-type", b"application/json"), (b"host", b"gate")]
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/api/v1/gate",
+        "raw_path": b"/api/v1/gate",
+        "root_path": "",
+        "scheme": "http",
+        "query_string": b"",
+        "headers": fields,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+    }
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return waiting.pop() if waiting else {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await application(scope, receive, send)
+    if sent[0]["status"] != 200:
+        raise SystemExit(f"the gate answered {sent}")
+
+
+def run_canary() -> set[str]:
+    """Run a workload on a host of local processes, as a worker does."""
+    from compatgate.cli.main import main as compatgate
+
+    with tempfile.TemporaryDirectory() as folder:
+        hosts, database = Path(folder, "hosts.toml"), f"{folder}/gate.db"
+        hosts.write_text('[[host]]\nname = "here"\nexecutor = "process"\nhealth = "none"\n')
+        worker = ["worker", "--once", "--hosts", str(hosts), "--database", database]
+        compatgate(worker)  # which makes the host known
+        question = ["--suite", "hello", "--host", "here", "--database", database]
+        compatgate(["canary", "run", "--detach", *question])
+        with recording() as found:
+            compatgate(worker)
+        compatgate(["canary", "list", "--database", database])
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        print(*main(), sep="\n")
+    else:
+        ran = {"check": run_check, "gate": run_gate, "canary": run_canary}[sys.argv[1]]()
+        ours = sorted(one for one in ran if one.startswith(str(PACKAGE)))
+        loaded = sum(name.split(".")[0] == "compatgate" for name in sys.modules)
+        print(json.dumps([ours, loaded]))

@@ -1,0 +1,98 @@
+"""Judge a step against its baselines, and offer its values to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from compatgate.canary.engine.interface import BaselineKey, Baselines, StepJudgement
+from compatgate.canary.judge.baseline import family_of
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.judge.workload import WorkloadJudgement, judge_reports
+from compatgate.canary.run import Report, StepResult
+from compatgate.canary.workload import Workload
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.errors import BadInput
+
+NO_GPU_SKU = "cpu"
+_LEARNABLE = ("ok", "improvement", "no-baseline")
+
+
+def sku_of(gpu: str | None, gpus: Gpus) -> str:
+    """What baselines call the GPU of a host, as its worker declared it.
+
+    Raises:
+        BadInput: the facts know of no such GPU.
+    """
+    return resolve_gpu(gpu, gpus).sku if gpu else NO_GPU_SKU
+
+
+def baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
+    """What values of a workload are compared with.
+
+    Raises:
+        BadInput: a component or version that is none.
+    """
+    content = workload.digest.removeprefix("sha256:")[:12]
+    return BaselineKey(f"{workload.name}@{content}", sku, family_of(versions))
+
+
+def learning_obstacle(step: StepResult) -> str:
+    """What speaks against learning from a step's values; "" where nothing does.
+
+    That a metric has no baseline yet does not: the first runs make one.
+    """
+    if step.judgement is None:
+        return step.reason or f"it ended {step.outcome}"
+    judged = msgspec.convert(step.judgement, WorkloadJudgement)
+    doubtful = [m for m in judged.metrics if m.outcome not in _LEARNABLE]
+    if judged.outcome == "failed" or doubtful:
+        return judged.reason
+    return ""
+
+
+class BaselineJudge:
+    """Judges on one host.
+
+    Args:
+        baselines: to judge against and to offer to.
+        sku: of the host; None: it has no GPUs.
+    """
+
+    def __init__(self, baselines: Baselines, sku: str | None) -> None:
+        self._baselines = baselines
+        self._sku = sku or NO_GPU_SKU
+
+    def judge(self, workload: Workload, reports: Sequence[Report]) -> StepJudgement:
+        """Judge all executions of a step together."""
+        ground = self._ground(workload, reports[-1])
+        if ground is None:
+            return StepJudgement("inconclusive", "what it measured cannot be read as versions")
+        baselines = self._baselines.approved(ground) if workload.metrics else {}
+        judged = judge_reports(workload.metrics, list(workload.checks), reports, baselines)
+        return StepJudgement(judged.outcome, judged.reason, judged.more, judged.to_json())
+
+    def offer(self, run: str, workload: Workload, step: StepResult) -> None:
+        """Offer a step's values where nothing speaks against them but that no baseline is known.
+
+        Args:
+            run: its id.
+            workload: of the step.
+            step: judged, of a run that measured the stack under test.
+        """
+        if not (workload.metrics and step.report) or learning_obstacle(step):
+            return
+        report = msgspec.convert(step.report, Report)
+        ground = self._ground(workload, report)
+        if ground is not None:
+            found = [Samples(m.name, m.unit, (m.values,)) for m in report.metrics]
+            known = [samples for samples in found if samples.name in workload.metrics]
+            self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
+
+    def _ground(self, workload: Workload, report: Report) -> BaselineKey | None:
+        try:
+            return baseline_key(workload, self._sku, report.env.versions if report.env else {})
+        except BadInput:
+            return None

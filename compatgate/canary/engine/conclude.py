@@ -1,0 +1,326 @@
+"""Conclude a step from its report, and a run from its steps. Pure.
+
+`conclude_step` says whether one execution may be judged, before any baseline is looked at.
+`measure` and `compare` hold what the containers measured against the stack under test.
+`conclude_run` says what the run has shown, and whether it is evidence.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.canary.run import Env, Outcome, Report, Run, StepResult
+from compatgate.canary.workload import Workload
+from compatgate.core.components import in_order, resolve_component
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import Evidence
+from compatgate.core.stack import Stack
+from compatgate.core.versions import Version, parse_version, same_release
+from compatgate.errors import BadInput
+
+NO_GPU = 77
+"""Exit status of a program that needs a GPU and found none; test runners use it for a skip."""
+_SIGNAL = 128
+"""Above it, an exit status stands for a signal."""
+
+
+class ExecutionEnd(Struct, frozen=True):
+    """How an execution ended.
+
+    Attributes:
+        how: by itself, or why it was stopped.
+        exit_code: where it ended by itself; above 128 a signal, as shells count.
+    """
+
+    how: Literal["exited", "timeout", "memory"]
+    exit_code: int | None = None
+
+
+class StepVerdict(Struct, frozen=True):
+    """An outcome, and why in one line."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> StepVerdict:
+    """Say whether an execution may be judged.
+
+    No data is never a pass: whatever was promised in ``workload.toml`` and not reported, a GPU that
+    was not seen, or output that was lost makes it inconclusive.
+    """
+    return (
+        _tool_fault(ended, report)
+        or _exit_verdict(workload, ended)
+        or _damaged_report(workload, report)
+        or _failed_check(report)
+        or _missing_results(workload, report)
+        or StepVerdict("passed")
+    )
+
+
+def _tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
+    """A tool that cannot run here for reasons of its own; whatever else went wrong counts."""
+    crashed = ended.exit_code is None or ended.exit_code > _SIGNAL
+    if not report.own_fault or ended.how != "exited" or crashed or _failed_check(report):
+        return None
+    advice = "build it with a CUDA that this driver takes"
+    return StepVerdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
+
+
+def _exit_verdict(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
+    if ended.how == "timeout":
+        return StepVerdict("timeout", f"was stopped after {workload.timeout_s} s")
+    if ended.how == "memory":
+        return StepVerdict(
+            "failed", f"was killed for using more than {workload.limits.memory} bytes"
+        )
+    code = ended.exit_code
+    if code == 0:
+        return None
+    if code == NO_GPU and workload.gpus:
+        return StepVerdict("inconclusive", "found no GPU")
+    if code is None:
+        return StepVerdict("inconclusive", "ended without an exit status")
+    return StepVerdict("failed", f"ended with {_exit_text(code)}")
+
+
+def _exit_text(code: int) -> str:
+    try:
+        return f"status {code} ({signal.Signals(code - _SIGNAL).name})"
+    except ValueError:
+        return f"status {code}"
+
+
+def _damaged_report(workload: Workload, report: Report) -> StepVerdict | None:
+    if report.env is None:
+        return StepVerdict("inconclusive", "printed no env line, so what was loaded is not known")
+    if report.problems:
+        own = workload.adapter == "jsonl"
+        what = "broke the line protocol" if own else "printed what cannot be read"
+        return StepVerdict("inconclusive", f"{what}: {report.problems[0]}")
+    if report.truncated:
+        dropped = report.dropped_bytes
+        return StepVerdict("inconclusive", f"printed {dropped} bytes more than are kept")
+    return None
+
+
+def _failed_check(report: Report) -> StepVerdict | None:
+    failed = [check for check in report.checks if not check.ok]
+    if not failed:
+        return None
+    first = failed[0]
+    also = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    said = f": {first.message}" if first.message else ""
+    return StepVerdict("failed", f"check {first.name} failed{said}{also}")
+
+
+def _missing_results(workload: Workload, report: Report) -> StepVerdict | None:
+    if workload.gpus and not (report.env and report.env.gpus):
+        return StepVerdict("inconclusive", "its env line names no GPU")
+    checked = {check.name for check in report.checks}
+    measured = {metric.name for metric in report.metrics if metric.values}
+    for kind, promised, given in (
+        ("check", workload.checks, checked),
+        ("metric", workload.metrics, measured),
+    ):
+        if absent := [name for name in promised if name not in given]:
+            return StepVerdict("inconclusive", f"did not report {kind} {', '.join(absent)}")
+    if not measured and all(check.skipped for check in report.checks):
+        return StepVerdict("inconclusive", "measured and checked nothing")
+    return None
+
+
+class Expectation(Struct, frozen=True):
+    """What a run is to show.
+
+    Attributes:
+        stack: under test.
+        sku: of the host, MIG profile included.
+        driver: of the host, where it is known.
+    """
+
+    stack: Stack
+    sku: str | None = None
+    driver: Version | None = None
+
+
+class Measurement(Struct, frozen=True):
+    """What all env lines of a run agree on."""
+
+    components: dict[str, Version]
+    sku: str | None
+    driver: Version | None
+
+
+class Mismatch(Exception):
+    """The measurements cannot be evidence; the message says what differs from what."""
+
+
+def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
+    """Bring the env lines of a run's steps together.
+
+    Raises:
+        Mismatch: a version cannot be read, a GPU is not known, or two steps disagree.
+    """
+    components: dict[str, Version] = {}
+    skus: set[str] = set()
+    drivers: set[Version] = set()
+    for env in envs:
+        for name, text in env.versions.items():
+            component, version = _read_version(name, text)
+            known = components.setdefault(component, version)
+            if not same_release(component, known, version):
+                raise Mismatch(f"steps measured {component} {known} and {version}")
+        if env.driver:
+            drivers.add(_read_version("driver", env.driver)[1])
+        skus.update(_read_sku(device.name, device.mig, gpus) for device in env.gpus)
+    for what, found in (("drivers", drivers), ("GPUs", skus)):
+        if len(found) > 1:
+            raise Mismatch(f"steps saw different {what}: {', '.join(sorted(map(str, found)))}")
+    components.pop("driver", None)
+    return Measurement(components, next(iter(skus), None), next(iter(drivers), None))
+
+
+def compare(measured: Measurement, expected: Expectation) -> None:
+    """Check that what was measured is what was to be tested.
+
+    Raises:
+        Mismatch: it is not.
+    """
+    for name in in_order(expected.stack.components):
+        stated = expected.stack.components[name]
+        found = measured.components.get(name)
+        if found is None:
+            raise Mismatch(f"{name} {stated} is under test, and no workload measured {name}")
+        if not same_release(name, found, stated):
+            raise Mismatch(f"{name} {stated} is under test, but {found} was loaded")
+    if expected.sku is not None and measured.sku != expected.sku:
+        seen = measured.sku or "no GPU"
+        raise Mismatch(f"the host is declared with {expected.sku}, but the workloads saw {seen}")
+    if expected.driver and measured.driver and measured.driver != expected.driver:
+        raise Mismatch(
+            f"the host has driver {expected.driver}, but the workloads measured {measured.driver}"
+        )
+
+
+def _read_version(name: str, text: str) -> tuple[str, Version]:
+    try:
+        component = resolve_component(name).component.name
+        return component, parse_version(component, text)
+    except BadInput as error:
+        raise Mismatch(f"the env line says {name} {text!r}: {error.detail}") from None
+
+
+def _read_sku(name: str, mig: str | None, gpus: Gpus) -> str:
+    text = f"{name} MIG {mig}" if mig else name
+    try:
+        return resolve_gpu(text, gpus).sku
+    except BadInput as error:
+        raise Mismatch(f"the env line names the GPU {text!r}: {error.detail}") from None
+
+
+_WORST_FIRST: tuple[Outcome, ...] = ("cancelled", "failed", "timeout", "error", "inconclusive")
+"""A failure speaks even where another step says nothing: the stack is known to break."""
+
+
+class Conclusion(Struct, frozen=True):
+    """How a run ends.
+
+    Attributes:
+        evidence: None where the run says nothing about a GPU.
+        sound: what was measured is the stack under test on its host, so that baselines may be
+            learnt from it.
+    """
+
+    outcome: Outcome
+    reason: str
+    evidence: Evidence | None = None
+    sound: bool = False
+
+
+class Conditions(Struct, frozen=True):
+    """What a run's evidence depends on besides its steps.
+
+    Attributes:
+        gpu_workloads: names of the workloads that need a GPU; only these speak of one.
+        development: the executor is not one for production.
+        now: seconds since the epoch.
+    """
+
+    expected: Expectation
+    gpu_workloads: frozenset[str]
+    development: bool
+    now: int
+
+
+def conclude_run(
+    run: Run, steps: Sequence[StepResult], conditions: Conditions, gpus: Gpus
+) -> Conclusion:
+    """Say what a run has shown.
+
+    A passed run is passed only if what its containers measured is the stack under test, on the SKU
+    and driver of its host; otherwise it is inconclusive, and no evidence. A failed run is evidence
+    against what was measured, and where a crash came before anything was measured, against what
+    was to be tested: that a stack does not even start must not leave an older pass standing.
+    """
+    outcome, reason = _worst_outcome(steps)
+    reports = [step.report for step in steps if step.report is not None]
+    envs = [env for report in reports if (env := msgspec.convert(report, Report).env)]
+    expected = conditions.expected
+    on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
+    try:
+        measured = measure(envs, gpus)
+        if envs or outcome == "passed":
+            compare(measured, expected if on_gpu else Expectation(expected.stack))
+    except Mismatch as mismatch:
+        if outcome == "passed":
+            return Conclusion("inconclusive", str(mismatch))
+        return Conclusion(outcome, f"{reason}; no evidence, as {mismatch}")
+    whole = Conclusion(outcome, reason, sound=bool(envs))
+    if outcome not in ("passed", "failed"):
+        return whole
+    if not on_gpu or expected.sku is None:
+        no_gpu = "passed; without a GPU it is no evidence about one"
+        return msgspec.structs.replace(whole, reason=reason or no_gpu)
+    return _add_evidence(run, whole, measured, conditions)
+
+
+def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
+    if not steps:
+        return "inconclusive", "nothing ran"
+    for outcome in _WORST_FIRST:
+        found = [step for step in steps if step.outcome == outcome]
+        if found:
+            also = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            return outcome, f"{found[0].name}: {found[0].reason or outcome}{also}"
+    return "passed", ""
+
+
+def _add_evidence(
+    run: Run, conclusion: Conclusion, measured: Measurement, conditions: Conditions
+) -> Conclusion:
+    expected = conditions.expected
+    driver = measured.driver or (expected.driver if conclusion.outcome == "failed" else None)
+    if driver is None:
+        if conclusion.outcome == "failed":
+            return conclusion
+        return Conclusion("inconclusive", "no workload measured the driver")
+    assert expected.sku is not None  # noqa: S101 - the caller checked
+    evidence = Evidence(
+        id=run.id,
+        suite=run.suite,
+        sku=expected.sku,
+        driver=driver,
+        components=dict(measured.components or expected.stack.components),
+        outcome="passed" if conclusion.outcome == "passed" else "failed",
+        finished=conditions.now,
+        development=conditions.development,
+    )
+    return msgspec.structs.replace(conclusion, evidence=evidence)

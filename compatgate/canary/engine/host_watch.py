@@ -1,0 +1,126 @@
+"""Watch the worker's own machine while a step runs: GPUs through NVML, and the kernel log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from compatgate.canary import health
+from compatgate.canary.engine.interface import HostObservation, HostWatch
+from compatgate.canary.health import KernelLog, Snapshot, judge_health
+from compatgate.core.facts.xid import XidTable
+
+_UNOBSERVED = HostObservation("unobserved")
+
+
+class _NoWatch:
+    def observed(self) -> HostObservation:
+        return _UNOBSERVED
+
+
+@contextmanager
+def no_watch(slots: Sequence[int]) -> Iterator[HostWatch]:
+    """No look-out: the host has no GPUs, or its operator chose ``health = "none"``."""
+    yield _NoWatch()
+
+
+class LocalWatch:
+    """Opens look-outs on this machine's GPUs.
+
+    Args:
+        table: Xid codes, severities and actions.
+        sample: seconds between two looks while a step runs.
+        look: gives a snapshot of the GPUs; None where there is no NVML.
+        log: opens the kernel's log from now on.
+    """
+
+    def __init__(
+        self,
+        table: XidTable,
+        sample: float,
+        *,
+        look: Callable[[], Snapshot | None] = health.snapshot,
+        log: Callable[[XidTable], KernelLog] = health.watch,
+    ) -> None:
+        self._table = table
+        self._sample = sample
+        self._look = look
+        self._log = log
+
+    @contextmanager
+    def __call__(self, slots: Sequence[int]) -> Iterator[HostWatch]:
+        """Watch while the block runs; a step without GPUs is not watched."""
+        if not slots:
+            yield _NoWatch()
+            return
+        lookout = _StepWatch(self._look, slots)
+        with self._log(self._table) as kernel:
+            try:
+                with lookout.sampling(self._sample):
+                    yield lookout
+            finally:
+                lookout.close(kernel)
+
+
+class _StepWatch:
+    """What was seen before, during and after a step."""
+
+    def __init__(self, look: Callable[[], Snapshot | None], slots: Sequence[int]) -> None:
+        self._look = look
+        self._slots = slots
+        self._before = look()
+        self._during: list[Snapshot] = []
+        self._observed = HostObservation("unknown", "the look-out was not closed")
+
+    @contextmanager
+    def sampling(self, every: float) -> Iterator[None]:
+        """Look now and then while the block runs."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._sample, args=(ended, every), name="gpu health")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _sample(self, ended: threading.Event, every: float) -> None:
+        while not ended.wait(every):
+            if seen := self._look():
+                self._during.append(seen)
+
+    def close(self, kernel: KernelLog) -> None:
+        """Look once more, and conclude."""
+        after = self._look()
+        if self._before is None:
+            self._observed = HostObservation(
+                "unknown", "NVML does not answer on the worker's machine"
+            )
+            return
+        named = _gpu_names(self._before, self._slots)
+        if len(named) < len(self._slots):
+            slots = ", ".join(map(str, self._slots))
+            self._observed = HostObservation(
+                "unknown", f"NVML does not show every GPU of slots {slots}"
+            )
+            return
+        judged = judge_health(self._before, self._during, after, kernel.events(), gpus=named)
+        if judged is None:
+            self._observed = HostObservation("unknown", "nothing was observed")
+        elif kernel.problem and judged.state == "healthy":
+            self._observed = HostObservation("unknown", kernel.problem, judged.to_json())
+        else:
+            self._observed = HostObservation(
+                judged.state, "; ".join(judged.reasons), judged.to_json()
+            )
+
+    def observed(self) -> HostObservation:
+        """Return the conclusion."""
+        return self._observed
+
+
+def _gpu_names(snapshot: Snapshot, slots: Collection[int]) -> list[str]:
+    """UUIDs or addresses of the GPUs behind slots."""
+    names = [gpu.uuid or gpu.pci for gpu in snapshot.gpus if gpu.index in slots]
+    return [name for name in names if name]

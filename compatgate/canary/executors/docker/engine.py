@@ -1,0 +1,202 @@
+"""Connect to a Docker engine, name things on it, and translate its errors.
+
+The engine is reached through its local socket, TCP with TLS, or ssh. An error says what another
+attempt may mend, and what it will not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from compatgate.canary.executors.interface import Job
+from compatgate.canary.executors.jobs import innermost_cause, start_error
+from compatgate.canary.hosts import Host
+from compatgate.errors import BadInput, CompatgateError, Conflict, Infrastructure, NotFound
+
+TIMEOUT_S = 60
+"""For an answer of the engine; streams (logs, pulls, builds) may be silent for longer."""
+
+
+class Engine:
+    """Connects when it is first needed, and again after the connection was dropped."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._api: Any = None
+
+    @property
+    def where(self) -> str:
+        """Return the host and its endpoint, for messages."""
+        return f"{self.host.name} ({self.host.endpoint or 'the local engine'})"
+
+    def api(self) -> Any:
+        """Return the low-level client of the SDK, its version agreed with the engine.
+
+        Raises:
+            BadInput: the TLS files cannot be read; ssh is not installed.
+            docker.errors.DockerException: the engine does not answer.
+        """
+        if self._api is None:
+            self._api = self._connect()
+        return self._api
+
+    def close(self) -> None:
+        """Drop the connection."""
+        api, self._api = self._api, None
+        if api is not None:
+            api.close()
+
+    def _connect(self) -> Any:
+        # The SDK takes a quarter of a second to import; only workers need it.
+        from docker import APIClient
+        from docker.errors import TLSParameterError
+        from docker.tls import TLSConfig
+        from docker.utils import kwargs_from_env
+
+        host = self.host
+        if (host.endpoint or "").startswith("ssh://") and find_spec("paramiko") is None:
+            raise BadInput(
+                "an engine through ssh needs another package",
+                field="endpoint",
+                value=host.endpoint,
+                hint="pip install 'compatgate[ssh]'",
+            )
+        try:
+            settings = {"base_url": host.endpoint} if host.endpoint else kwargs_from_env()
+            if host.tls:
+                settings["tls"] = TLSConfig(
+                    client_cert=(host.tls.cert, host.tls.key), ca_cert=host.tls.ca, verify=True
+                )
+        except (TLSParameterError, OSError) as error:
+            raise BadInput(
+                f"the TLS files of {host.name} are wrong: {error}", field="tls"
+            ) from None
+
+        class Client(APIClient):  # type: ignore[misc]
+            # REQUESTS_CA_BUNDLE would take the place of the host's own authority, and proxies are
+            # for the web.
+            trust_env = property(lambda self: False, lambda self, value: None)
+
+        # ssh through the program, so that the user's keys, agent and known hosts are used.
+        return Client(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **settings)
+
+
+RUN = "dev.compatgate.run"
+ATTEMPT = "dev.compatgate.attempt"
+STEP = "dev.compatgate.step"
+
+
+def container_name(job: Job) -> str:
+    """Name of the job's container; an engine refuses a second one of that name."""
+    return f"compatgate-{job.run}-{job.attempt}-{job.step}"
+
+
+def job_labels(job: Job) -> dict[str, str]:
+    """Return the labels of everything that is made for the job."""
+    return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: job.step}
+
+
+def run_filter(run: str) -> dict[str, str]:
+    """Filter for everything of a run, whatever the attempt."""
+    return {"label": f"{RUN}={run}"}
+
+
+NO_TOOLKIT_HINT = (
+    "install the NVIDIA Container Toolkit on it, run 'nvidia-ctk runtime configure "
+    "--runtime=docker' and restart the engine"
+)
+NO_CDI_HINT = (
+    "install the NVIDIA Container Toolkit on it and run 'nvidia-ctk cdi generate "
+    "--output=/etc/cdi/nvidia.yaml'"
+)
+_NO_ACCESS = re.compile(
+    r"pull access denied|manifest (?:for .* )?(?:unknown|not found)|not found|"
+    r"repository does not exist|no matching manifest|unauthorized|denied:|name unknown|"
+    r"no basic auth|authentication required"
+)
+
+
+@contextmanager
+def translate_errors(engine: Engine) -> Iterator[Any]:
+    """Talk to the engine: gives its client.
+
+    Raises:
+        Infrastructure: it cannot be reached, went away or failed within.
+        Conflict: what is to be made exists.
+        CompatgateError: it refused.
+    """
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield engine.api()
+    except APIError as error:
+        raise _refusal(error, engine) from error
+    except (DockerException, RequestException, HTTPError, OSError, EOFError) as error:
+        engine.close()
+        raise Infrastructure(
+            f"the engine of {engine.where} does not answer: {innermost_cause(error)}",
+            field="host",
+            value=engine.host.name,
+            hint="see that it runs and that the worker may talk to it",
+        ) from error
+
+
+def _refusal(error: Any, engine: Engine) -> CompatgateError:
+    what = explain_error(error)
+    if error.status_code == 409:
+        return Conflict(f"the engine of {engine.where} refuses: {what}")
+    if error.status_code == 400:
+        return BadInput(f"the engine of {engine.where} refuses: {what}")
+    return Infrastructure(f"the engine of {engine.where} failed: {what}")
+
+
+@contextmanager
+def translate_start_errors(program: str, host: str) -> Iterator[None]:
+    """Around the start of a container, where the engine finds out what it lacks.
+
+    Raises:
+        CompatgateError: the engine has no GPUs; the image has not what is called.
+    """
+    from docker.errors import APIError
+
+    try:
+        yield
+    except APIError as error:
+        if refusal := _cannot_start(explain_error(error), program, host):
+            raise refusal from error
+        raise
+
+
+def _cannot_start(what: str, program: str, host: str) -> CompatgateError | None:
+    if "could not select device driver" in what and '"cdi"' not in what:
+        problem = (
+            f"the engine of {host} has no GPUs to give: the NVIDIA Container Toolkit is missing"
+        )
+        return CompatgateError(problem, field="host", value=host, hint=NO_TOOLKIT_HINT)
+    if "CDI" in what or '"cdi"' in what:
+        problem = f"the engine of {host} does not know the GPU by its CDI name: {what}"
+        return CompatgateError(problem, field="host", value=host, hint=NO_CDI_HINT)
+    return start_error(what, program, host)
+
+
+def missing_image_error(reference: str, what: str) -> CompatgateError | None:
+    """Return the error for a registry's answer, None where another attempt may get another one."""
+    if not _NO_ACCESS.search(what):
+        return None
+    return NotFound(
+        f"there is no image {reference}: {what}",
+        field="image",
+        value=reference,
+        hint="check its name; a private one needs 'docker login' for the worker's user",
+    )
+
+
+def explain_error(error: Any) -> str:
+    """What the engine said, in one line."""
+    return " ".join(str(error.explanation or error).split())

@@ -1,0 +1,241 @@
+"""Connect to a cluster's API server through the official client, and translate its errors.
+
+An error says what another attempt may mend, and what it will not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from compatgate.canary.executors.jobs import Pump, innermost_cause
+from compatgate.canary.hosts import Host, Kubernetes
+from compatgate.errors import BadInput, CompatgateError, Forbidden, Infrastructure, NotFound
+from compatgate.kit import kubernetes
+from compatgate.kit.kubernetes import (
+    RETRY_PAUSES,
+    TRY_AGAIN,
+    ClusterAccess,
+    ObjectExists,
+    ObjectMissing,
+    ServerBusy,
+    VersionGone,
+    api_client,
+    busy_error,
+    error_text,
+    retry_request,
+)
+
+TIMEOUT_S = (10, 30)
+"""For a connection and for an answer."""
+_SILENT_S = 900
+"""That a stream may be silent: its other end may be gone without a word."""
+_PAUSES = RETRY_PAUSES
+
+
+class Cluster:
+    """Connects when it is first needed, and again after the connection was dropped.
+
+    Args:
+        host: whose cluster it is.
+        sleep: waits between two tries.
+    """
+
+    def __init__(self, host: Host, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.host = host
+        self.settings = host.kubernetes or Kubernetes()
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._apis: dict[str, Any] = {}
+
+    @property
+    def namespace(self) -> str:
+        """Where everything is made."""
+        return self.settings.namespace
+
+    @property
+    def where(self) -> str:
+        """Return the host and its namespace, for messages."""
+        return f"{self.host.name} (namespace {self.namespace})"
+
+    def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
+        """Ask for one thing in the namespace, and again where the server cannot answer just now.
+
+        Every request that is made here may be made twice: what is created has a name that is
+        taken then, and what is deleted is gone.
+
+        Args:
+            api: ``batch`` or ``core``.
+            operation: of the client, such as ``read_namespaced_job``.
+            args: before the namespace.
+            params: further ones.
+
+        Raises:
+            Missing, Taken: there is none; its name is taken.
+            Infrastructure: the server does not answer, or cannot now.
+            CompatgateError: it refuses.
+        """
+
+        def once() -> dict[str, Any]:
+            with translate_errors(self):
+                response = self._call(api, operation, args, params, TIMEOUT_S)
+                body: dict[str, Any] = msgspec.json.decode(response.data)
+                return body
+
+        return retry_request(once, _PAUSES, self._sleep)
+
+    def open(self, api: str, operation: str, *args: Any, **params: Any) -> Any:
+        """Open a stream: the answer of urllib3, its body not read.
+
+        Raises:
+            ApiException, urllib3.exceptions.HTTPError: for `translate_errors`, which is around it.
+        """
+        return self._call(api, operation, args, params, (TIMEOUT_S[0], _SILENT_S))
+
+    def close(self) -> None:
+        """Drop the connection; the next request reads the credentials anew."""
+        with self._lock:
+            client, self._client = self._client, None
+            self._apis.clear()
+        if client is not None:
+            client.close()
+
+    def _call(
+        self, api: str, operation: str, args: Any, params: dict[str, Any], timeout: Any
+    ) -> Any:
+        method = getattr(self._api(api), operation)
+        return method(
+            *args[:1],
+            self.namespace,
+            *args[1:],
+            **params,
+            _preload_content=False,
+            _request_timeout=timeout,
+        )
+
+    def _api(self, name: str) -> Any:
+        with self._lock:
+            if name not in self._apis:
+                module = kubernetes.kubernetes_client()
+                self._client = self._client or self._connect(module)
+                make = {"batch": module.BatchV1Api, "core": module.CoreV1Api}[name]
+                self._apis[name] = make(self._client)
+            return self._apis[name]
+
+    def _connect(self, module: Any) -> Any:
+        settings = self.settings
+        access = ClusterAccess(settings.kubeconfig, settings.context, settings.in_cluster)
+        return api_client(module, access, self._refused, 4 * self.host.slots + 4)
+
+    def _refused(self, what: str) -> BadInput:
+        return BadInput(
+            f"there is no way to the cluster of {self.host.name}: {what}",
+            field="host.kubernetes",
+            value=self.settings.context or self.settings.kubeconfig,
+            hint="name kubeconfig and context, or in_cluster = true for a worker that is a pod",
+        )
+
+
+CHUNK = 64 << 10
+_LONGEST = 2 << 20
+"""Of a line that is kept whole."""
+
+
+def response_lines(response: Any) -> Pump[bytes]:
+    """Return the body of a response line by line, each with its end.
+
+    A last line without an end is given only if the body ended as it should.
+
+    Args:
+        response: of urllib3, its body not read.
+    """
+    return Pump(_read(response), response.shutdown)
+
+
+def _read(response: Any) -> Generator[bytes]:
+    try:
+        yield from _lines(response)
+    finally:
+        with suppress(Exception):
+            response.close()
+
+
+def _lines(response: Any) -> Generator[bytes]:
+    buffer = bytearray()
+    while data := response.read1(CHUNK):
+        buffer += data
+        while (end := buffer.find(b"\n") + 1) or len(buffer) > _LONGEST:
+            yield bytes(buffer[: end or _LONGEST])
+            del buffer[: end or _LONGEST]
+    if buffer:
+        yield bytes(buffer)
+
+
+MANIFESTS = "'compatgate k8s manifests' prints what the worker must be allowed"
+
+
+@contextmanager
+def translate_errors(cluster: Cluster) -> Iterator[None]:
+    """Around a request.
+
+    Raises:
+        Gone: see there.
+        Missing, Taken, CompatgateError: the server refuses.
+        Infrastructure: it cannot be reached, went away or failed within.
+    """
+    from urllib3.exceptions import HTTPError
+
+    refused = kubernetes.kubernetes_client().ApiException
+    try:
+        yield
+    except refused as error:
+        raise _refusal(error, cluster) from error
+    except (HTTPError, OSError, EOFError, msgspec.DecodeError) as error:
+        raise ServerBusy(
+            f"the cluster of {cluster.where} does not answer: {innermost_cause(error)}",
+            field="host",
+            value=cluster.host.name,
+            hint="see that its API server runs and that the worker may reach it",
+        ) from error
+
+
+def _refusal(error: Any, cluster: Cluster) -> CompatgateError:
+    what = error_text(error.body) or error.reason or "no reason given"
+    at = f"the cluster of {cluster.where}"
+    match error.status:
+        case 410:
+            return VersionGone(what)
+        case 404 if what.startswith("namespaces "):
+            hint = "create it, or name another in [host.kubernetes]"
+            problem = f"{at} has not the namespace"
+            return NotFound(problem, field="namespace", value=cluster.namespace, hint=hint)
+        case 404:
+            return ObjectMissing(f"{at}: {what}")
+        case 409:
+            return ObjectExists(f"{at} refuses: {what}")
+        case 401:
+            cluster.close()  # a token may have been renewed where it came from
+            return ServerBusy(f"{at} does not know the worker: {what}", hint="log in again")
+        case 403:
+            return _forbidden(at, what)
+        case 400 | 413 | 422:
+            return BadInput(f"{at} refuses: {what}", field="host.kubernetes")
+        case 0:
+            return CompatgateError(f"{at} cannot be trusted: {error.reason}", field="host")
+        case status if status in TRY_AGAIN:
+            return busy_error(f"{at} failed: {what}", error)
+    return Infrastructure(f"{at} failed: {error.status} {what}")
+
+
+def _forbidden(at: str, what: str) -> CompatgateError:
+    if "exceeded quota" in what:
+        return Infrastructure(f"{at} has no room: {what}")
+    if "admission webhook" in what or "violates PodSecurity" in what:
+        return Forbidden(f"{at} does not admit the job: {what}")
+    return Forbidden(f"{at} does not allow it: {what}", hint=MANIFESTS)

@@ -1,0 +1,257 @@
+"""Read the status of a job from what the cluster shows of its Job and its pods. Pure.
+
+A pod that does not start has a while to do so; then what keeps it from starting is the error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.canary.executors.interface import Status
+from compatgate.canary.executors.jobs import start_error
+from compatgate.canary.executors.kubernetes.objects import CONTAINER, INDEX
+from compatgate.errors import BadInput, CompatgateError, Infrastructure, NotFound
+
+_KILLED = 137
+_OWN_LIMIT = re.compile(r"EmptyDir volume|ephemeral local storage|local ephemeral storage limit")
+"""What the kubelet says when a pod used more of the disk than its own limits allow."""
+_NO_ROOM_LEFT = "its image took so long that the pod's time was up before the program's"
+_ORDER = ("lost", "timeout", "failed", "waiting", "running", "exited")
+
+
+class Obstacle(Struct, frozen=True):
+    """Something that may pass.
+
+    Attributes:
+        reason: as the cluster says it.
+        error: that it is once it has lasted for ``grace_s``.
+        telling: it names a cause.
+    """
+
+    reason: str
+    error: CompatgateError
+    grace_s: float = 0.0
+    telling: bool = True
+
+
+class JobStatus(Struct, frozen=True):
+    """How a job stands.
+
+    Attributes:
+        obstacle: what keeps it from starting, and is an error once it has lasted.
+    """
+
+    status: Status
+    obstacle: Obstacle | None = None
+
+
+def read_job_status(
+    job: dict[str, Any] | None, pods: Sequence[dict[str, Any]], timeout_s: int
+) -> JobStatus:
+    """Return how a job stands by what is known of it.
+
+    What befell a node says nothing of the program, so it comes before what the program did on
+    others. A job of several nodes runs once all of them do, and has ended once one has failed.
+
+    Args:
+        job: its Job; None where that is not known, or not asked for.
+        pods: all of it.
+        timeout_s: that the program may take.
+    """
+    seen = [_pod(pod, timeout_s) for pod in pods]
+    first = min(seen, key=_rank, default=None)
+    wanted = int((job or {}).get("spec", {}).get("completions") or 1)
+    if first is None or (len(pods) < wanted and _kind(first.status) in _ORDER[3:]):
+        return JobStatus(_without_pods(job))
+    return first
+
+
+def first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the pod whose output is the job's: the only one, or the node with the index 0."""
+    for pod in pods:
+        if (pod["metadata"].get("annotations") or {}).get(INDEX, "0") == "0":
+            return pod
+    return None
+
+
+def condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """Return a condition that holds."""
+    for each in thing.get("status", {}).get("conditions") or []:
+        if each["type"] == kind and each["status"] == "True":
+            found: dict[str, Any] = each
+            return found
+    return None
+
+
+def _rank(seen: JobStatus) -> tuple[int, bool]:
+    return _ORDER.index(_kind(seen.status)), seen.obstacle is None
+
+
+def _kind(status: Status) -> str:
+    return "failed" if status.state == "exited" and status.exit_code else status.state
+
+
+def _without_pods(job: dict[str, Any] | None) -> Status:
+    if job is None:
+        return Status("lost", reason="the cluster does not know the job")
+    if failed := condition(job, "Failed"):
+        if failed.get("reason") == "DeadlineExceeded":
+            return Status("lost", reason="the Job's deadline passed before it was placed")
+        return Status("lost", reason=f"its pod was removed ({_said(failed)})")
+    if condition(job, "Complete"):
+        return Status("lost", reason="its pod was removed before its output was read")
+    if job["spec"].get("suspend"):
+        return Status("waiting", reason="its queue has not admitted it")
+    return Status("waiting", reason="it has no pod yet")
+
+
+def _pod(pod: dict[str, Any], timeout_s: int) -> JobStatus:
+    status = pod.get("status") or {}
+    phase = status.get("phase", "Pending")
+    if phase == "Succeeded":
+        return JobStatus(Status("exited", 0))
+    if phase == "Failed":
+        return _failed(pod, timeout_s)
+    if "deletionTimestamp" in pod["metadata"] or status.get("reason") == "NodeLost":
+        return JobStatus(Status("lost", reason=_disruption(pod) or "its pod was removed"))
+    if phase == "Pending":
+        return _pending(pod)
+    return JobStatus(Status("running"))
+
+
+def _pending(pod: dict[str, Any]) -> JobStatus:
+    waiting = (_container(pod).get("state") or {}).get("waiting") or {}
+    if found := find_obstacle(
+        waiting.get("reason", ""), _line(waiting.get("message")), _program(pod)
+    ):
+        return JobStatus(Status("waiting", reason=found.reason), found)
+    for each in pod["status"].get("conditions") or []:
+        if each["type"] == "PodScheduled" and each["status"] == "False":
+            return JobStatus(Status("waiting", reason=_said(each)))
+    return JobStatus(Status("waiting", reason=waiting.get("reason", "it is not placed yet")))
+
+
+def _failed(pod: dict[str, Any], timeout_s: int) -> JobStatus:
+    status = pod["status"]
+    reason, message = status.get("reason", ""), _line(status.get("message"))
+    ended = (_container(pod).get("state") or {}).get("terminated") or {}
+    if reason == "DeadlineExceeded":
+        return JobStatus(_after_deadline(pod, timeout_s))
+    if reason == "Evicted" and _OWN_LIMIT.search(message):
+        return JobStatus(Status("exited", ended.get("exitCode") or _KILLED, reason=message))
+    if disrupted := _disruption(pod):
+        return JobStatus(Status("lost", reason=disrupted))
+    if reason:
+        return JobStatus(Status("lost", reason=f"{reason}: {message}" if message else reason))
+    return _by_itself(ended, message, _program(pod))
+
+
+def _by_itself(ended: dict[str, Any], message: str, program: str) -> JobStatus:
+    match ended.get("reason"):
+        case "OOMKilled":
+            return JobStatus(Status("exited", ended["exitCode"], True, "out of memory"))
+        case "StartError" | "ContainerCannotRun":
+            refused = start_obstacle(_line(ended.get("message")), program)
+            return JobStatus(Status("lost", reason=refused.reason), refused)
+        case "ContainerStatusUnknown" | None:
+            why = _line(ended.get("message")) or message or "its end was not seen"
+            return JobStatus(Status("lost", reason=why))
+    return JobStatus(Status("exited", ended["exitCode"]))
+
+
+def _after_deadline(pod: dict[str, Any], timeout_s: int) -> Status:
+    """Return whether the program had its time before the pod's was up."""
+    state = _container(pod).get("state") or {}
+    began = (state.get("terminated") or state.get("running") or {}).get("startedAt")
+    if not began or not pod["status"].get("startTime"):
+        return Status("lost", reason="its pod did not start within its deadline")
+    placed = datetime.fromisoformat(pod["status"]["startTime"])
+    late = (datetime.fromisoformat(began) - placed).total_seconds()
+    if pod["spec"]["activeDeadlineSeconds"] - late < timeout_s:
+        return Status("lost", reason=_NO_ROOM_LEFT)
+    return Status("timeout", reason="its pod's deadline passed")
+
+
+def _disruption(pod: dict[str, Any]) -> str:
+    """What was done to the pod: preempted, drained, its node away."""
+    found = condition(pod, "DisruptionTarget")
+    return _said(found) if found else ""
+
+
+def _container(pod: dict[str, Any]) -> dict[str, Any]:
+    for each in pod.get("status", {}).get("containerStatuses") or []:
+        if each["name"] == CONTAINER:
+            found: dict[str, Any] = each
+            return found
+    return {}
+
+
+def _program(pod: dict[str, Any]) -> str:
+    containers = pod["spec"]["containers"]
+    command: list[str] = next((c["command"] for c in containers if c["name"] == CONTAINER), [""])
+    return command[0]
+
+
+def _said(found: dict[str, Any]) -> str:
+    reason, message = found.get("reason") or "", _line(found.get("message"))
+    return f"{reason}: {message}" if reason and message else reason or message
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "").split())[:1000]
+
+
+PULL_GRACE_S = 120.0
+"""A registry may be away for a moment, or a pull secret on its way."""
+_CONFIG_GRACE_S = 30.0
+_NO_PULL = (
+    "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "ErrImageNeverPull",
+    "RegistryUnavailable",
+)  # fmt: skip
+_NO_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_PASSING = re.compile(
+    r"i/o timeout|dial tcp|TLS handshake|connection re(?:fused|set)|deadline exceeded|"
+    r"toomanyrequests|Too Many Requests|server error|status(?: code)?:? 5\d\d|unexpected EOF|"
+    r"RegistryUnavailable|no space left"
+)
+_BARE = re.compile(r'(?:Back-off pulling image "[^"]*")?')
+"""All that older clusters say between two tries."""
+
+
+def find_obstacle(reason: str, message: str, program: str) -> Obstacle | None:
+    """What a container that waits says of it; None where it waits as all do.
+
+    Args:
+        reason: of the waiting container.
+        message: in one line.
+        program: that it is to run.
+    """
+    said = f"{reason}: {message}" if message else reason
+    if reason == "InvalidImageName":
+        return Obstacle(said, BadInput(f"the cluster reads no image there: {said}", field="image"))
+    if reason in _NO_PULL:
+        passing = _PASSING.search(said)
+        hint = "" if passing else "check its name; a private one needs image_pull_secrets"
+        kind = Infrastructure if passing else NotFound
+        error = kind(f"the cluster cannot pull the image: {said}", field="image", hint=hint)
+        return Obstacle(said, error, PULL_GRACE_S, not _BARE.fullmatch(message))
+    if reason in _NO_START:
+        return _grace(start_obstacle(message or reason, program))
+    return None
+
+
+def start_obstacle(message: str, program: str) -> Obstacle:
+    """Return the container's runtime would not start it."""
+    error = start_error(message, program, "the cluster") or CompatgateError(
+        f"the cluster cannot start the container: {message}", field="host"
+    )
+    return Obstacle(message, error)
+
+
+def _grace(found: Obstacle) -> Obstacle:
+    return Obstacle(found.reason, found.error, _CONFIG_GRACE_S)

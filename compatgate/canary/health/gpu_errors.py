@@ -1,0 +1,344 @@
+"""Recognize GPU and NVSwitch errors in kernel messages, and rate them by code and driver.
+
+For Xid 144 to 150 the registers in the message decide, and the driver's branch says how to read
+them. Source: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, "XID 144-150 Decode".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from compatgate.core.facts.xid import (
+    RANK,
+    NvlinkCase,
+    NvlinkUnit,
+    Recovery,
+    Severity,
+    SXid,
+    Xid,
+    XidTable,
+)
+from compatgate.core.versions import Version
+
+Kind = Literal["xid", "sxid", "notice"]
+FALLEN_OFF = 79
+RM_INIT = "rm-init-failed"
+
+
+class Sighting(NamedTuple):
+    """An error as one line reports it.
+
+    Attributes:
+        code: of an Xid or SXid; None for a notice.
+        name: of a notice (``rm-init-failed``); else empty.
+        device: ``0000:9b:00``, without the function.
+        follows: the line says more about an error that another line reports.
+        says: ``fatal`` or ``non-fatal`` where the message itself says so.
+    """
+
+    kind: Kind
+    code: int | None
+    device: str
+    text: str
+    name: str = ""
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    pid: int | None = None
+    process: str | None = None
+    follows: bool = False
+    says: str = ""
+
+
+_PLACE = r"\(\s*(?P<place>[^()]{1,80}?)\s*\)"
+_XID = re.compile(
+    rf"\bXid\s*{_PLACE}\s*:\s*(?P<code>\d{{1,6}})\b\s*[,:.]?\s*(?P<rest>.*)", re.IGNORECASE
+)
+_SXID = re.compile(
+    rf"\bSXid\s*{_PLACE}\s*:\s*(?P<code>\d{{1,6}})\b\s*[,:.]?\s*(?P<rest>.*)", re.IGNORECASE
+)
+_MORE = re.compile(r"(?:Severity \d|Data \{|Data:)", re.IGNORECASE)
+_INSTANCE = re.compile(r"\bGPU-I:(\d{1,4})\b")
+_COMPUTE = re.compile(r"\bGPU-CI:(\d{1,4})\b")
+_PID = re.compile(r"\bpid=(\d{1,10})\b")
+_NAME = re.compile(r"\bname=([^,]{1,64})")
+_SAYS = re.compile(r"\b(non-?)?fatal\b", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(?:PCI:)?\s*(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?(?=$|[\s,])",
+    re.IGNORECASE,
+)
+# Drivers before R300 print a bus of four digits and a device: "Xid (0003:00)".
+_OLD_ADDRESS = re.compile(r"(?:PCI:)?00([0-9a-f]{2}):([0-9a-f]{2})(?=$|[\s,])", re.IGNORECASE)
+_OFF_BUS = re.compile(
+    r"GPU (?:at )?(?:PCI:)?(?P<place>[0-9a-f:.]{5,16}?):? .*fallen off the bus", re.IGNORECASE
+)
+_RM_INIT = re.compile(
+    r"GPU (?P<place>[0-9a-f:.]{5,16}): (?P<what>RmInitAdapter failed|rm_init_adapter failed)",
+    re.IGNORECASE,
+)
+_AER = re.compile(
+    r"\bnvidia (?P<place>[0-9a-f:.]{7,16}): (?:AER: )?(?:.*)PCIe Bus Error: severity="
+    r"(?P<severity>Corrected|Uncorrected \((?:Non-)?Fatal\))",
+    re.IGNORECASE,
+)
+_AER_NAMES = {
+    "corrected": "aer-corrected",
+    "uncorrected (non-fatal)": "aer-nonfatal",
+    "uncorrected (fatal)": "aer-fatal",
+}
+
+
+def device_of(place: str) -> str | None:
+    """``0000:9b:00`` of any spelling of a PCI address; None where it is none."""
+    if match := _ADDRESS.match(place):
+        domain = int(match[1] or "0", 16)
+        return f"{domain:04x}:{match[2]}:{match[3]}".lower()
+    if match := _OLD_ADDRESS.match(place):
+        return f"0000:{match[1]}:{match[2]}".lower()
+    return None
+
+
+def parse_sighting(text: str) -> Sighting | None:
+    """What a message reports, None where it is not an error of a GPU."""
+    if match := _SXID.search(text):
+        return _parse_sxid(match)
+    if match := _XID.search(text):
+        return _parse_xid(match)
+    if (match := _RM_INIT.search(text)) and (device := device_of(match["place"])):
+        follows = match["what"].startswith("rm_")
+        return Sighting("notice", None, device, match[0], name=RM_INIT, follows=follows)
+    if (match := _OFF_BUS.search(text)) and (device := device_of(match["place"])):
+        return Sighting("xid", FALLEN_OFF, device, match[0], follows=True)
+    if (match := _AER.search(text)) and (device := device_of(match["place"])):
+        return Sighting("notice", None, device, text, name=_AER_NAMES[match["severity"].lower()])
+    return None
+
+
+def _parse_xid(match: re.Match[str]) -> Sighting | None:
+    device = device_of(match["place"])
+    if device is None:
+        return None
+    rest = " ".join(match["rest"].split())
+    pid, process = _PID.search(rest), _NAME.search(rest)
+    return Sighting(
+        "xid",
+        int(match["code"]),
+        device,
+        rest,
+        gpu_instance=_numbered(_INSTANCE, match["place"]),
+        compute_instance=_numbered(_COMPUTE, match["place"]),
+        pid=int(pid[1]) if pid else None,
+        process=process[1].strip() if process and process[1] != "<unknown>" else None,
+        says=_says(rest),
+    )
+
+
+def _parse_sxid(match: re.Match[str]) -> Sighting | None:
+    device = device_of(match["place"])
+    if device is None:
+        return None
+    rest = " ".join(match["rest"].split())
+    follows = bool(_MORE.match(rest))
+    return Sighting("sxid", int(match["code"]), device, rest, follows=follows, says=_says(rest))
+
+
+def _numbered(pattern: re.Pattern[str], text: str) -> int | None:
+    match = pattern.search(text)
+    return int(match[1]) if match else None
+
+
+def _says(text: str) -> str:
+    match = _SAYS.search(text)
+    return "" if not match else "non-fatal" if match[1] else "fatal"
+
+
+UNKNOWN = "not in the table of known codes"
+RECOVERY_CHANGED = 154
+FATAL_SXID = "RESET_GPUS_OF_WORKLOAD"
+
+
+class Rating(NamedTuple):
+    """What the table makes of a sighting; ``action`` and ``investigate`` are guidance classes."""
+
+    severity: Severity
+    action: str | None
+    meaning: str
+    known: bool = True
+    investigate: str | None = None
+    mnemonic: str | None = None
+    origin: tuple[str, ...] = ()
+    source: str | None = None
+
+
+def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None) -> Rating:
+    """Classify a sighting; a code that the table does not have is a warning that says so."""
+    if seen.kind == "notice":
+        notice = table.by_notice.get(seen.name)
+        if notice is None:
+            return Rating("warning", None, UNKNOWN, known=False)
+        source = notice.source.url or notice.source.title
+        return Rating(notice.severity, notice.action, notice.meaning, source=source)
+    if seen.kind == "sxid":
+        return _rate_sxid(seen, table.by_sxid.get(seen.code or 0))
+    found = table.by_xid.get(seen.code or 0)
+    if found is None:
+        return Rating("warning", None, UNKNOWN, known=False)
+    return _rate_xid(seen, found, table, driver)
+
+
+def advice(action: str | None, table: XidTable) -> str:
+    """``RESET_GPU: stop every process ...``; what is not known is said."""
+    if action is None:
+        return "NVIDIA's table names no action; look the code up in the current Xid catalog"
+    known = table.advice.get(action)
+    return f"{action}: {known}" if known else action
+
+
+def _rate_sxid(seen: Sighting, found: SXid | None) -> Rating:
+    if found is None:
+        severity: Severity = "fatal" if seen.says == "fatal" else "warning"
+        action = FATAL_SXID if severity == "fatal" else None
+        return Rating(severity, action, UNKNOWN, known=False)
+    severity, action = found.severity, found.action
+    if seen.says == "fatal" and severity != "fatal":
+        severity, action = "fatal", FATAL_SXID
+    meaning = found.meaning or "NVSwitch error"
+    return Rating(severity, action, meaning, source=found.source.url or found.source.title)
+
+
+def _rate_xid(seen: Sighting, found: Xid, table: XidTable, driver: Version | None) -> Rating:
+    rating = Rating(
+        found.severity,
+        found.action,
+        _meaning(found),
+        investigate=found.investigate,
+        mnemonic=found.mnemonic,
+        origin=found.origin,
+        source=found.source.url or found.source.title,
+    )
+    if found.action is None and found.accompanies in table.by_xid:
+        other = table.by_xid[found.accompanies]
+        rating = rating._replace(action=other.action, investigate=other.investigate)
+    for case in found.on_driver:
+        if driver is not None and case.driver.allows(driver):
+            rating = rating._replace(
+                severity=case.severity or rating.severity,
+                action=case.action or rating.action,
+                investigate=case.investigate or rating.investigate,
+                meaning=case.meaning or rating.meaning,
+            )
+            break
+    if found.code == RECOVERY_CHANGED:
+        return _recovery(seen, rating, table)
+    return _nvlink(seen, rating, table, driver)
+
+
+def _meaning(found: Xid) -> str:
+    if found.meaning:
+        return found.meaning
+    if found.legacy:
+        return f"{found.legacy} (before Ampere; newer GPUs do not use the code)"
+    return found.mnemonic or "not described"
+
+
+def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:
+    """Xid 154 says what another Xid needs: what it changed to decides."""
+    asked = seen.text.rpartition(" to ")[2]
+    number, _, words = asked.partition("(")
+    name = words.partition(")")[0].strip().lower()
+    found = next((r for r in table.recoveries if name and name in r.names), None)
+    if found is None and not name:
+        found = _by_number(number, table)
+    if found:
+        meaning = f"the driver says what recovery is needed: {found.names[0]}"
+        return rating._replace(
+            severity=found.severity, action=found.action, meaning=meaning, investigate=None
+        )
+    if "recovery action changed" not in seen.text.lower():
+        return rating
+    # The driver asks for a recovery that the table cannot name: not as usable as before.
+    return rating._replace(severity="fatal", meaning=f"{rating.meaning}; {UNKNOWN}: {asked}")
+
+
+def _by_number(number: str, table: XidTable) -> Recovery | None:
+    try:
+        value = int(number.strip(), 0)
+    except ValueError:
+        return None
+    return next((r for r in table.recoveries if r.value == value), None)
+
+
+def _nvlink(seen: Sighting, rating: Rating, table: XidTable, driver: Version | None) -> Rating:
+    if not any(unit.xid == seen.code for unit in table.nvlink):
+        return rating
+    said: Severity = "fatal" if seen.says == "fatal" else "warning"
+    row = decode_nvlink(seen.code or 0, seen.text, table.nvlink, driver)
+    if row is None:
+        severity = said if seen.says else rating.severity
+        action = "RESET_GPU" if severity == "fatal" else rating.action
+        note = "" if seen.says else "; the message does not say whether it is fatal"
+        return rating._replace(severity=severity, action=action, meaning=f"{rating.meaning}{note}")
+    severity = row.severity if not seen.says else max(row.severity, said, key=RANK.__getitem__)
+    if seen.says == "non-fatal":
+        severity = row.severity
+    action = row.action
+    if severity == "fatal" and row.severity != "fatal":
+        action = "RESET_GPU"
+    return rating._replace(severity=severity, action=action, investigate=row.investigate)
+
+
+CHANGED_IN = 575
+"""Since R575 intrInfo has another layout."""
+# "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 ...)"
+_MESSAGE = re.compile(
+    r"(?P<unit>[A-Z][A-Z0-9_/]+(?: [A-Z][a-z]+)?)\s+(?:Non-?)?[Ff]atal\b.*?"
+    r"\((?P<info>0x[0-9a-fA-F]{1,8})\s+(?P<status>0x[0-9a-fA-F]{1,8})"
+)
+
+
+class NvlinkDecoding(NamedTuple):
+    """What the table says of a message."""
+
+    severity: Severity
+    action: str
+    investigate: str
+
+
+def decode_nvlink(
+    code: int, text: str, units: Iterable[NvlinkUnit], driver: Version | None
+) -> NvlinkDecoding | None:
+    """Return the row of the decode table; None where the message does not fit exactly one."""
+    match = _MESSAGE.search(text)
+    if match is None:
+        return None
+    info, status = int(match["info"], 16), int(match["status"], 16)
+    named = {name.strip().upper() for name in match["unit"].split("/")}
+    rows = {
+        _decoded(case, promoted)
+        for unit in units
+        if unit.xid == code and named & set(unit.names)
+        for promoted in _fits(unit, info, driver)
+        for case in unit.cases
+        if case.reason == info >> 20 & 0x3F and case.status in (None, status)
+    }
+    return rows.pop() if len(rows) == 1 else None
+
+
+def _fits(unit: NvlinkUnit, info: int, driver: Version | None) -> Iterator[bool]:
+    """Yield whether the error is promoted, for each layout in which intrInfo names the unit."""
+    before = driver is None or driver.major < CHANGED_IN
+    since = driver is None or driver.major >= CHANGED_IN
+    if before and info & 0x3FF == unit.v1:
+        yield bool(info >> 10 & 1)
+    if since and info & 0x7F == unit.v2:
+        yield bool(info >> 7 & 1)
+
+
+def _decoded(case: NvlinkCase, promoted: bool) -> NvlinkDecoding:
+    if promoted and case.promoted:
+        return NvlinkDecoding("fatal", case.promoted, case.investigate)
+    if case.severity != "non-fatal":
+        return NvlinkDecoding("fatal", case.action, case.investigate)
+    harmless = case.action == "IGNORE" and case.investigate == "IGNORE"
+    return NvlinkDecoding("info" if harmless else "warning", case.action, case.investigate)

@@ -1,0 +1,174 @@
+"""Read this machine's kernel log: all that it holds, or what comes from now on."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Self
+
+from compatgate.canary.health.events import Event, KernelErrors, collect_errors
+from compatgate.canary.health.records import Reader
+from compatgate.core.facts.xid import XidTable
+from compatgate.core.versions import Version
+from compatgate.errors import Unavailable
+
+KMSG = "/dev/kmsg"
+_RECORD = 1 << 14
+_PATIENCE_S = 30
+_DMESG = ("dmesg",)
+_JOURNAL = ("journalctl", "-k", "-b", "-o", "json", "--no-pager", "-q")
+_HINT = (
+    "run it as root or with CAP_SYSLOG (kernel.dmesg_restrict), "
+    "or pipe the log: sudo dmesg | compatgate health --dmesg -"
+)
+
+
+def read_host(
+    table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG
+) -> tuple[KernelErrors, str]:
+    """Return the errors in what this machine keeps of its kernel log, and where that was read.
+
+    Raises:
+        Unavailable: nothing may be read; says what was tried.
+    """
+    tried = []
+    ways: tuple[tuple[str, Callable[[], Iterator[bytes]]], ...] = (
+        (kmsg, lambda: _kept(kmsg)),
+        ("dmesg", lambda: _output(_DMESG)),
+        ("journalctl -k", lambda: _output(_JOURNAL)),
+    )
+    for name, lines in ways:
+        reader, errors = Reader(), KernelErrors(table, driver)
+        try:
+            for line in lines():
+                collect_errors(reader.feed(line), errors)
+        except OSError as error:
+            tried.append(f"{name}: {error.strerror or error}")
+            continue
+        if reader.seen:
+            return errors, name
+        tried.append(f"{name}: nothing in it")
+    raise Unavailable(
+        f"this machine's kernel log cannot be read ({'; '.join(tried)})",
+        field="kernel log",
+        hint=_HINT,
+    )
+
+
+class KernelLog:
+    """What the kernel of this host reports from a moment on.
+
+    Reads ``/dev/kmsg`` where that is allowed, else the journal. Where neither is, `problem` says
+    so and there are no events: that is not the same as none having happened.
+
+    Args:
+        table: codes, severities and actions.
+        driver: the loaded one, where known.
+    """
+
+    def __init__(self, table: XidTable, driver: Version | None = None, *, kmsg: str = KMSG) -> None:
+        self._errors = KernelErrors(table, driver)
+        self._reader = Reader()
+        self._since = time.time()
+        self._fd: int | None = None
+        self._journal = False
+        self.problem: str | None = None
+        try:
+            self._fd = os.open(kmsg, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self._fd, 0, os.SEEK_END)
+        except OSError as error:
+            self.close()
+            self._without_kmsg(f"{kmsg}: {error.strerror}")
+
+    def _without_kmsg(self, reason: str) -> None:
+        try:
+            for _ in _output((*_JOURNAL, "-n", "1")):
+                self._journal = True
+        except OSError as error:
+            reason += f"; journalctl -k: {error.strerror or error}"
+        if not self._journal:
+            self.problem = f"new kernel messages cannot be read ({reason})"
+
+    def events(self) -> tuple[Event, ...]:
+        """Every error since the beginning, the gravest first; may be asked again and again."""
+        try:
+            if self._fd is not None:
+                for line in _pending(self._fd, self._overwritten):
+                    collect_errors(self._reader.feed(line), self._errors)
+            if self._journal:
+                for line in _output((*_JOURNAL, f"--since=@{self._since:.6f}")):
+                    collect_errors(self._reader.feed(line), self._errors)
+        except OSError as error:
+            self.problem = f"new kernel messages cannot be read ({error.strerror or error})"
+        return self._errors.events()
+
+    def _overwritten(self) -> None:
+        """The kernel wrote more than it keeps: the journal has it all, if anything has."""
+        if not self._journal:
+            self._without_kmsg("messages were overwritten before they were read")
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
+    """Begin to collect what the kernel of this host reports from now on."""
+    return KernelLog(table, driver)
+
+
+def _kept(path: str) -> Iterator[bytes]:
+    """Yield every record that the kernel still has."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield from _pending(fd)
+    finally:
+        os.close(fd)
+
+
+def _pending(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """Yield records up to now; one read gives one record (Documentation/ABI/testing/dev-kmsg).
+
+    ``overwritten`` is told when records were lost before they were read.
+    """
+    while True:
+        try:
+            record = os.read(fd, _RECORD)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # the next read goes on after what was lost
+            overwritten()
+            continue
+        if not record:
+            return
+        yield from record.splitlines()
+
+
+def _output(command: tuple[str, ...]) -> Iterator[bytes]:
+    """Yield the lines that a program prints.
+
+    Raises:
+        OSError: it is not there, takes too long or fails.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed commands
+            command, capture_output=True, timeout=_PATIENCE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"no answer in {_PATIENCE_S} s") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise OSError(said[-1] if said else f"exit status {done.returncode}")
+    for line in io.BytesIO(done.stdout):
+        yield line.rstrip(b"\n")

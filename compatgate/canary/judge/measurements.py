@@ -1,0 +1,196 @@
+"""Read the input of `compatgate canary judge`: canary JSON lines, or plain numbers one a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.judge.units import conversion
+from compatgate.canary.run import Check
+from compatgate.canary.workload import Better
+from compatgate.errors import BadInput
+
+PLAIN = "value"
+"""Name of the metric that plain numbers are of, where none is asked for."""
+MOST_BYTES = 64 << 20
+_NOT_FINITE = {"nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
+
+
+class MeasuredFile(Struct, frozen=True):
+    """What one file says.
+
+    Attributes:
+        form: ``empty`` where there was neither a JSON line of the protocol nor a number.
+        stated: direction and tolerance that lines carry, by metric.
+        lines: that were not empty.
+    """
+
+    form: Literal["lines", "plain", "empty"]
+    metrics: dict[str, Samples] = {}
+    checks: tuple[Check, ...] = ()
+    stated: dict[str, tuple[Better | None, float | None]] = {}
+    lines: int = 0
+
+
+def read_measured(data: bytes, *, source: str, metric: str | None, unit: str = "") -> MeasuredFile:
+    """Read a file.
+
+    Args:
+        data: its content; bytes that are not UTF-8 are taken for log.
+        source: named in errors.
+        metric: what plain numbers are called.
+        unit: of plain numbers.
+
+    Raises:
+        BadInput: too large, or a line that is of the protocol but malformed, or among plain numbers
+            one that is no number; names the line.
+    """
+    if len(data) > MOST_BYTES:
+        raise BadInput(f"is larger than {MOST_BYTES >> 20} MiB", field=source)
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    lines = [(i, s) for i, line in enumerate(text.split("\n"), 1) if (s := line.strip())]
+    known = [(i, body) for i, line in lines if (body := _member(line)) is not None]
+    if known:
+        return _Lines(source).read(known, len(lines))
+    if not lines:
+        return MeasuredFile("empty")
+    values = list(_plain(lines, source))
+    name = metric or PLAIN
+    return MeasuredFile("plain", {name: Samples(name, unit, (tuple(values),))}, lines=len(lines))
+
+
+def _member(line: str) -> dict[str, Any] | None:
+    """Return a line of the protocol; None for log."""
+    if not line.startswith("{"):
+        return None
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) and isinstance(body.get("type"), str) else None
+
+
+def _plain(lines: list[tuple[int, str]], source: str) -> Iterator[float]:
+    for number, line in lines:
+        if line.startswith("#"):
+            continue
+        try:
+            yield float(line)
+        except ValueError:
+            raise BadInput(
+                f"'{line[:60]}' is neither a number nor a JSON line of a canary",
+                field=f"{source}:{number}",
+                value=line[:60],
+                hint='one number a line, or lines such as {"type": "metric", "name": '
+                '"step_time", "value": 1.2, "unit": "ms"}',
+            ) from None
+
+
+class _Lines:
+    """Collects the lines of the protocol; a repeated metric appends."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._runs: dict[str, dict[str, list[float]]] = {}
+        self._units: dict[str, str] = {}
+        self._stated: dict[str, tuple[Better | None, float | None]] = {}
+        self._checks: list[Check] = []
+
+    def read(self, known: list[tuple[int, dict[str, Any]]], lines: int) -> MeasuredFile:
+        """Return every metric and check."""
+        for number, body in known:
+            where = f"{self._source}:{number}"
+            if body["type"] == "metric":
+                self._metric(body, where)
+            elif body["type"] == "check":
+                self._checks.append(_check(body, where))
+        metrics = {
+            name: Samples(name, self._units[name], tuple(tuple(run) for run in runs.values()))
+            for name, runs in self._runs.items()
+        }
+        return MeasuredFile("lines", metrics, tuple(self._checks), self._stated, lines)
+
+    def _metric(self, body: Mapping[str, Any], where: str) -> None:
+        name = _text(body, "name", where)
+        unit = _text(body, "unit", where, default="")
+        first = self._units.setdefault(name, unit)
+        factor = conversion(unit, first)
+        if factor is None:
+            raise BadInput(
+                f"metric {name} changes its unit from {first or 'none'} to {unit or 'none'}",
+                field=f"{where}.unit",
+                value=unit,
+                hint="one unit for all values of a metric",
+            )
+        self._remember(name, body, where)
+        run = self._runs.setdefault(name, {}).setdefault(str(body.get("run", "")), [])
+        if body.get("warmup") is not True:
+            run += [value * factor for value in _values(body, where)]
+
+    def _remember(self, name: str, body: Mapping[str, Any], where: str) -> None:
+        better, tolerance = body.get("better"), body.get("tolerance")
+        if better is not None and better not in get_args(Better):
+            raise BadInput(
+                f"{better!r} is no direction",
+                field=f"{where}.better",
+                value=better,
+                hint="lower, higher or either",
+            )
+        if tolerance is not None and not (_is_number(tolerance) and 0 < tolerance < 1):
+            raise BadInput(
+                f"{tolerance!r} is no tolerance",
+                field=f"{where}.tolerance",
+                value=tolerance,
+                hint="a share between 0 and 1, such as 0.05",
+            )
+        was_better, was_tolerance = self._stated.get(name, (None, None))
+        self._stated[name] = (was_better or better, was_tolerance or tolerance)
+
+
+def _values(body: Mapping[str, Any], where: str) -> list[float]:
+    if ("value" in body) == ("values" in body):
+        raise BadInput("a metric has either 'value' or 'values'", field=where)
+    if "value" in body:
+        return [_number(body["value"], f"{where}.value")]
+    values = body["values"]
+    if not isinstance(values, list):
+        raise BadInput("is not a list of numbers", field=f"{where}.values", value=values)
+    return [_number(value, f"{where}.values") for value in values]
+
+
+def _number(value: object, where: str) -> float:
+    """A number; what JSON cannot write (NaN, infinity) comes as null or text, and is not finite."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in _NOT_FINITE):
+        return float(value) if value else float("nan")
+    if not _is_number(value):
+        raise BadInput(f"{value!r} is not a number", field=where, value=value)
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return float("inf")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    value = body.get(key, default)
+    if not isinstance(value, str) or (default is None and not value.strip()):
+        raise BadInput(f"'{key}' must be text", field=f"{where}.{key}", value=value)
+    return value.strip()
+
+
+def _check(body: Mapping[str, Any], where: str) -> Check:
+    ok = body.get("ok")
+    if not isinstance(ok, bool):
+        raise BadInput("'ok' must be true or false", field=f"{where}.ok", value=ok)
+    skipped = body.get("skipped", False)
+    if not isinstance(skipped, bool) or (skipped and not ok):
+        what = "'skipped' must be true or false, and true only with ok"
+        raise BadInput(what, field=f"{where}.skipped", value=skipped)
+    return Check(_text(body, "name", where), ok, str(body.get("message", "")), skipped)

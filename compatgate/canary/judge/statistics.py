@@ -1,0 +1,314 @@
+"""Compute statistics of two samples: order statistics, and changes of centre, spread and tail.
+
+Everything is arithmetic on the values as given: no random numbers, so that the same input gives the
+same answer on every platform.
+
+Centre: every candidate value is divided by every baseline value; the middle of these ratios is the
+Hodges-Lehmann estimate, and the interval is the set of changes that a Mann-Whitney test would not
+reject. Outliers count as one value each, however far out they lie. Source: Hodges and Lehmann
+(1963), Estimates of Location Based on Rank Tests; Hollander, Wolfe and Chicken, Nonparametric
+Statistical Methods, section 4.
+
+Spread: distances from each sample's own median are ranked together; Savage scores weigh the ranks
+(they grow as the square of normal scores does, and need no special function). The sum over the
+candidate is compared with what a random division would give. Source: Fligner and Killeen (1976),
+Distribution-Free Two-Sample Tests for Scale; Savage (1956).
+
+Tail: a rank test cannot see a tail of a few values: three far values of thirty against none of
+thirty has one chance in eight under any permutation. But a staging host in order rarely has far
+values: the baseline's own count, on top of a weak expectation of one or two in a hundred, says how
+many the candidate may have by chance (a beta-binomial prediction). Source: Gelman et al., Bayesian
+Data Analysis (3rd edition), sections 2.4 and 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import hypot, inf, sqrt
+
+from msgspec import Struct
+
+EXACT = 1e-9
+"""Slack of comparisons: 105 over 100 is a change of 5 %, whatever the last bit says."""
+ENOUGH_FOR_ORDER = 20
+"""Below so many values, nothing is concluded from their order."""
+_ONE_SIGMA = (0.158655, 0.841345)
+_WARMUP_SCALES = 4.0
+_WARMUP_SHARE = 3
+_LAGS = 5
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """A quantile of sorted values, linear between neighbours (definition 7 of Hyndman and Fan).
+
+    Args:
+        ordered: at least one value, ascending.
+        share: 0 to 1.
+    """
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle value."""
+    return quantile(sorted(values), 0.5)
+
+
+def scale(values: Sequence[float]) -> float:
+    """Half the width of the central 68 %: the standard deviation of a normal sample.
+
+    Outliers in up to 15 % of the values on a side do not move it far.
+    """
+    ordered = sorted(values)
+    return (quantile(ordered, _ONE_SIGMA[1]) - quantile(ordered, _ONE_SIGMA[0])) / 2
+
+
+def trimmed_mean(values: Sequence[float]) -> float:
+    """Mean of the values without the fifth at either end."""
+    cut = len(values) // 5
+    kept = sorted(values)[cut : len(values) - cut]
+    return sum(kept) / len(kept)
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Rank of each value from 1; equal values share the mean of theirs."""
+    by_value = sorted(range(len(values)), key=values.__getitem__)
+    found = [0.0] * len(values)
+    start = 0
+    while start < len(by_value):
+        end = start
+        while end + 1 < len(by_value) and values[by_value[end + 1]] == values[by_value[start]]:
+            end += 1
+        for place in range(start, end + 1):
+            found[by_value[place]] = (start + end) / 2 + 1
+        start = end + 1
+    return found
+
+
+def dependence(runs: Sequence[Sequence[float]]) -> float:
+    """How many times wider an interval must be because neighbouring values are alike; at least 1.
+
+    The square is ``1 + 2 sum(w_k r_k)`` over the autocorrelations of the ranks within runs, with
+    weights that fall linearly. Values that were sorted say nothing about order.
+
+    Source: Newey and West (1987), A Simple, Positive Semi-definite ... Covariance Matrix.
+    """
+    told = [run for run in runs if len(run) >= ENOUGH_FOR_ORDER and not is_sorted(run)]
+    products, squares = [0.0] * _LAGS, 0.0
+    for run in told:
+        centred = [rank - (len(run) + 1) / 2 for rank in ranks(run)]
+        squares += sum(c * c for c in centred)
+        for lag in range(1, _LAGS + 1):
+            products[lag - 1] += sum(a * b for a, b in zip(centred, centred[lag:], strict=False))
+    if squares == 0:
+        return 1.0
+    bias = len(told) / sum(map(len, told))  # of an autocorrelation, about -1/n
+    weighted = sum(
+        (1 - (k + 1) / (_LAGS + 1)) * (p / squares + bias) for k, p in enumerate(products)
+    )
+    return sqrt(max(1 + 2 * weighted, 1.0))
+
+
+def is_sorted(values: Sequence[float]) -> bool:
+    """Whether values never turn: sorted by someone, as a series of measurements hardly is."""
+    pairs = list(pairwise(values))
+    return all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
+
+
+def warmup_of(values: Sequence[float]) -> int:
+    """Return how many leading values lie clearly apart from the second half of the run.
+
+    Apart is further than four scales of the second half from its median, on the side of the first
+    value. At most a third of the values; none where the order says nothing.
+    """
+    if len(values) < ENOUGH_FOR_ORDER or is_sorted(values):
+        return 0
+    steady = values[len(values) // 2 :]
+    centre, width = median(steady), _WARMUP_SCALES * scale(steady)
+    side = 1 if values[0] > centre else -1
+    for place, value in enumerate(values[: len(values) // _WARMUP_SHARE]):
+        if side * (value - centre) <= width:
+            return place
+    return len(values) // _WARMUP_SHARE
+
+
+SHIFT_ALARM = 2.6
+"""Standard errors that a change must be beyond to be taken as real: 0.5 % one-sided."""
+SHIFT_CLEAR = 2.326
+"""Standard errors within which a change may still hide: 1 % one-sided."""
+EFFICIENCY = 1.0472
+"""Variance of the estimate over that of the mean, for normal noise (pi / 3)."""
+_THIN = 300
+
+
+class Shift(Struct, frozen=True):
+    """A difference of logarithms, candidate minus baseline.
+
+    Attributes:
+        estimate: the middle of all differences.
+        low, high: where it lies with 98 % confidence.
+        surely_above, surely_below: beyond which it lies with 99.5 % confidence, one side each;
+            infinite where there are too few values to say.
+        effect: Cliff's delta: how much more often a candidate value is above a baseline value than
+            below, -1 to 1.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    surely_above: float
+    surely_below: float
+    effect: float
+
+
+def shift_between(
+    baseline: Sequence[float], candidate: Sequence[float], widen: float = 1.0, wander: float = 0.0
+) -> Shift:
+    """Return the shift from one sample to another.
+
+    Args:
+        baseline: logarithms, shape (n,).
+        candidate: logarithms, shape (m,).
+        widen: factor for dependence between neighbours, at least 1.
+        wander: standard error that comes on top, for runs differing among themselves.
+    """
+    n, m = len(baseline), len(candidate)
+    base, cand = _thin_out(baseline), _thin_out(candidate)
+    up = sorted(c - b for c in cand for b in base)
+    down = [-d for d in reversed(up)]
+    middle = quantile(up, 0.5)
+    error = sqrt((n + m + 1) / (12 * n * m)) * widen
+
+    def reach(differences: Sequence[float], z: float) -> float:
+        centre = quantile(differences, 0.5)
+        return centre - hypot(centre - _bound(differences, 0.5 - z * error), z * wander)
+
+    return Shift(
+        estimate=middle,
+        low=reach(up, SHIFT_CLEAR),
+        high=-reach(down, SHIFT_CLEAR),
+        surely_above=reach(up, SHIFT_ALARM),
+        surely_below=-reach(down, SHIFT_ALARM),
+        effect=(sum(d > EXACT for d in up) - sum(d < -EXACT for d in up)) / len(up),
+    )
+
+
+def _bound(ascending: Sequence[float], share: float) -> float:
+    """Return the order statistic at a share of all differences, from below."""
+    place = int(share * len(ascending) + 0.5)  # continuity; 1-based
+    return ascending[place - 1] if share > 0 and place >= 1 else -inf
+
+
+def _thin_out(values: Sequence[float]) -> list[float]:
+    """Sorted; of very many, as many quantiles as decide the centre to well below its error."""
+    ordered = sorted(values)
+    if len(ordered) <= _THIN:
+        return ordered
+    return [quantile(ordered, (i + 0.5) / _THIN) for i in range(_THIN)]
+
+
+SPREAD_ALARM = 2.8
+"""Standard deviations of the scores' sum that are taken as a change."""
+SPREAD_SUSPICION = 2.33
+"""Standard deviations that are not passed over: more repetitions decide."""
+SPREAD_FACTOR = 1.5
+"""Less than so many times the spread is no change that anyone would act on."""
+
+
+class Spread(Struct, frozen=True):
+    """Scales on both sides of the comparison, as logarithms.
+
+    Attributes:
+        z: standard deviations by which the candidate's distances rank higher.
+    """
+
+    baseline: float
+    candidate: float
+    z: float
+
+    @property
+    def ratio(self) -> float:
+        """Candidate's over baseline's; infinite over a baseline that does not vary."""
+        if self.baseline > 0:
+            return self.candidate / self.baseline
+        return inf if self.candidate > 0 else 1.0
+
+
+def spread_between(baseline: Sequence[float], candidate: Sequence[float], widen: float) -> Spread:
+    """Compare the spread of two samples of logarithms; ``widen`` for distances that are alike."""
+    apart = [*_distances(baseline), *_distances(candidate)]
+    n, m = len(baseline), len(candidate)
+    scores = _savage_scores(apart)
+    mean = sum(scores) / (n + m)
+    squares = sum((s - mean) ** 2 for s in scores)
+    deviation = sqrt(n * m * squares / ((n + m) * (n + m - 1)))
+    surplus = sum(scores[n:]) - m * mean
+    z = surplus / (deviation * widen) if deviation > EXACT else 0.0
+    return Spread(scale(baseline), scale(candidate), z)
+
+
+def _distances(values: Sequence[float]) -> list[float]:
+    """Distances from the median, rounded so that equal ones are equal after any rescaling."""
+    centre = median(values)
+    return [round(abs(value - centre), 12) for value in values]
+
+
+def _savage_scores(values: Sequence[float]) -> list[float]:
+    """Expected order statistics of exponentials, by rank; equal values share the mean."""
+    count = len(values)
+    score, total = [0.0], 0.0
+    for i in range(count):
+        total += 1 / (count - i)
+        score.append(total)
+    found = []
+    for rank in ranks(values):
+        low = int(rank)
+        found.append(score[low] if low == rank else (score[low] + score[min(low + 1, count)]) / 2)
+    return found
+
+
+TAIL_ALARM = 0.002
+"""Chance at or below which more far values are taken as a change."""
+TAIL_SUSPICION = 0.02
+"""Chance at or below which they are not passed over: more repetitions decide."""
+_TAIL_PRIOR = (0.4, 29.6)
+
+
+class Tail(Struct, frozen=True):
+    """Far values on both sides of the comparison.
+
+    Attributes:
+        limit: beyond which a value is far.
+        baseline, candidate: how many are.
+        chance: of so many or more in the candidate, were nothing changed.
+    """
+
+    limit: float
+    baseline: int
+    candidate: int
+    chance: float
+
+
+def tail_of(baseline: Sequence[float], candidate: Sequence[float], limit: float) -> Tail:
+    """Count the far values and say how surprising the candidate's number is."""
+    before = sum(value > limit + EXACT for value in baseline)
+    after = sum(value > limit + EXACT for value in candidate)
+    chance = tail_chance(before, len(baseline), after, len(candidate))
+    return Tail(limit, before, after, chance)
+
+
+def tail_chance(before: int, of_baseline: int, after: int, of_candidate: int) -> float:
+    """Chance of ``after`` or more far values, having seen ``before`` of ``of_baseline``."""
+    a = _TAIL_PRIOR[0] + before
+    b = _TAIL_PRIOR[1] + of_baseline - before
+    mass = 1.0
+    for i in range(of_candidate):
+        mass *= (b + i) / (a + b + i)
+    below = 0.0
+    for k in range(after):
+        below += mass
+        mass *= (of_candidate - k) * (a + k) / ((k + 1) * (b + of_candidate - k - 1))
+    return max(1.0 - below, 0.0)

@@ -1,0 +1,144 @@
+"""Judge all that a workload reported: checks first, then each metric against its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+
+from compatgate.canary.judge.metric import judge_metric
+from compatgate.canary.judge.result import JUDGE, MetricJudgement, Samples
+from compatgate.canary.judge.units import conversion
+from compatgate.canary.run import Check, Report
+from compatgate.canary.workload import MetricSpec
+
+Outcome = Literal["passed", "failed", "inconclusive"]
+
+
+class WorkloadJudgement(Struct, frozen=True):
+    """The judge's word on one or several executions of a workload.
+
+    Attributes:
+        reason: one line for people.
+        missing: what would make it conclusive, a line each.
+        more: repetitions that the candidate should give on top; 0 where they would not help.
+        judge: version of the statistics.
+    """
+
+    outcome: Outcome
+    reason: str
+    checks: tuple[Check, ...] = ()
+    metrics: tuple[MetricJudgement, ...] = ()
+    missing: tuple[str, ...] = ()
+    more: int = 0
+    judge: str = JUDGE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, to be kept with the run and shown."""
+        body: dict[str, Any] = to_builtins(self)
+        return body
+
+
+def judge_reports(
+    metrics: Mapping[str, MetricSpec],
+    checks: Sequence[str],
+    reports: Sequence[Report],
+    baselines: Mapping[str, Samples],
+) -> WorkloadJudgement:
+    """Judge what a workload reported in one or several executions.
+
+    Args:
+        metrics: that the workload declares; others that it printed are not judged.
+        checks: names that it declares; each must have been reported by every execution.
+        reports: of the executions, in order; their values are judged together.
+        baselines: by metric; one that is absent is not learnt yet.
+    """
+    candidate = {
+        name: samples for name in metrics if (samples := _samples(name, reports)) is not None
+    }
+    reported = [check for report in reports for check in report.checks]
+    unreported = [
+        name
+        for name in checks
+        if not reports or not all(any(c.name == name for c in r.checks) for r in reports)
+    ]
+    return judge(metrics, baselines, candidate, reported, unreported)
+
+
+def judge(
+    metrics: Mapping[str, MetricSpec],
+    baselines: Mapping[str, Samples],
+    candidate: Mapping[str, Samples],
+    checks: Sequence[Check] = (),
+    unreported: Sequence[str] = (),
+) -> WorkloadJudgement:
+    """Judge checks and samples; where there is neither, nothing was measured."""
+    failed = list(dict.fromkeys(check for check in checks if not check.ok))
+    judged = tuple(
+        judge_metric(name, spec, baselines.get(name), candidate.get(name))
+        for name, spec in metrics.items()
+    )
+    regressed = [m for m in judged if m.outcome == "regression"]
+    unsure = [m for m in judged if m.outcome in ("inconclusive", "no-baseline")]
+    missing = [f"{m.name}: {m.missing}" for m in unsure if m.missing]
+    missing += [f"check {name}: it was not reported" for name in unreported]
+    more = max((_more(m, candidate) for m in unsure), default=0)
+    outcome: Outcome = "passed"
+    if failed or regressed:
+        outcome, more = "failed", 0
+        reasons = [_check_text(c) for c in failed] + [f"{m.name}: {m.reason}" for m in regressed]
+    elif unsure or unreported:
+        outcome = "inconclusive"
+        reasons = [f"{m.name}: {m.reason}" for m in unsure]
+        reasons += [f"check {name} was not reported" for name in unreported]
+    elif not judged and all(check.skipped for check in checks):
+        outcome, reasons = "inconclusive", ["nothing was measured: no metric and no check"]
+        missing = ["a workload that reports metrics or checks"]
+    else:
+        reasons = [_passed_text(checks, judged)]
+    reason = "; ".join(reasons)
+    return WorkloadJudgement(outcome, reason, tuple(checks), judged, tuple(missing), more)
+
+
+def _samples(name: str, reports: Sequence[Report]) -> Samples | None:
+    """Return values of a metric over executions, in the unit of the first; None: in no report."""
+    found = [metric for report in reports for metric in report.metrics if metric.name == name]
+    if not found:
+        return None
+    factors = [conversion(metric.unit, found[0].unit) for metric in found]
+    if None in factors:
+        units = ", ".join(dict.fromkeys(metric.unit for metric in found))
+        return Samples(name, units, tuple(metric.values for metric in found))
+    return Samples(
+        name,
+        found[0].unit,
+        tuple(
+            tuple(value * (factor or 1.0) for value in metric.values)
+            for metric, factor in zip(found, factors, strict=True)
+        ),
+    )
+
+
+def _more(metric: MetricJudgement, candidate: Mapping[str, Samples]) -> int:
+    """Return repetitions on top that would settle a metric; 0 where they would not, or too many."""
+    have = len(candidate[metric.name].values) if metric.name in candidate else 0
+    return max((metric.repetitions or have) - have, 0)
+
+
+def _check_text(check: Check) -> str:
+    return f"check {check.name} failed" + (f": {check.message}" if check.message else "")
+
+
+def _passed_text(checks: Sequence[Check], judged: Sequence[MetricJudgement]) -> str:
+    better = [m.name for m in judged if m.outcome == "improvement"]
+    held = sum(not check.skipped for check in checks)
+    parts = [_count(held, "check", "hold")] if held else []
+    parts += [f"{len(checks) - held} skipped"] if held < len(checks) else []
+    parts += [_count(len(judged), "metric", "show") + " no regression"] if judged else []
+    parts += [f"better: {', '.join(better)}"] if better else []
+    return "; ".join(parts)
+
+
+def _count(number: int, what: str, does: str) -> str:
+    return f"1 {what} {does}s" if number == 1 else f"{number} {what}s {does}"

@@ -1,0 +1,356 @@
+"""Read the two forms of nccl-tests' output: the text table, and the JSON of ``-J FILE``.
+
+The table is read from its first line to its summary, whole or not at all. The JSON is written by
+nccl-tests 2.15 and later, where a workload prints it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.canary.protocol.adapters.tool import ToolResults, documents, member, objects
+from compatgate.canary.protocol.lines import BrokenLine, read_number
+
+
+class Rank(Struct, frozen=True):
+    """A rank and its GPU."""
+
+    number: int
+    host: str
+    pci: str
+    gpu: str
+
+
+class Row(Struct, frozen=True):
+    """A message size, out of place or in place.
+
+    Attributes:
+        size: bytes, as the tool rounded them.
+        time: microseconds.
+        algbw, busbw: GB/s.
+        wrong: values that were wrong, None where they were not validated.
+    """
+
+    size: int
+    type: str
+    redop: str
+    root: str
+    in_place: bool
+    time: float
+    algbw: float
+    busbw: float
+    wrong: float | None
+
+
+class Run(Struct, frozen=True):
+    """One execution of a test.
+
+    Attributes:
+        tool: version of nccl-tests, where it prints one.
+        nccl: version of the library that it loaded.
+        out_of_bounds: results that failed validation, as the summary counts them.
+        average: bus bandwidth, GB/s.
+        bandwidth_ok: the tool's own judgement; None where it was not asked for one.
+    """
+
+    rows: tuple[Row, ...]
+    ranks: tuple[Rank, ...] = ()
+    tool: str | None = None
+    nccl: str | None = None
+    out_of_bounds: int | None = None
+    average: float | None = None
+    bandwidth_ok: bool | None = None
+
+
+_BANNER = re.compile(r"# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d+)")
+_SIZES = re.compile(
+    r"# nThread \d+ nGpus \d+ minBytes (\d+) maxBytes (\d+) step: (\d+)\((factor|bytes)\)"
+)
+_RANK = re.compile(
+    r"#\s+Rank\s+(\d+)(?: Group\s+\d+)? Pid\s+\d+ on\s+(\S+) device\s+\d+ \[([^\]]*)\] (\S.*)"
+)
+_HEAD = re.compile(r"#\s+size\s+count\s+type\b.*")
+_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values : (\d+) (OK|FAILED)")
+_AVERAGE = re.compile(r"# Avg bus bandwidth    : (\S+) ?(OK|FAILED)?")
+_BEGUN_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*\b")
+_SIDE = ("algbw", "busbw")
+_MOST_STEPS = 100_000
+
+
+def read_table(text: str, found: ToolResults) -> list[Run]:
+    """Return the runs of an output; what is damaged is a problem."""
+    reader = _Table(found)
+    for number, line in enumerate(_strip_nccl_lines(text).splitlines(), start=1):
+        reader.take(number, line.rstrip())
+    return reader.end()
+
+
+def _strip_nccl_lines(text: str) -> str:
+    """Return the text without NCCL's own lines, which may stand in the middle of a row.
+
+    NCCL logs while a row is half printed, directly behind it; without the hosts' names, where
+    the row ends and the log begins could not be told.
+    """
+    hosts = {match[2] for match in map(_RANK.match, text.splitlines()) if match}
+    for host in sorted(hosts, key=len, reverse=True):
+        own = re.escape(host)
+        text = re.sub(rf"{own}:\d+:\d+ \[\d+\] (?:\S+ )?NCCL [A-Z]+ [^\n]*\n?", "", text)
+    return text
+
+
+class _Table:
+    """Reads line by line; a run lasts from the head of its table to its summary."""
+
+    def __init__(self, found: ToolResults) -> None:
+        self._found = found
+        self._runs: list[Run] = []
+        self._tool: str | None = None
+        self._nccl: str | None = None
+        self._steps: int | None = None
+        self._ranks: list[Rank] = []
+        self._columns: list[str] | None = None
+        self._rows: list[Row] = []
+        self._lines = 0
+        self._bounds: int | None = None
+
+    def take(self, number: int, line: str) -> None:
+        if match := _BANNER.match(line):
+            self._tool, self._nccl = match[1], match[2]
+        elif match := _SIZES.match(line):
+            self._begin(match)
+        elif match := _RANK.match(line):
+            self._ranks.append(Rank(int(match[1]), match[2], match[3], match[4]))
+        elif _HEAD.match(line):
+            self._head(line)
+        elif match := _OUT_OF_BOUNDS.match(line):
+            self._bounds = int(match[1])
+            if (match[2] == "OK") != (self._bounds == 0):
+                self._found.problem(f"line {number}: {line}: the two do not agree")
+        elif match := _AVERAGE.match(line):
+            self._finish(number, match)
+        elif self._columns is not None and _BEGUN_ROW.match(line):
+            self._row(number, line)
+
+    def end(self) -> list[Run]:
+        self._unfinished()
+        return self._runs
+
+    def _begin(self, match: re.Match[str]) -> None:
+        self._unfinished()
+        least, most, step = int(match[1]), int(match[2]), int(match[3])
+        self._steps = _steps(least, most, step, factor=match[4] == "factor")
+        self._ranks = []
+
+    def _head(self, line: str) -> None:
+        self._unfinished()
+        self._columns = line.lstrip("# ").split()
+        self._rows, self._lines, self._bounds = [], 0, None
+
+    def _row(self, number: int, line: str) -> None:
+        self._lines += 1
+        try:
+            self._rows += _read_row(line, self._columns or [])
+        except ValueError as error:
+            self._found.problem(f"line {number}: the row is damaged: {error}")
+
+    def _finish(self, number: int, match: re.Match[str]) -> None:
+        if self._columns is None:
+            self._found.problem(f"line {number}: a summary without a table")
+            return
+        average = _number(match[1], f"line {number}: average bus bandwidth", self._found)
+        if self._bounds is None:
+            self._found.problem("the line on values out of bounds is missing")
+        self._count()
+        ok = None if match[2] is None else match[2] == "OK"
+        self._runs.append(
+            Run(
+                tuple(self._rows),
+                tuple(self._ranks),
+                self._tool,
+                self._nccl,
+                self._bounds,
+                average,
+                ok,
+            )
+        )
+        self._columns = None
+
+    def _unfinished(self) -> None:
+        if self._columns is not None:
+            self._found.problem(f"the table ends after {self._lines} rows, without its summary")
+            self._columns = None
+
+    def _count(self) -> None:
+        """A row that is missing in the middle shows in their number alone."""
+        if not self._lines:
+            self._found.problem("the table has no row")
+        elif self._steps and self._lines % self._steps:
+            what = f"the table has {self._lines} rows, {self._steps} or a multiple were to come"
+            self._found.problem(what)
+        ranks = [rank.number for rank in self._ranks]
+        if ranks != list(range(len(ranks))):
+            self._found.problem(f"ranks are missing in the list of devices: {ranks[:20]}")
+
+
+def _steps(least: int, most: int, step: int, *, factor: bool) -> int | None:
+    """How many sizes are run, None where the options make no sense or are too many to count."""
+    if least > most or step < 1 or (factor and (step < 2 or least < 1)):
+        return None
+    if not factor:
+        return (most - least) // step + 1
+    count = 0
+    while least <= most and count < _MOST_STEPS:
+        count, least = count + 1, least * step
+    return count
+
+
+def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
+    """Return both sides of a row.
+
+    The first columns may be blank (broadcast has no operation), so it is read from its end.
+    """
+    measured = _result_columns(columns)
+    tokens = line.split()
+    if "timestamp" in columns:
+        tokens = tokens[:-2]
+    left, right = tokens[: -len(measured)], tokens[-len(measured) :]
+    if not 3 <= len(left) <= 5:
+        raise ValueError(f"{len(tokens)} columns")
+    size, kind = int(left[0]), left[2]
+    rest = [*left[3:], "", ""]
+    redop, root = (rest[0], rest[1]) if not _is_number(rest[0]) else ("", rest[0])
+    values = list(zip(measured, right, strict=True))
+    half = len(values) // 2
+    return [
+        _table_row(size, (kind, redop, root), in_place, dict(side))
+        for in_place, side in ((False, values[:half]), (True, values[half:]))
+    ]
+
+
+def _result_columns(columns: Sequence[str]) -> list[str]:
+    """Return the names of the columns from the first time on, the same twice."""
+    times = [i for i, name in enumerate(columns) if name in ("time", "cputime")]
+    names = [name for name in columns[times[0] :] if name != "timestamp"] if times else []
+    half = len(names) // 2
+    if len(times) != 2 or names[:half] != names[half:] or not set(_SIDE) <= set(names):
+        raise ValueError(f"columns are not known: {' '.join(columns)[:200]}")
+    return names
+
+
+def _table_row(
+    size: int, ground: tuple[str, str, str], in_place: bool, side: dict[str, str]
+) -> Row:
+    # Before 2.13 the last column was the largest error; the summary then says whether it counts.
+    wrong = side.get("#wrong", "N/A")
+    return Row(
+        size,
+        *ground,
+        in_place,
+        _finite(side.get("time", side.get("cputime", ""))),
+        _finite(side["algbw"]),
+        _finite(side["busbw"]),
+        None if wrong == "N/A" else _finite(wrong),
+    )
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no measurement")
+    return value
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("-").isdecimal()
+
+
+def _number(text: str, what: str, found: ToolResults) -> float | None:
+    try:
+        return _finite(text)
+    except ValueError:
+        found.problem(f"{what} is {text[:40]!r}")
+        return None
+
+
+def read_json(text: str, found: ToolResults) -> list[Run]:
+    """Return the runs whose JSON is in the text; [] where there is none.
+
+    Raises:
+        Broken: a document is cut off, or has not this shape.
+    """
+    bodies = [body for body in documents(text, "version") if "nccl_version" in body]
+    return [_run(body, found) for body in bodies]
+
+
+def _run(body: dict[str, Any], found: ToolResults) -> Run:
+    rows = [row for result in objects(body, "results") for row in _rows(result)]
+    if not rows:
+        found.problem("the JSON document has no results")
+    bounds = member(body, "out_of_bounds", dict, {})
+    average = member(body, "average_bus_bandwidth", dict, {})
+    for missing in ("out_of_bounds", "average_bus_bandwidth", "end_time"):
+        if missing not in body:
+            found.problem(f"the JSON document has no {missing}: the test did not end")
+    for error in member(body, "errors", list, []):
+        if error:
+            found.problem(f"nccl-tests reports an error: {error}")
+    return Run(
+        rows=tuple(rows),
+        ranks=tuple(_rank(item) for item in _devices(body)),
+        nccl=str(member(body, "nccl_version", int)),
+        out_of_bounds=member(bounds, "count", int),
+        average=read_number("bandwidth", average["bandwidth"]) if "bandwidth" in average else None,
+        bandwidth_ok=_okay(average),
+    )
+
+
+def _okay(average: dict[str, Any]) -> bool | None:
+    return {"true": True, "false": False}.get(str(average.get("okay", "")))
+
+
+def _devices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    config = member(body, "config", dict, {})
+    return objects(config, "devices") if "devices" in config else []
+
+
+def _rank(item: dict[str, Any]) -> Rank:
+    return Rank(
+        number=member(item, "rank", int, 0),
+        host=member(item, "hostname", str, ""),
+        pci=member(item, "device_hex", str, "").strip("[]"),
+        gpu=member(item, "device_info", str, "").strip(),
+    )
+
+
+def _rows(result: dict[str, Any]) -> list[Row]:
+    sides = [
+        _json_row(result, side, in_place)
+        for in_place, name in ((False, "out_of_place"), (True, "in_place"))
+        if (side := member(result, name, dict)) is not None
+    ]
+    if not sides:
+        raise BrokenLine("a result has neither out_of_place nor in_place")
+    return sides
+
+
+def _json_row(result: dict[str, Any], side: dict[str, Any], in_place: bool) -> Row:
+    wrong = side.get("nwrong")
+    size = member(result, "size", int)
+    if size is None:
+        raise BrokenLine("a result has no size")
+    return Row(
+        size,
+        member(result, "type", str, ""),
+        member(result, "redop", str, ""),
+        member(result, "root", str, "").strip(),
+        in_place,
+        read_number("time", side.get("time", side.get("cpu_time"))),
+        read_number("alg_bw", side.get("alg_bw")),
+        read_number("bus_bw", side.get("bus_bw")),
+        None if wrong is None else read_number("nwrong", wrong),
+    )

@@ -1,0 +1,301 @@
+"""Extract samples from a stored run, and check that a sample says what it claims. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+
+import msgspec
+from msgspec import Struct
+
+from compatgate import __version__
+from compatgate.canary import protocol
+from compatgate.canary.engine.baseline_judge import NO_GPU_SKU, baseline_key, learning_obstacle
+from compatgate.canary.engine.conclude import (
+    ExecutionEnd,
+    Expectation,
+    Mismatch,
+    compare,
+    conclude_step,
+    measure,
+)
+from compatgate.canary.judge.baseline import family_of, learning_problem
+from compatgate.canary.peaks import shares
+from compatgate.canary.run import Env, Origin, Report, StepResult
+from compatgate.canary.samples.sample import (
+    MOMENT,
+    Sample,
+    SampleHead,
+    read_sample_head,
+    read_sample_report,
+    sample_text,
+)
+from compatgate.canary.workload import Workload
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.stack import Stack
+from compatgate.documents.sources import Problems, Source
+from compatgate.errors import BadInput
+
+_OLD = "it was recorded by a compatgate that did not keep what a sample says of it; run it again"
+_USABLE = ("passed", "inconclusive")
+
+
+class RefusedStep(Struct, frozen=True):
+    """A step that gives no sample, and why."""
+
+    step: str
+    reason: str
+
+
+class ExtractedSamples(Struct, frozen=True):
+    """What a run gave."""
+
+    samples: tuple[Sample, ...]
+    refused: tuple[RefusedStep, ...]
+
+
+class FinishedRun(Struct, frozen=True):
+    """A run that has ended, as far as its samples depend on it.
+
+    Attributes:
+        stack: under test.
+        steps: the last result of each.
+    """
+
+    id: str
+    state: str
+    reason: str
+    stack: Stack
+    steps: tuple[StepResult, ...]
+
+
+def extract_samples(
+    run: FinishedRun,
+    workloads: Mapping[str, Workload],
+    facts: Facts,
+    *,
+    step: str | None = None,
+    note: str = "",
+) -> ExtractedSamples:
+    """Take what a run measured, where nothing speaks against it.
+
+    Args:
+        run: that has ended.
+        workloads: by name, as they are now.
+        facts: to read GPUs by.
+        step: only this one of the run.
+        note: kept with each sample.
+    """
+    wanted = [result for result in run.steps if step in (None, result.name)]
+    if why := _run_problem(run, workloads, facts.gpus):
+        return ExtractedSamples((), tuple(RefusedStep(result.name, why) for result in wanted))
+    samples: list[Sample] = []
+    refused: list[RefusedStep] = []
+    for result in wanted:
+        found = _sample(run, result, workloads.get(result.workload), facts, note)
+        if isinstance(found, str):
+            refused.append(RefusedStep(result.name, found))
+        else:
+            samples.append(found)
+    return ExtractedSamples(tuple(samples), tuple(refused))
+
+
+def _run_problem(run: FinishedRun, workloads: Mapping[str, Workload], gpus: Gpus) -> str:
+    """Return why nothing of the run may count: what it measured is not what was to be tested."""
+    if run.state not in _USABLE:
+        return f"the run ended {run.state}: {run.reason}"
+    reports = [msgspec.convert(r.report, Report) for r in run.steps if r.report is not None]
+    envs = [report.env for report in reports if report.env]
+    skus = {
+        result.origin.sku
+        for result in run.steps
+        if result.origin and (known := workloads.get(result.workload)) and known.gpus
+    }
+    sku = skus.pop() if len(skus) == 1 else None
+    if not envs:
+        return ""  # each step says why it measured nothing
+    try:
+        compare(measure(envs, gpus), Expectation(run.stack, None if sku == NO_GPU_SKU else sku))
+    except Mismatch as mismatch:
+        return str(mismatch)
+    return ""
+
+
+def sample_from_output(
+    printed: bytes, workload: Workload, facts: Facts, *, seed: int, measured_at: str, note: str = ""
+) -> Sample:
+    """Return a sample of what a program printed on a machine without a gate: one for development.
+
+    Args:
+        printed: its standard output, whole.
+        workload: as it was run, and is now.
+        facts: to read GPUs by.
+        seed: that it was run with.
+        measured_at: when it ended, UTC, to the second.
+        note: kept in the sample.
+
+    Raises:
+        BadInput: something speaks against it.
+    """
+    report = protocol.read_report([printed], workload)
+    env = report.env
+    why = _report_problem(report)
+    if not why and env is not None:
+        try:
+            sku = measure([env], facts.gpus).sku or NO_GPU_SKU
+        except Mismatch as mismatch:
+            raise BadInput(str(mismatch), field=workload.name) from None
+        step = f"{workload.name}-{seed}"
+        result = StepResult(
+            step,
+            workload.name,
+            seed,
+            "passed",
+            origin=Origin(workload.digest, sku, "process", development=True),
+        )
+        run = f"printed_{hashlib.sha256(printed).hexdigest()[:16]}"
+        made = _make_sample(
+            run, result, workload, report, facts, measured_at=measured_at, note=note
+        )
+        if isinstance(made, Sample):
+            return made
+        why = made
+    raise BadInput(f"gives no sample: {why}", field=workload.name)
+
+
+def _sample(
+    run: FinishedRun, result: StepResult, workload: Workload | None, facts: Facts, note: str
+) -> Sample | str:
+    """Return the sample of a step, or why there is none."""
+    if result.origin is None or result.finished_at is None:
+        return result.reason if result.outcome not in _USABLE else _OLD
+    if result.report is None:
+        return result.reason or "what it printed is not kept any more"
+    if workload is None or workload.digest != result.origin.digest:
+        return f"{result.workload} is not what it was when it ran; run it as it is now"
+    report = msgspec.convert(result.report, Report)
+    if why := _report_problem(report) or learning_obstacle(result):
+        return why
+    at = result.finished_at.astimezone(UTC).strftime(MOMENT)
+    return _make_sample(run.id, result, workload, report, facts, measured_at=at, note=note)
+
+
+def _report_problem(report: Report) -> str:
+    """Return why a report says nothing for certain."""
+    if report.env is None:
+        return "it printed no env line, so what was loaded is not known"
+    return report.own_fault or next(iter(report.problems), "")
+
+
+def _make_sample(
+    run: str,
+    result: StepResult,
+    workload: Workload,
+    report: Report,
+    facts: Facts,
+    *,
+    measured_at: str,
+    note: str,
+) -> Sample | str:
+    assert report.env is not None  # noqa: S101 - the callers have looked
+    assert result.origin is not None  # noqa: S101
+    try:
+        ground = baseline_key(workload, result.origin.sku, report.env.versions)
+    except BadInput as error:
+        return error.detail
+    head = SampleHead(
+        type="sample",
+        workload=workload.name,
+        digest=workload.digest,
+        seed=result.seed,
+        sku=ground.sku,
+        family=ground.family,
+        measured_at=measured_at,
+        executor=result.origin.executor,
+        development=result.origin.development,
+        compatgate=__version__,
+        run=run,
+        step=result.name,
+        note=note,
+    )
+    return _read_back(Sample(head, report), workload, facts)
+
+
+def _read_back(sample: Sample, workload: Workload, facts: Facts) -> Sample | str:
+    """Return the sample as its file will be read: nothing is written that would not be taken."""
+    source = Source(sample.head.file_name, sample_text(sample))
+    problems = Problems()
+    head, report = (
+        read_sample_head(source, problems),
+        read_sample_report(source, workload, problems),
+    )
+    if head is None or len(problems):
+        return "; ".join(problem.problem for problem in problems)
+    read = Sample(head, report)
+    found = find_doubts(read, workload, facts)
+    return "; ".join(found) if found else read
+
+
+def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
+    """Everything that speaks against a sample of the workload as it is now.
+
+    Args:
+        sample: read by what the workload declares.
+        workload: of the same digest.
+        facts: GPUs, and what is published as their peaks.
+    """
+    verdict = conclude_step(workload, ExecutionEnd("exited", 0), sample.report)
+    if verdict.outcome != "passed":
+        return [verdict.reason]
+    assert sample.report.env is not None  # noqa: S101 - else it had not passed
+    return [
+        *_unlearnable_values(sample, workload),
+        *_head_contradictions(sample.head, sample.report.env, workload, facts.gpus),
+        *_implausible_values(sample, workload, facts),
+    ]
+
+
+def stale_reason(head: SampleHead, workload: Workload) -> str:
+    """Return why the sample is one of another program; "" where it is of this one."""
+    if head.digest == workload.digest:
+        return ""
+    then, now = (digest.removeprefix("sha256:")[:12] for digest in (head.digest, workload.digest))
+    return f"{workload.name} has changed since: measured was {head.workload}@{then}, it is @{now}"
+
+
+def _unlearnable_values(sample: Sample, workload: Workload) -> Iterator[str]:
+    for samples in sample.values():
+        if why := learning_problem(samples, workload.metrics[samples.name]):
+            yield f"{samples.name}: {why}"
+
+
+def _implausible_values(sample: Sample, workload: Workload, facts: Facts) -> Iterator[str]:
+    """Yield a run may be looked at with such a value; nobody else should start from it."""
+    if any(spec.peak for spec in workload.metrics.values()):
+        for share in shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks):
+            if share.implausible:
+                yield f"{share.metric}: {share.words}"
+
+
+def _head_contradictions(
+    head: SampleHead, env: Env, workload: Workload, gpus: Gpus
+) -> Iterator[str]:
+    """Where the head claims another GPU or stack than the env line shows."""
+    try:
+        seen = measure([env], gpus).sku
+        known = NO_GPU_SKU if head.sku == NO_GPU_SKU else resolve_gpu(head.sku, gpus).sku
+        family = family_of(env.versions)
+    except (Mismatch, BadInput) as error:
+        yield str(error)
+        return
+    if known != head.sku:
+        yield f"sku {head.sku} is not as the facts spell it: {known}"
+    if seen is not None and seen != head.sku:
+        yield f"it says {head.sku}, but its env line shows {seen}"
+    if seen is None and workload.gpus:
+        yield "its env line names no GPU"
+    if family != head.family:
+        yield f"it says the family {head.family}, but its env line shows {family}"

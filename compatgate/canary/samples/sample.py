@@ -1,0 +1,292 @@
+"""Write and read samples: files of data beside the workload that was measured.
+
+The first line of a sample says where it was measured; the lines of the protocol follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.canary.judge.baseline import SampleSource
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.protocol.jsonl import JsonLines
+from compatgate.canary.run import Device, Env, Report
+from compatgate.canary.structured_files import Record, read_records
+from compatgate.canary.workload import Workload
+from compatgate.canary.workloads.pack import SAMPLES
+from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
+from compatgate.documents.specs import (
+    DIGEST_PATTERN,
+    LINE_PATTERN,
+    MOMENT_PATTERN,
+    NAME_PATTERN,
+    SLUG_PATTERN,
+    TEXT_PATTERN,
+)
+from compatgate.errors import BadInput
+
+MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+SUFFIX = ".jsonl"
+_LONGEST_FAMILY = 120
+_UNUSUAL = re.compile(r"[^A-Za-z0-9.+-]")
+_Line = Annotated[str, Meta(pattern=LINE_PATTERN)]
+
+
+class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The first line of a sample; `matrix/schema/sample.schema.json` describes all of them.
+
+    Attributes:
+        digest: of the workload's content that was run.
+        sku: MIG profile included; ``cpu`` on a host without GPUs.
+        family: of the stack (see `compatgate.canary.judge.baseline`).
+        measured_at: when the execution ended, UTC, to the second.
+        executor: kind of it, as ``hosts.toml`` names it.
+        development: it ran outside a container; it never starts a baseline.
+        compatgate: version that took the sample.
+        run, step: that it was taken from, on whichever gate that was.
+        note: what else whoever took it wants known.
+    """
+
+    type: Literal["sample"]
+    workload: Annotated[str, Meta(pattern=SLUG_PATTERN)]
+    digest: Annotated[str, Meta(pattern=DIGEST_PATTERN)]
+    seed: Annotated[int, Meta(ge=0, le=4_294_967_295)]
+    sku: _Line
+    family: _Line
+    measured_at: Annotated[str, Meta(pattern=MOMENT_PATTERN)]
+    executor: Annotated[str, Meta(pattern=SLUG_PATTERN)]
+    development: bool
+    compatgate: _Line
+    run: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    step: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    note: Annotated[str, Meta(pattern=TEXT_PATTERN, max_length=2000)] = ""
+
+    @property
+    def key(self) -> str:
+        """Return how baselines name it among the runs that they are learnt from."""
+        return f"{self.run}:{self.step}"
+
+    @property
+    def file_name(self) -> str:
+        """SKU, family and time of the execution, and its seed: unique in a workload's folder."""
+        parts = (self.sku, self.family[:_LONGEST_FAMILY], self.measured_at.replace(":", ""))
+        named = "_".join(_UNUSUAL.sub("-", part) for part in parts)
+        return f"{named}_seed-{self.seed}{SUFFIX}"
+
+
+class Sample(Struct, frozen=True):
+    """One execution of a workload, as data."""
+
+    head: SampleHead
+    report: Report
+
+    @property
+    def source(self) -> SampleSource:
+        """As a baseline keeps it beside the values."""
+        env = self.report.env
+        driver, versions = (env.driver, dict(env.versions)) if env else (None, {})
+        return SampleSource(self.head.measured_at, driver, versions, self.head.note)
+
+    def values(self) -> list[Samples]:
+        """Return every metric, as the judge takes it."""
+        return [Samples(m.name, m.unit, (m.values,)) for m in self.report.metrics]
+
+
+SAMPLE_KIND = "sample"
+_REPORTED = ("env", "metric", "check")
+_NUMBERED = re.compile(r"line (\d+): (.*)", re.DOTALL)
+
+
+def sample_text(sample: Sample) -> str:
+    """Return the file: the head, then the lines of the protocol, each metric and check once."""
+    bodies = [msgspec.to_builtins(sample.head), *_reported(sample.report)]
+    return "".join(msgspec.json.encode(body).decode() + "\n" for body in bodies)
+
+
+def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
+    """Return the first line, with every line looked at as far as that needs no workload.
+
+    Args:
+        source: the file.
+        problems: receives what is wrong, each with its line.
+    """
+    records = read_records(source, problems)
+    if not records:
+        return None
+    first, *others = records
+    for record in others:
+        if record.says not in _REPORTED:
+            hint = f"after the first line: {', '.join(_REPORTED)}"
+            problems.add(record.problem("type", what="is no line of a sample", hint=hint))
+    return _head(first, problems)
+
+
+def read_sample_report(source: Source, workload: Workload, problems: Problems) -> Report:
+    """What follows the first line, as the workload declares it.
+
+    Args:
+        source: a file whose lines `read_sample_head` has looked at.
+        workload: of the sample.
+        problems: receives what is not as declared, each with its line.
+    """
+    reader = JsonLines(_as_jsonl(workload, source))
+    lines = source.text.split("\n")
+    first = next(i for i, line in enumerate(lines) if line.strip())
+    lines[first] = ""  # so that the others keep their numbers
+    reader.feed("\n".join(lines).encode())
+    report = reader.report()
+    for said in report.problems:
+        numbered = _NUMBERED.fullmatch(said)
+        line, what = (int(numbered[1]), numbered[2]) if numbered else (None, said)
+        problems.add(DocumentProblem(what, file=source.file, line=line))
+    return report
+
+
+def _as_jsonl(workload: Workload, source: Source) -> Workload:
+    """The workload as if it printed the lines itself; a tool may check more than is declared."""
+    if workload.adapter == "jsonl":
+        return workload
+    more = {
+        name: ""
+        for record in read_records(source, Problems())
+        if record.says == "check" and isinstance(name := record.body.get("name"), str)
+    }
+    return msgspec.structs.replace(workload, adapter="jsonl", checks=more | workload.checks)
+
+
+def _head(record: Record, problems: Problems) -> SampleHead | None:
+    if record.says != "sample":
+        what = f"the first line is {record.says!r}, not 'sample'"
+        problems.add(record.problem("type", what=what, hint="docs/canaries.md, Samples"))
+        return None
+    return record.read(SampleHead, SAMPLE_KIND, problems)
+
+
+def _reported(report: Report) -> Iterator[dict[str, Any]]:
+    if report.env is not None:
+        yield {"type": "env", **_env(report.env)}
+    for metric in report.metrics:
+        yield {"type": "metric", **msgspec.to_builtins(metric)}
+    for check in report.checks:
+        shown = {"skipped": True} if check.skipped else {}
+        yield {
+            "type": "check",
+            "name": check.name,
+            "ok": check.ok,
+            "message": check.message,
+            **shown,
+        }
+
+
+def _env(env: Env) -> dict[str, Any]:
+    """As a program prints it, but for what names one device, or one machine's files."""
+    return {
+        "driver": env.driver,
+        "gpus": [_device(device) for device in env.gpus],
+        "versions": env.versions,
+        **env.other,
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    known = ("name", "memory_bytes", "compute_capability", "mig")
+    return {name: value for name in known if (value := getattr(device, name)) is not None}
+
+
+PAGE = "README.md"
+
+
+class StoredSample(Struct, frozen=True):
+    """A sample of a workload, as lists show it.
+
+    Attributes:
+        current: it is of the workload as it is now.
+    """
+
+    file: str
+    sku: str
+    family: str
+    driver: str | None
+    versions: dict[str, str]
+    measured_at: str
+    seed: int
+    development: bool
+    current: bool
+    note: str = ""
+
+
+def sample_files(folder: Path) -> list[Path]:
+    """Return the samples of a workload's folder, by name."""
+    return sorted(p for p in (folder / SAMPLES).glob(f"*{SUFFIX}") if p.is_file())
+
+
+def find_sources(paths: list[str]) -> list[Source]:
+    """What some paths hold: a file is itself, a folder its own ``.jsonl`` and every sample below.
+
+    Raises:
+        BadInput: a path that is not there or cannot be read; a folder with nothing of this.
+    """
+    return read_paths([found for path in paths for found in _find_files(Path(path))])
+
+
+def list_samples(workload: Workload) -> list[StoredSample]:
+    """The samples of a workload that can be read, newest first; lint says more of the others."""
+    if workload.folder is None:
+        return []
+    found = [_stored_sample(source, workload) for source in _sources(workload.folder)]
+    return sorted(filter(None, found), key=lambda one: (one.measured_at, one.file), reverse=True)
+
+
+def read_sample(source: Source, workload: Workload, problems: Problems) -> Sample | None:
+    """Return a sample of a workload; None where there are problems."""
+    before = len(problems)
+    head = read_sample_head(source, problems)
+    if head is None:
+        return None
+    report = read_sample_report(source, workload, problems)
+    return None if len(problems) > before else Sample(head, report)
+
+
+def _sources(folder: Path) -> Iterator[Source]:
+    for path in sample_files(folder):
+        try:
+            yield from read_paths([path])
+        except BadInput:
+            continue
+
+
+def _find_files(path: Path) -> list[str | Path]:
+    if str(path) == "-" or not path.is_dir():
+        return [path]
+    nested = path.glob(f"**/{SAMPLES}/*{SUFFIX}")
+    found = sorted({p for p in (*path.glob(f"*{SUFFIX}"), *nested) if p.is_file()})
+    if not found:
+        hint = f"files *{SUFFIX}, or folders {SAMPLES}/ with them"
+        raise BadInput(f"no samples below {path}", field="FILE", value=str(path), hint=hint)
+    return list(found)
+
+
+def _stored_sample(source: Source, workload: Workload) -> StoredSample | None:
+    problems = Problems()
+    head = read_sample_head(source, problems)
+    if head is None:
+        return None
+    env = read_sample_report(source, workload, problems).env
+    return StoredSample(
+        file=Path(source.file).name,
+        sku=head.sku,
+        family=head.family,
+        driver=env.driver if env else None,
+        versions=dict(env.versions) if env else {},
+        measured_at=head.measured_at,
+        seed=head.seed,
+        development=head.development,
+        current=head.digest == workload.digest,
+        note=head.note,
+    )

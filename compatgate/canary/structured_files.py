@@ -1,0 +1,141 @@
+"""Read TOML files and JSON-lines files into typed structs.
+
+Every mistake is reported with file, line, field and value: people edit these files.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.documents import schemas
+from compatgate.documents.sources import DocumentProblem, Problems, Source
+from compatgate.documents.text import RawDocument
+from compatgate.errors import BadInput, ManyProblems, NotFound
+
+T = TypeVar("T")
+_MAX_BYTES = 1 << 20
+
+
+def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
+    """Read a file.
+
+    Args:
+        path: of the file.
+        kind: of its schema, ``matrix/schema/KIND.schema.json``.
+        shape: the struct that accepts what the schema accepts.
+
+    Returns:
+        The struct, and the plain values, which name the file in later problems.
+
+    Raises:
+        NotFound: there is no such file.
+        ManyProblems: it is no TOML, or has not the shape.
+    """
+    raw = RawDocument(str(path), _parse(path))
+    try:
+        return msgspec.convert(raw.value, shape), raw
+    except msgspec.ValidationError as error:
+        found = list(schemas.explain(raw, kind)) or [raw.problem((), str(error))]
+        raise file_error(path, found) from None
+
+
+def file_error(path: Path, problems: list[DocumentProblem]) -> ManyProblems:
+    """Return the error for a file with mistakes."""
+    count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
+    return ManyProblems(f"{count} in {path.name}", problems)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFound(f"there is no {path}", field="file", value=str(path)) from None
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}", value=str(path)) from None
+    if len(content) > _MAX_BYTES:
+        raise BadInput(f"{path} is larger than 1 MiB", value=str(path))
+    try:
+        return tomllib.loads(content.decode(), parse_float=_check_finite)
+    except UnicodeDecodeError as error:
+        raise _syntax_error(path, f"not UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(path, str(error)) from None
+    except RecursionError:
+        raise _syntax_error(path, "nested too deeply") from None
+
+
+def _check_finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")) or value != value:
+        raise tomllib.TOMLDecodeError(f"{text} is not a finite number")
+    return value
+
+
+def _syntax_error(path: Path, what: str) -> ManyProblems:
+    return file_error(path, [DocumentProblem(f"not valid TOML: {what}", file=str(path))])
+
+
+class Record(Struct, frozen=True):
+    """A line that is an object with a ``type``."""
+
+    file: str
+    line: int
+    body: dict[str, Any]
+
+    @property
+    def says(self) -> str:
+        """What it says that it is."""
+        return str(self.body.get("type"))
+
+    def problem(self, *path: str | int, what: str, hint: str = "") -> DocumentProblem:
+        """Return a mistake in it."""
+        raw = RawDocument(self.file, self.body)
+        return self._here(raw.problem(path, what, hint=hint))
+
+    def read(self, shape: type[T], kind: str, problems: Problems) -> T | None:
+        """The line as a struct; None where it has not the shape, and the schema has said why."""
+        try:
+            return msgspec.convert(self.body, shape)
+        except msgspec.ValidationError as error:
+            raw = RawDocument(self.file, self.body)
+            for found in list(schemas.explain(raw, kind)) or [raw.problem((), str(error))]:
+                problems.add(self._here(found))
+            return None
+
+    def _here(self, problem: DocumentProblem) -> DocumentProblem:
+        problem.line = self.line
+        return problem
+
+
+def read_records(source: Source, problems: Problems) -> list[Record]:
+    """Return the lines of a text, empty ones left out."""
+    found: list[Record] = []
+    for number, line in enumerate(source.text.split("\n"), 1):
+        if not line.strip():
+            continue
+        if (body := _object(line)) is not None and isinstance(body.get("type"), str):
+            found.append(Record(source.file, number, body))
+        else:
+            what, hint = "is no JSON object with a type", '{"type": "...", ...}, one a line'
+            problem = DocumentProblem(what, file=source.file, line=number, hint=hint)
+            problems.add(problem)
+        if problems.enough:
+            break
+    if not found and not len(problems):
+        what = "the file is empty"
+        problems.add(DocumentProblem(what, file=source.file, line=1))
+    return found
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        body = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None

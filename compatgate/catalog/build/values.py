@@ -1,0 +1,134 @@
+"""Read single values of the fact files into the core's types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from compatgate.core.facts.nvidia import Pair, Reference, Source
+from compatgate.core.gpu_code import Arch, parse_arch
+from compatgate.core.versions import Version, make, parse_version
+
+Record = Mapping[str, Any]
+_URL = re.compile(r"https?://[^\s,;)\]\"']+")
+_HOST = re.compile(r"(?:^|[\s(])((?:github\.com|raw\.githubusercontent\.com)/[^\s,;)\]\"']+)")
+_PULL = re.compile(r"\b([A-Za-z0-9][\w-]*/[\w.-]+) (?:PR|pull|issue) #?(\d+)")
+_FILE = re.compile(
+    r"(?<![\w./-])([A-Za-z0-9][\w-]*/[\w.-]+) "
+    r"((?:[\w.-]+/)*[\w.-]+\.(?:md|rst|py|rs|go|lua|h|c|ya?ml|json|toml))\b"
+)
+"""``owner/repository path/to/file.md``, as the files name what a public repository holds."""
+_BRANCH = re.compile(r"r?(\d{3})(?:\.x)?", re.IGNORECASE)
+
+
+def source(*texts: Any, confidence: str | None = None) -> Source:
+    """A source as the rules show it: the first that has an address, and the others beside it.
+
+    Args:
+        texts: what the file says, each a text, a list of texts or None; a text may name several,
+            with semicolons between.
+        confidence: ``published``, ``metadata`` or ``derived``.
+    """
+    clauses = [clause for text in texts for part in _flat(text) for clause in _clauses(part)]
+    found = list(dict.fromkeys(Reference(_title(one), _address(one)) for one in clauses))
+    first = next((one for one in found if one.url), found[0] if found else Reference(""))
+    others = tuple(one for one in found if one != first)
+    return Source(first.title, first.url, confidence or "derived", others)
+
+
+def of(record: Record) -> Source:
+    """Return the source of a whole record, from its ``source`` and ``confidence``."""
+    return source(record["source"], confidence=record["confidence"])
+
+
+def _clauses(text: str) -> list[str]:
+    """What semicolons part, but not those within brackets or quotation marks."""
+    found, depth, begin, quote = [], 0, 0, ""
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter == '"':
+            quote = letter
+        elif letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth = max(0, depth - 1)
+        elif letter == ";" and not depth:
+            found.append(text[begin:at])
+            begin = at + 1
+    return [one.strip() for one in (*found, text[begin:]) if one.strip()]
+
+
+def _flat(text: Any) -> list[str]:
+    if text is None:
+        return []
+    if isinstance(text, str):
+        return [text]
+    return [str(part) for part in text]
+
+
+def _address(text: str) -> str | None:
+    if match := _URL.search(text):
+        return match[0].rstrip(".")
+    if match := _HOST.search(text):
+        return f"https://{match[1]}"
+    if match := _PULL.search(text):
+        return f"https://github.com/{match[1]}/pull/{match[2]}"
+    if match := _FILE.search(text):
+        return f"https://github.com/{match[1]}/blob/HEAD/{match[2]}"
+    return None
+
+
+def _title(text: str) -> str:
+    title = _URL.sub("", text).removeprefix("docs: ")
+    title = re.sub(r"\s+([;,)])", r"\1", re.sub(r"[\s,-]+;", ";", title))
+    return re.sub(r"\s{2,}", " ", title).strip(" ,;-") or text.strip()
+
+
+def pair(text: Any) -> Pair:
+    """``12.4``, ``12.4.1``, ``11.2 update 1`` or ``12.1u1`` as (major, minor)."""
+    match = re.match(r"(\d+)\.(\d+)", str(text))
+    if not match:
+        raise ValueError(f"{text!r} is not a CUDA version or compute capability")
+    return (int(match[1]), int(match[2]))
+
+
+def pairs(texts: Iterable[Any] | None) -> tuple[Pair, ...]:
+    """Return each of several as (major, minor), ascending and once."""
+    return tuple(sorted({pair(text) for text in texts or ()}))
+
+
+def gpu_code(record: Record) -> tuple[Arch, ...]:
+    """GPU code as a wheel has it: ``sass`` and ``ptx`` as numbers, ``specific`` by name."""
+    named = (arch for text in record.get("specific") or () for arch in parse_arch(text))
+    sass = (Arch("sass", capability) for capability in pairs(record["sass"]))
+    return (*sass, *named, *(Arch("ptx", capability) for capability in pairs(record["ptx"])))
+
+
+def driver(text: Any) -> Version:
+    """Return a driver version; a branch alone (``580``, ``r450``) means any release of it."""
+    if match := _BRANCH.fullmatch(str(text)):
+        return make(match[1], (int(match[1]),))
+    return parse_version("driver", str(text).lower().removeprefix("r"))
+
+
+def drivers(**texts: Any) -> dict[str, Version]:
+    """Driver minimums per OS, those that are stated."""
+    return {name.replace("_", "-"): driver(text) for name, text in texts.items() if text}
+
+
+def version(component: str, text: Any) -> Version:
+    """Return a version of a component; a build for CUDA is not part of it."""
+    return parse_version(component, str(text))
+
+
+def three_parts(component: str, text: Any) -> Version:
+    """Return a version cut to the three parts that have compatibility meaning."""
+    parts = parse_version(component, str(text)).at(3)
+    return make(".".join(map(str, parts)), parts)
+
+
+def ascending(items: Iterable[Any]) -> tuple[Any, ...]:
+    """Releases in the order of their versions."""
+    return tuple(sorted(items, key=lambda item: item.version.key))

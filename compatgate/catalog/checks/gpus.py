@@ -1,0 +1,236 @@
+"""Check that toolkits, compute capabilities, GPU products, their peaks and Xid codes agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.core.facts.nvidia import GpuPeaks, PeakKind
+from compatgate.core.gpus import normalise
+from compatgate.core.versions import show
+
+
+def series_has_architectures(context: Context) -> Iterator[Problem]:
+    """Yield every toolkit series has a row that says what it can target."""
+    table = context.facts.arch
+    for series in {toolkit.version.major_minor for toolkit in context.facts.cuda_driver.toolkits}:
+        if show(series) not in table.toolkits:
+            yield Problem(
+                "series-has-architectures",
+                f"cuda_arch_support {show(series)}",
+                "the toolkit is in cuda_driver and has no row here",
+            )
+
+
+def targets_match_capabilities(context: Context) -> Iterator[Problem]:
+    """Yield a toolkit targets a capability exactly from its first to its last toolkit."""
+    table = context.facts.arch
+    for toolkit in table.toolkits.values():
+        for name, fact in table.capabilities.items():
+            last = fact.last_toolkit or toolkit.cuda
+            expected = fact.first_toolkit <= toolkit.cuda <= last
+            if expected != (fact.capability in toolkit.sass):
+                yield Problem(
+                    "targets-match-capabilities",
+                    f"cuda_arch_support {show(toolkit.cuda)} {name}",
+                    "listed" if not expected else "not listed",
+                )
+        for pair in toolkit.sass:
+            if show(pair) not in table.capabilities:
+                yield Problem(
+                    "targets-match-capabilities",
+                    f"cuda_arch_support {show(toolkit.cuda)} {show(pair)}",
+                    "no fact on this capability",
+                )
+
+
+def target_bounds(context: Context) -> Iterator[Problem]:
+    """Yield the lowest and highest target stated are those of the list."""
+    for row in context.documents["cuda_arch_support"]["toolkits"]:
+        targets = context.facts.arch.toolkits[row["cuda"]].sass
+        if (row["sass_min"], row["sass_max"]) != (show(targets[0]), show(targets[-1])):
+            yield Problem(
+                "target-bounds",
+                f"cuda_arch_support {row['cuda']}",
+                f"{row['sass_min']} to {row['sass_max']} is not its list",
+            )
+
+
+def tegra_and_families(context: Context) -> Iterator[Problem]:
+    """Tegra capabilities and families are capabilities; a Tegra part has no family but itself."""
+    table = context.facts.arch
+    known = {fact.capability for fact in table.capabilities.values()}
+    for pair in (*table.tegra, *(p for family in table.families for p in family)):
+        if pair not in known:
+            yield Problem("tegra-and-families", show(pair), "no fact on this capability")
+    for family in table.families:
+        if len(family) > 1 and set(family) & set(table.tegra):
+            yield Problem("tegra-and-families", show(family[0]), "a Tegra part shares its family")
+
+
+def gpu_matches_capability(context: Context) -> Iterator[Problem]:
+    """Yield a product's first and last branch and toolkit are those of its capability."""
+    table, branches = context.facts.arch, context.facts.driver_branches.branches
+    rows = {row["name"]: row for row in context.documents["gpus"]["gpus"]}
+    for name, gpu in context.facts.gpus.gpus.items():
+        fact = table.capabilities.get(show(gpu.capability))
+        if fact is None:
+            yield Problem(
+                "gpu-matches-capability",
+                f"gpus {name}",
+                f"nothing is known of capability {show(gpu.capability)}",
+            )
+            continue
+        if gpu.last_branch != fact.last_branch:
+            yield Problem(
+                "gpu-matches-capability",
+                f"gpus {name} last branch",
+                f"{gpu.last_branch}, its capability says {fact.last_branch}",
+            )
+        first = rows.get(name, {}).get("first_toolkit")
+        if first and first != show(fact.first_toolkit):
+            yield Problem(
+                "gpu-matches-capability",
+                f"gpus {name} first toolkit",
+                f"{first}, its capability says {show(fact.first_toolkit)}",
+            )
+        expected = [b.branch for b in branches.values() if b.cuda == fact.first_toolkit]
+        if gpu.first_branch and expected and gpu.first_branch not in expected:
+            yield Problem(
+                "gpu-matches-capability",
+                f"gpus {name} first branch",
+                f"{gpu.first_branch}, CUDA {show(fact.first_toolkit)} came with"
+                f" {' or '.join(map(str, expected))}",
+            )
+
+
+def gpu_facts(context: Context) -> Iterator[Problem]:
+    """Branches exist, MIG drivers are on parts that have MIG, spellings name one product."""
+    branches = context.facts.driver_branches.branches
+    for name, gpu in context.facts.gpus.gpus.items():
+        for branch in (gpu.first_branch, gpu.last_branch):
+            if branch and branch not in branches:
+                yield Problem("gpu-facts", f"gpus {name}", f"branch {branch} does not exist")
+        if gpu.mig_driver and not gpu.mig_capable:
+            yield Problem("gpu-facts", f"gpus {name}", "a MIG driver without MIG")
+    named: dict[str, str] = {}
+    for row in context.documents["gpus"]["gpus"]:
+        for spelling in (row["name"], *(row.get("aliases") or ())):
+            first = named.setdefault(normalise(spelling), row["name"])
+            if first != row["name"]:
+                yield Problem("gpu-facts", f"gpus {spelling}", f"names {first} and {row['name']}")
+
+
+ARCHITECTURE_CHECKS: tuple[Check, ...] = (
+    series_has_architectures,
+    targets_match_capabilities,
+    target_bounds,
+    tegra_and_families,
+    gpu_matches_capability,
+    gpu_facts,
+)
+
+
+_NARROWER: tuple[PeakKind, ...] = ("tf32", "fp16", "bf16", "fp8")
+"""Narrower formats are never slower on tensor cores."""
+_FIRST: dict[PeakKind, tuple[int, int]] = {
+    "tf32": (8, 0),
+    "fp16": (7, 0),
+    "bf16": (8, 0),
+    "fp8": (8, 9),
+}
+"""Compute capability from which tensor cores have a format."""
+
+
+def peak_names(context: Context) -> Iterator[Problem]:
+    """Yield a peak is of a product, by its canonical name."""
+    for name in context.facts.gpu_peaks.gpus:
+        if name not in context.facts.gpus.gpus:
+            yield Problem("peak-names", f"gpu_peaks {name}", "there is no such product in gpus")
+
+
+def peak_order(context: Context) -> Iterator[Problem]:
+    """tf32 is not faster than fp16, that not than bf16 (they are alike), nor that than fp8."""
+    for name, peaks in context.facts.gpu_peaks.gpus.items():
+        known = [(kind, value) for kind in _NARROWER if (value := peaks.of(kind)) is not None]
+        for (wide, slow), (narrow, fast) in pairwise(known):
+            if slow > fast:
+                what = f"{wide} {slow:g} is more than {narrow} {fast:g}"
+                yield Problem("peak-order", f"gpu_peaks {name}", what)
+        if peaks.fp16 and peaks.bf16 and peaks.fp16 != peaks.bf16:
+            what = f"fp16 {peaks.fp16:g} and bf16 {peaks.bf16:g} differ"
+            yield Problem("peak-order", f"gpu_peaks {name}", what)
+
+
+def peak_formats(context: Context) -> Iterator[Problem]:
+    """Yield a peak is of a format that the GPU's tensor cores have."""
+    for name, peaks in context.facts.gpu_peaks.gpus.items():
+        gpu = context.facts.gpus.gpus.get(name)
+        for kind, first in _FIRST.items():
+            if gpu and peaks.of(kind) is not None and gpu.capability < first:
+                shown = ".".join(map(str, gpu.capability))
+                what = f"capability {shown} has no {kind} on tensor cores"
+                yield Problem("peak-formats", f"gpu_peaks {name}", what)
+
+
+def peak_dense(context: Context) -> Iterator[Problem]:
+    """A rate is about half of what is printed with sparsity, and exactly where it was halved."""
+    known = context.facts.gpu_peaks.gpus
+    for record in context.documents["gpu_peaks"]["gpus"]:
+        name, printed = record["name"], record.get("with_sparsity") or {}
+        for kind in record.get("halved") or ():
+            if kind not in printed:
+                what = f"{kind} was halved, and what is printed is missing"
+                yield Problem("peak-dense", f"gpu_peaks {name}", what)
+        for kind, sparse in printed.items():
+            yield from _dense(known[name], kind, sparse, kind in (record.get("halved") or ()))
+
+
+def _dense(peaks: GpuPeaks, kind: PeakKind, sparse: float, halved: bool) -> Iterator[Problem]:
+    dense = peaks.of(kind)
+    off = abs(dense - sparse / 2) if dense is not None else sparse
+    if off > (1e-9 if halved else 0.02 * sparse):
+        shown = "missing" if dense is None else f"{dense:g}"
+        what = f"{kind} is {shown}, with sparsity {sparse:g} is printed"
+        yield Problem("peak-dense", f"gpu_peaks {peaks.name}", what)
+
+
+PEAK_CHECKS: tuple[Check, ...] = (peak_names, peak_order, peak_formats, peak_dense)
+
+
+def xid_actions(context: Context) -> Iterator[Problem]:
+    """Yield every immediate action is a guidance class with advice."""
+    table = context.facts.xid
+    named = {f"xids[xid={x.code}]": x.action for x in table.xids}
+    named |= {
+        f"xids[xid={x.code}] {other.driver}": other.action
+        for x in table.xids
+        for other in x.on_driver
+    }
+    named |= {f"sxids[sxid={s.code}]": s.action for s in table.sxids}
+    named |= {f"messages[message={n.name}]": n.action for n in table.notices}
+    named |= {f"recovery_actions[value={r.value}]": r.action for r in table.recoveries}
+    for unit in table.nvlink:
+        for case in unit.cases:
+            subject = f"nvlink5[xid={unit.xid},unit={'/'.join(unit.names)}] {case.reason}"
+            named |= {subject: case.action, f"{subject} promoted": case.promoted}
+    for subject, action in named.items():
+        if action and action not in table.advice:
+            yield Problem("xid-actions", f"xid {subject}", f"no advice for {action}")
+
+
+def xid_units(context: Context) -> Iterator[Problem]:
+    """A unit of the decode table belongs to a known code, and no two units since R575 are alike."""
+    table = context.facts.xid
+    seen: dict[tuple[int, int], str] = {}
+    for unit in table.nvlink:
+        subject = f"xid nvlink5[xid={unit.xid},unit={'/'.join(unit.names)}]"
+        if unit.xid not in table.by_xid:
+            yield Problem("xid-units", subject, "there is no such Xid")
+        other = seen.setdefault((unit.xid, unit.v2), subject)
+        if other != subject:
+            yield Problem("xid-units", subject, f"has the bits of {other}")
+
+
+XID_CHECKS: tuple[Check, ...] = (xid_actions, xid_units)

@@ -1,0 +1,114 @@
+"""Answer ``check --batch``: a file of questions, line by line in constant memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.core.verdict import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
+from compatgate.errors import BadInput, CompatgateError, Unavailable
+from compatgate.strict_json import NOT_JSON
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.check.deciders import Decider
+
+STDIN = 0
+"""File descriptor of standard input."""
+
+
+def run_batch(args: argparse.Namespace) -> int:
+    """Answer every line.
+
+    Returns:
+        2 if a line was in error, else 1 if one was denied, else 3 if one had no decision, else 0.
+
+    Raises:
+        BadInput: the file cannot be read, or options contradict it.
+        Unavailable: the gate does not answer; the lines before were answered.
+    """
+    from compatgate.check.deciders import decider_for
+
+    _refuse(args)
+    decider = decider_for(args)
+    decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+    worst = EXIT_ALLOWED
+    write = sys.stdout.write
+    try:
+        for number, line in _lines(args.batch):
+            status, answer = _answer(line, number, decider, decode)
+            worst = worst_exit(worst, status)
+            write(encode(answer).decode() + "\n")
+            if args.batch == "-":
+                sys.stdout.flush()
+    finally:
+        decider.close()
+    return worst
+
+
+def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[int, dict[str, Any]]:
+    try:
+        try:
+            body = decode(line)
+        except NOT_JSON as error:
+            hint = 'one JSON object a line, like {"pool": {...}, "stack": {...}}'
+            raise BadInput(f"the line is not JSON: {error}", hint=hint) from None
+        if not isinstance(body, dict):
+            raise BadInput("must be a JSON object", value=body)
+        verdict = decider.decide([body])
+    except Unavailable:
+        raise
+    except CompatgateError as error:
+        return EXIT_BAD_INPUT, {"error": _problem(error), "line": number}
+    return exit_code(verdict["verdict"], allowed=verdict["allowed"]), verdict
+
+
+def _problem(error: CompatgateError) -> dict[str, Any]:
+    """Return the error as REST would answer it (RFC 9457)."""
+    return {
+        "type": f"https://compatgate.dev/problems/{error.slug}",
+        "title": error.slug.replace("-", " ").capitalize(),
+        "status": error.status,
+        "detail": error.detail,
+        "field": error.field,
+        "hint": error.hint,
+    }
+
+
+def _lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines; blank ones at the end are no questions."""
+    blank: list[tuple[int, bytes]] = []
+    try:
+        with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
+            for number, line in enumerate(file, 1):
+                blank.append((number, line))
+                if line.strip():
+                    yield from blank
+                    blank.clear()
+    except OSError as error:
+        raise BadInput(f"cannot read '{path}': {error.strerror}", field="--batch") from None
+
+
+def _refuse(args: argparse.Namespace) -> None:
+    names = (
+        *("target", "pool", "nvidia_smi", "node_labels", "probe"),
+        *("stack", "set", "image", "lock", "sbom", "show_at"),
+        *("read_wheels", "cached_wheels"),
+    )
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+    if given:
+        raise BadInput(
+            "every line of a batch has its own question",
+            field="--batch",
+            hint=f"leave out {', '.join(given)}",
+        )
+    if args.output or any(form not in ("text", "json") for form in args.format):
+        raise BadInput(
+            "a batch answers in JSON lines on standard output",
+            field="--output" if args.output else "--format",
+            value=args.output or args.format,
+        )

@@ -1,0 +1,328 @@
+"""Decide by the facts alone, a database, a bundle or a server, through one interface.
+
+`pools_of` reads a target's pools from the same places.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import Unavailable
+from compatgate.kit.cli.parser import server_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+    from compatgate.core.facts import Facts
+    from compatgate.core.facts.records import Record
+    from compatgate.core.matrix import Target
+    from compatgate.service.cli.local import Local
+
+Body = dict[str, Any]
+
+
+class Decider:
+    """Answers questions."""
+
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+        """Return the verdict in JSON form on bodies that differ in their pool only.
+
+        Args:
+            bodies: the question, once for each pool.
+            records: of wheels that were measured for it; a server judges by its own.
+
+        Raises:
+            BadInput: a body is malformed.
+            NotFound: there is no such target.
+            Unavailable: no decision can be had.
+        """
+        raise NotImplementedError
+
+    def facts(self) -> Facts:
+        """This installation's facts, to tell what an observed host has."""
+        from compatgate.catalog import load_facts
+
+        return load_facts()
+
+    def link(self, verdict: Mapping[str, Any]) -> str:
+        """Where the verdict can be seen again; empty where nobody keeps it."""
+        return ""
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+
+
+class FactsDecider(Decider):
+    """Decides about described pools from the vendors' facts; targets go to another decider.
+
+    Args:
+        overlays: the operator's fact files; a bundle brings its own.
+        targets: who knows targets.
+    """
+
+    def __init__(self, overlays: Sequence[str] | None, targets: Decider) -> None:
+        self._overlays = overlays
+        self._targets = targets
+
+    @cached_property
+    def _facts(self) -> Facts:
+        from compatgate.catalog import load_facts
+
+        if isinstance(self._targets, BundleDecider):
+            return self._targets.facts()
+        return load_facts(self._overlays)
+
+    def facts(self) -> Facts:
+        """Return the facts that decide."""
+        return self._facts
+
+    def link(self, verdict: Mapping[str, Any]) -> str:
+        """Of a target's verdict; one on described pools is kept nowhere."""
+        return self._targets.link(verdict) if verdict["target"] else ""
+
+    def close(self) -> None:
+        """Close what knows the targets."""
+        self._targets.close()
+
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+        """Return one verdict over all pools; see `Decider.decide`."""
+        if bodies[0].get("pool") is None and bodies[0].get("target") is not None:
+            return self._targets.decide(bodies, records)
+        from compatgate.core.evaluate import evaluate
+        from compatgate.core.matrix import Target
+        from compatgate.core.request import parse_request
+
+        requests = [parse_request(body, self._facts.gpus) for body in bodies]
+        pools = tuple(request.pool for request in requests if request.pool)
+        return evaluate(
+            requests[0].stack,
+            Target("", pools),
+            facts=self._facts.with_measured(records) if records else self._facts,
+            now=datetime.now(UTC),
+            basis="what-if" if requests[0].changes else "stated",
+        ).to_json()
+
+
+class GateDecider(Decider):
+    """Asks a gate over REST; several pools are asked one by one.
+
+    Args:
+        at: the matrix of which revision, or of when, is asked; then nothing is recorded.
+        hint: what a command can do without an answer.
+    """
+
+    def __init__(self, at: int | datetime | None = None, hint: str = "") -> None:
+        self._at = at.isoformat() if isinstance(at, datetime) else at
+        self._hint = hint
+
+    @property
+    def client(self) -> Client:
+        """Of the gate."""
+        raise NotImplementedError
+
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+        """See `Decider.decide`."""
+        from compatgate.check.verdicts import join_verdicts
+        from compatgate.errors import Damaged, Unavailable
+
+        try:
+            return join_verdicts([self._ask(body) for body in bodies])
+        except (Damaged, Unavailable) as error:
+            hint = "; ".join(filter(None, (error.hint, self._hint)))
+            raise Unavailable(error.problem, field=error.field, hint=hint) from None
+
+    def _ask(self, body: Body) -> dict[str, Any]:
+        from compatgate.check.verdicts import verdict_of
+        from compatgate.client.operations import Operations
+        from compatgate.service.cli.gate import ask
+
+        gate = self.client
+        if self._at is None:
+            answer = ask(gate, Operations.ask, body)
+        else:
+            answer = ask(gate, Operations.preview, body, at=self._at)
+        return verdict_of(answer, gate.base_url)
+
+
+class ServerDecider(GateDecider):
+    """Asks a server.
+
+    Args:
+        client: of the server, which is closed in the end.
+        at: as of `GateDecider`.
+        hint: likewise.
+    """
+
+    def __init__(self, client: Client, at: int | datetime | None, hint: str) -> None:
+        super().__init__(at, hint)
+        self._client = client
+
+    @property
+    def client(self) -> Client:
+        """Of the server."""
+        return self._client
+
+    def link(self, verdict: Mapping[str, Any]) -> str:
+        """Return the short link, which stays; none to what is not recorded."""
+        from urllib.parse import quote
+
+        if self._at is not None:
+            return ""
+        return f"{self._client.base_url}/v/{quote(str(verdict['id']))}"
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+class DatabaseDecider(GateDecider):
+    """Asks the gate of a local database, which is opened when it is first asked.
+
+    Args:
+        database: where it is.
+        overlays: the operator's fact files.
+        at: as of `GateDecider`.
+    """
+
+    def __init__(
+        self, database: str | None, overlays: Sequence[str] | None, at: int | datetime | None
+    ) -> None:
+        super().__init__(at)
+        self._database = database
+        self._overlays = overlays
+
+    @cached_property
+    def _local(self) -> Local:
+        from compatgate.service.cli.local import Local
+
+        return Local.open(self._database, overlays=self._overlays)
+
+    @property
+    def client(self) -> Client:
+        """Of the database's gate."""
+        return self._local.client
+
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+        """See `Decider.decide`; the gate is told of the records first, which REST cannot say."""
+        if records:
+            self._local.gate.snapshots.know(records)
+        return super().decide(bodies)
+
+    def close(self) -> None:
+        """Close the database, if it was opened."""
+        if "_local" in self.__dict__:
+            self._local.close()
+
+
+class BundleDecider(Decider):
+    """Decides about targets from a bundle's file, which is read at once; nothing is recorded.
+
+    Raises:
+        BadInput: the file is not a bundle, whatever is asked afterwards.
+    """
+
+    def __init__(self, path: str) -> None:
+        from compatgate.service.gate.bundle import load_bundle
+
+        bundle = load_bundle(path)
+        if not bundle.facts_match:
+            print(
+                f"note: {path} was made with other facts ({bundle.payload.facts[:19]}) than "
+                "this installation has; its answers may differ from the gate's",
+                file=sys.stderr,
+            )
+        self._snapshot = bundle.snapshot()
+
+    def facts(self) -> Facts:
+        """This installation's, with the bundle's own laid over them."""
+        facts: Facts = self._snapshot.facts
+        return facts
+
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+        """See `Decider.decide`."""
+        from msgspec.structs import replace
+
+        from compatgate.service.gate.deciding import decide
+
+        snapshot = self._snapshot
+        if records:
+            snapshot = replace(snapshot, facts=snapshot.facts.with_measured(records))
+        verdict: dict[str, Any] = decide(bodies[0], snapshot, datetime.now(UTC)).to_json()
+        return verdict
+
+
+def decider_for(args: argparse.Namespace) -> Decider:
+    """Choose who decides, by the options; no database is opened before it is asked."""
+    at = getattr(args, "moment", None)
+    if server := args.server or args.target_server:
+        decider = ServerDecider(_client(server, args), at, _hint(args))
+        return decider if args.server else FactsDecider(args.facts, decider)
+    if args.bundle:
+        return FactsDecider(args.facts, BundleDecider(args.bundle))
+    return FactsDecider(args.facts, DatabaseDecider(args.database, args.facts, at))
+
+
+def _client(url: str, args: argparse.Namespace) -> Client:
+    from compatgate.service.cli.gate import make_client
+
+    return make_client(url, args.token, args.timeout, retries=0)
+
+
+def _hint(args: argparse.Namespace) -> str:
+    return "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
+
+
+_MEMBERS = ("name", "driver", "gpu", "os", "cpu")
+
+
+def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the pools of ``args.target`` as bodies of requests.
+
+    Raises:
+        NotFound: there is no such target.
+        Unavailable: the server or the database does not answer.
+    """
+    server = args.target_server if "target_server" in args else server_of(args)
+    if server:  # check has settled which
+        from compatgate.service.cli.gate import make_client
+
+        timeout = getattr(args, "timeout", 10.0)
+        with make_client(server, args.token, timeout, retries=0) as client:
+            return _ask(client, args.target)
+    if args.bundle:
+        from compatgate.service.gate.bundle import load_bundle
+
+        return _bodies(load_bundle(args.bundle).snapshot().target(args.target))
+    from compatgate.service.cli.local import Local
+
+    with Local.open(args.database, overlays=args.facts) as local:
+        return _ask(local.client, args.target)
+
+
+def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
+    from compatgate.client.operations import Operations
+    from compatgate.service.cli.gate import ask
+
+    pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
+    if not isinstance(pools, list):
+        what = "the gate answered with something else than a target"
+        raise Unavailable(what, field=gate.base_url)
+    return [{key: pool[key] for key in _MEMBERS if pool.get(key)} for pool in pools]
+
+
+def _bodies(target: Target) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": pool.name,
+            "gpu": pool.gpu.sku if pool.gpu else None,
+            "driver": pool.driver.text if pool.driver else None,
+            "os": pool.os,
+            "cpu": pool.cpu,
+        }
+        for pool in target.pools
+    ]

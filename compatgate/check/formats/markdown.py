@@ -1,0 +1,135 @@
+"""Render verdicts as Markdown for a comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from compatgate.check.formats import text
+from compatgate.check.reports import Answer, Json, View
+
+_SIGNS = {"fail": "❌", "unknown": "❔", "warn": "⚠️", "waived": "🎫"}
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+_LINKED = re.compile(r"([@#])(?=[\w\-])")
+"""What forges make links of after they have rendered the text: people and issues."""
+_NOT_IN_COMMENT = re.compile(r"(?:[^A-Za-z0-9._ /:+]|-)+")
+_MOST = 60_000
+"""Characters: GitHub refuses comments from 65,536 on."""
+_MOST_FINDINGS = 30
+_LONGEST = 600
+
+
+def render(answers: Sequence[Answer], view: View) -> str:
+    """A hidden marker, by which a bot finds its own comment again, and a section per answer."""
+    sections = [_section(answer) for answer in answers]
+    if not sections:
+        sections = ["### ✅ compatgate: nothing to check"]
+    text = "\n\n".join([marker(answers), *sections])
+    if len(text) > _MOST:
+        short = [_head(answer) for answer in answers]
+        text = "\n\n".join([marker(answers), *short, "The findings do not fit in a comment."])
+    return text[:_MOST]
+
+
+def marker(answers: Sequence[Answer]) -> str:
+    """``<!-- compatgate: target prod-a100 -->``: the same for every answer about that place."""
+    places = dict.fromkeys(text.place_words(answer.verdict) for answer in answers)
+    shown = _NOT_IN_COMMENT.sub("-", "; ".join(places))[:200].strip("-")
+    return f"<!-- compatgate: {shown} -->"
+
+
+def _section(answer: Answer) -> str:
+    """Headline, a table of findings, fixes, and what the answer rests on."""
+    verdict = answer.verdict
+    parts = [_head(answer)]
+    weighing = [f for f in verdict["findings"] if f["outcome"] in _SIGNS]
+    if weighing:
+        parts.append(_table(weighing[:_MOST_FINDINGS], pools=text.shows_pools(verdict)))
+    if (more := len(weighing) - _MOST_FINDINGS) > 0:
+        parts.append(f"... and {more} more.")
+    if fixes := _fixes(weighing[:_MOST_FINDINGS]):
+        parts.append("**Fixes** (each was evaluated)\n\n" + "\n".join(fixes))
+    if skipped := text.findings_of(verdict, "not-checked"):
+        items = [f"- `{f['rule']}` {_text(f['message'])}" for f in skipped[:_MOST_FINDINGS]]
+        parts.append(_folded("Not checked", "\n".join(items)))
+    if sources := _sources(weighing[:_MOST_FINDINGS]):
+        parts.append(_folded("Sources", "\n".join(sources)))
+    link = f" · [verdict]({url})" if (url := _address(answer.link)) else ""
+    parts.append(f"<sub>{_text(text.provenance(verdict))}{link}</sub>")
+    return "\n\n".join(parts)
+
+
+def _head(answer: Answer) -> str:
+    said, colour = text.headline(answer.verdict)
+    sign = {"red": "❌", "yellow": "⚠️", "green": "✅"}[colour]
+    of = f" ({_text(answer.file)})" if answer.file else ""
+    stack = _text(text.stack_words(answer.verdict["stack"]))
+    where = _text(text.place_words(answer.verdict))
+    return f"### {sign} compatgate: {_text(said)}{of}\n\n{stack} on **{where}**"
+
+
+def _table(findings: list[Json], *, pools: bool) -> str:
+    columns = ["", "rule", "finding", "have", "need", *(["pools"] if pools else [])]
+    rows = [columns, ["---"] * len(columns)]
+    for finding in findings:
+        row = [
+            _SIGNS[finding["outcome"]],
+            f"`{finding['rule']}` {_text(finding['name'])}",
+            _text(finding["message"]),
+            _code(finding["have"]),
+            _code(finding["need"]),
+        ]
+        rows.append(row + [_text(", ".join(finding["pools"]))] * pools)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _fixes(findings: list[Json]) -> list[str]:
+    lines = [
+        f"- {_text(fix['message'])}: {_code(text.fix_option(fix['set']))}"
+        for finding in findings
+        for fix in finding["fixes"]
+    ]
+    return list(dict.fromkeys(lines))
+
+
+def _sources(findings: list[Json]) -> list[str]:
+    lines = []
+    for finding in findings:
+        source = finding["source"]
+        if not source:
+            continue
+        title = _text(text.source_words({**source, "url": None}))
+        url = _address(source["url"])
+        link = f"[{title}]({url})" if url else title
+        lines.append(f"- `{finding['rule']}` {link}")
+    return list(dict.fromkeys(lines))
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+
+
+def _address(url: str | None) -> str:
+    """Return an address that cannot end its link; empty for anything but the web's."""
+    if not url or not url.startswith(("http://", "https://")):
+        return ""
+    return quote(url, safe="/:?#@!$&'*+,;=%~")
+
+
+def _code(text: str | None) -> str:
+    if not text:
+        return ""
+    clean = _short(text).replace("|", "\\|")
+    return f"`{clean}`" if "`" not in clean else _text(text)
+
+
+def _text(text: str) -> str:
+    """Return words that are neither markup nor a mention, in one line."""
+    marked = _SPECIAL.sub(r"\\\1", _short(text).replace("&", "&amp;"))
+    return _LINKED.sub("\\1\u200b", marked)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

@@ -1,0 +1,169 @@
+"""Render verdicts as SARIF 2.1.0, for code scanning.
+
+Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0; what GitHub reads
+of SARIF: GitHub Docs, "SARIF support for code scanning".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from compatgate import __version__
+from compatgate.check.formats import ci, text
+from compatgate.check.reports import Answer, Json, View
+from compatgate.core.rule import Rule
+from compatgate.core.rules import RULES
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+HOME = "https://compatgate.dev"
+_LEVELS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "note"}
+"""Outcome to level; what was not checked is no result, which code scanning would raise an alert
+for, but a notification."""
+
+
+def render(answers: Sequence[Answer], view: View) -> str:
+    """Return a log with one run: of several, code scanning keeps only the last."""
+    indexes = {rule.id: index for index, rule in enumerate(RULES)}
+    run = {
+        "tool": {"driver": _driver()},
+        "results": [
+            _result(finding, answer, fingerprint, indexes)
+            for finding, answer, fingerprint in ci.each_finding(answers)
+            if finding["outcome"] in _LEVELS
+        ],
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                **_ended(answers),
+                "toolExecutionNotifications": [
+                    _notification(finding, answer)
+                    for answer in answers
+                    for finding in text.findings_of(answer.verdict, "not-checked")
+                ],
+            }
+        ],
+        "columnKind": "unicodeCodePoints",
+        "properties": {"verdicts": [_verdict(answer.verdict) for answer in answers]},
+    }
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
+
+
+def _ended(answers: Sequence[Answer]) -> dict[str, str]:
+    times = [str(answer.verdict["decided_at"]) for answer in answers]
+    return {"endTimeUtc": max(times)} if times else {}
+
+
+def _verdict(verdict: Json) -> dict[str, Any]:
+    return {
+        "id": verdict["id"],
+        "verdict": verdict["verdict"],
+        "allowed": verdict["allowed"],
+        "target": verdict["target"],
+        "facts": verdict["facts"],
+        "matrixRevision": verdict["matrix_revision"],
+    }
+
+
+def _driver() -> dict[str, Any]:
+    return {
+        "name": "compatgate",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "informationUri": HOME,
+        "rules": [_rule(rule) for rule in RULES],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    text = rule.documentation
+    link = f"{HOME}/rules#{rule.id.lower()}-{rule.name}"
+    plain = text.replace("``", "`")
+    return {
+        "id": rule.id,
+        "name": "".join(part.capitalize() for part in rule.name.split("-")),
+        "shortDescription": {"text": text.partition("\n")[0]},
+        "fullDescription": {"text": " ".join(text.partition("\n\n")[0].split())},
+        "help": {"text": f"{plain}\n\n{link}", "markdown": f"{plain}\n\n[{rule.id}]({link})"},
+        "helpUri": link,
+        "defaultConfiguration": {"level": "error"},
+        "properties": {
+            "tags": ["gpu", "compatibility", "facts" if rule.about_facts else "matrix"],
+            "precision": "very-high",
+            "problem.severity": "error",
+        },
+    }
+
+
+def _result(
+    finding: Json, answer: Answer, fingerprint: str, indexes: dict[str, int]
+) -> dict[str, Any]:
+    level = _LEVELS[finding["outcome"]]
+    if level == "error" and answer.verdict["allowed"]:
+        level = "warning"
+    result: dict[str, Any] = {
+        "ruleId": finding["rule"],
+        "level": level,
+        "kind": "fail",
+        "message": {"text": _message(finding, answer)},
+        "locations": [_location(finding, answer)],
+        "partialFingerprints": {
+            "compatgate/v1": fingerprint,
+            "primaryLocationLineHash": f"{fingerprint[:16]}:1",
+        },
+        "properties": {
+            **{key: finding[key] for key in ("outcome", "component", "have", "need", "source")},
+            "verdict": answer.verdict["id"],
+        },
+    }
+    if finding["rule"] in indexes:
+        result["ruleIndex"] = indexes[finding["rule"]]
+    if finding["outcome"] == "waived":
+        result["suppressions"] = [{"kind": "external", "justification": finding["message"]}]
+    if answer.link:
+        result["hostedViewerUri"] = answer.link
+    return result
+
+
+def _notification(finding: Json, answer: Answer) -> dict[str, Any]:
+    return {
+        "associatedRule": {"id": finding["rule"]},
+        "level": "note",
+        "message": {
+            "text": f"{text.place_words(answer.verdict)}: not checked: {finding['message']}"
+        },
+    }
+
+
+def _message(finding: Json, answer: Answer) -> str:
+    lines = [f"{text.place_words(answer.verdict)}: {finding['message']}"]
+    lines += [f"Fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
+    if source := text.source_words(finding["source"]):
+        lines.append(f"Source: {source}")
+    return "\n".join(lines)
+
+
+def _location(finding: Json, answer: Answer) -> dict[str, Any]:
+    """Return a line of a file, which code scanning demands, and the pools."""
+    place = ci.located_place(finding, answer)
+    target = answer.verdict["target"] or "pool"
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(place.path)},
+            "region": {"startLine": place.line},
+        },
+        "logicalLocations": [
+            {"name": pool, "fullyQualifiedName": f"{target}/{pool}", "kind": "resource"}
+            for pool in finding["pools"]
+        ],
+    }
+
+
+def _uri(path: str) -> str:
+    return f"file://{quote(path)}" if path.startswith("/") else quote(path)

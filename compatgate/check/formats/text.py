@@ -1,0 +1,226 @@
+"""Render verdicts for a person at a terminal: the answer, then the reason, then what to do.
+
+Other formats share its phrases: the question, the answer, the command that fixes a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import ascii_letters, digits
+
+from compatgate.check.reports import Answer, Json, View
+from compatgate.core.components import label_of
+from compatgate.core.verdict import RANK, asked_value
+from compatgate.kit.cli.terminal import paint, printable, wrap
+
+MOST_ARCHES = 6
+_PLAIN = frozenset(ascii_letters + digits + "=,._+-")
+
+
+def headline(verdict: Json) -> tuple[str, str]:
+    """Return the answer in words, and the colour that goes with it."""
+    outcome, allowed = verdict["verdict"], verdict["allowed"]
+    if not allowed:
+        return ("NO DECISION", "yellow") if outcome == "unknown" else ("DENIED", "red")
+    if outcome in ("fail", "unknown"):
+        what = "it fails" if outcome == "fail" else "it is not known whether it works"
+        return f"ALLOWED by mode '{verdict['mode']}', although {what}", "yellow"
+    if outcome == "warn":
+        return "ALLOWED, with warnings", "yellow"
+    return "ALLOWED", "green"
+
+
+def place_words(verdict: Json) -> str:
+    """Where it is to run: the target, or the pools in words."""
+    pools = verdict["pools"]
+    if verdict["target"]:
+        return f"target {verdict['target']}"
+    shown = [pool_words(pool) for pool in pools[:3]]
+    more = f" and {len(pools) - 3} more pools" if len(pools) > 3 else ""
+    return "; ".join(shown) + more
+
+
+def pool_words(pool: Json) -> str:
+    """``A100-SXM4-80GB, driver 535.104.05``."""
+    system = "" if pool["os"] == "linux" else f", {pool['os']}"
+    return f"{pool['gpu'] or 'unknown GPU'}, driver {pool['driver'] or 'unknown'}{system}"
+
+
+def stack_words(stack: Json) -> str:
+    """``CUDA 12.1, cuDNN 8.9.7, PyTorch 2.4.1, sm_80``."""
+    parts = [f"{_label(name)} {value}" for name, value in stack.items() if isinstance(value, str)]
+    arch = stack.get("arch")
+    if arch is not None:
+        more = f" and {len(arch) - MOST_ARCHES} more" if len(arch) > MOST_ARCHES else ""
+        parts.append("+".join(arch[:MOST_ARCHES]) + more if arch else "no GPU code")
+    return ", ".join(parts) or "an empty stack"
+
+
+def _label(name: str) -> str:
+    return label_of(name)
+
+
+def fix_option(change: Json) -> str:
+    """Return the option that tries a fix: ``--set driver=525.60.13,cuda-compat=``."""
+    value = ",".join(f"{name}={asked_value(value)}" for name, value in change.items())
+    if set(value) <= _PLAIN:
+        return f"--set {value}"
+    quoted = printable(value).replace("'", "'\\''")
+    return f"--set '{quoted}'"
+
+
+def source_words(source: Json | None) -> str:
+    """Title and address of a source, the first where there are several; empty without one."""
+    if not source:
+        return ""
+    title = str(source["title"])
+    if "also" not in source:  # an older gate joins several
+        title = title.partition(";")[0].strip()
+    if len(title) > 160:
+        title = title[:157].rpartition(" ")[0] + "..."
+    return f"{title} - {source['url']}" if source["url"] else title
+
+
+def provenance(verdict: Json) -> str:
+    """What the answer rests on, in one line."""
+    algorithm, _, digest = str(verdict["facts"]).partition(":")
+    held = len(verdict["checked"]["passed"])
+    parts = [f"{held} rules hold", f"facts {algorithm}:{digest[:12]}"]
+    if verdict["overlays"]:
+        parts.append(f"overlays {', '.join(verdict['overlays'])}")
+    if verdict["target"]:
+        parts.append(f"matrix revision {verdict['matrix_revision']}")
+        parts.append(f"evidence {', '.join(verdict['evidence']) or 'none'}")
+    if verdict["valid_until"]:
+        parts.append(f"holds until {verdict['valid_until'][:10]}")
+    parts.append(str(verdict["id"]))
+    return " · ".join(parts)
+
+
+def shows_pools(verdict: Json) -> bool:
+    """Return whether findings must say which pools they are about."""
+    return len(verdict["pools"]) > 1
+
+
+def findings_of(verdict: Json, *outcomes: str) -> list[Json]:
+    """Return the findings of these outcomes, in the verdict's order."""
+    return [finding for finding in verdict["findings"] if finding["outcome"] in outcomes]
+
+
+def outcome(answers: Sequence[Answer]) -> dict[str, str]:
+    """Return the answer for programs: ``verdict``, ``allowed`` and ``id`` of the worst one.
+
+    Without any answer nothing was asked: the verdict is ``none``.
+    """
+    if not answers:
+        return {"verdict": "none", "allowed": "true", "id": ""}
+    worst = max(
+        (answer.verdict for answer in answers), key=lambda v: (not v["allowed"], RANK[v["verdict"]])
+    )
+    allowed = "true" if worst["allowed"] else "false"
+    return {"verdict": str(worst["verdict"]), "allowed": allowed, "id": str(worst["id"])}
+
+
+_MARKS = {
+    "fail": ("FAIL", "red"),
+    "unknown": ("UNKNOWN", "yellow"),
+    "warn": ("WARN", "yellow"),
+    "waived": ("WAIVED", "cyan"),
+}
+_LABEL = 8
+"""Columns of the labels have, need, fix, source."""
+
+
+def render(answers: Sequence[Answer], view: View) -> str:
+    """Return text of at most ``view.width`` columns; long addresses and commands are not broken."""
+    return "\n\n".join(_titled(answer, view) for answer in answers)
+
+
+def _titled(answer: Answer, view: View) -> str:
+    """Return one answer, under the name of its file where there are several."""
+    text = _one(answer.verdict, view)
+    if not answer.file:
+        return text
+    return f"{paint(printable(answer.file), 'bold', colour=view.colour)}\n{text}"
+
+
+def _one(verdict: Json, view: View) -> str:
+    lines = _head(verdict, view)
+    pools = shows_pools(verdict)
+    for finding in findings_of(verdict, "fail", "unknown"):
+        lines += ["", *_reason(finding, view, pools=pools)]
+    lesser = findings_of(verdict, "warn", "waived")
+    for finding in lesser:
+        lines += ["", *_short(finding, view, pools=pools)]
+    skipped = findings_of(verdict, "not-checked")
+    if skipped:
+        lines.append("")
+        lines += [line for finding in skipped for line in _skipped(finding, view)]
+    lines.append("")
+    lines += [_dim(line, view) for line in wrap(provenance(verdict), view.width)]
+    return "\n".join(lines)
+
+
+def _head(verdict: Json, view: View) -> list[str]:
+    answer, colour = headline(verdict)
+    text = f"{answer}: {stack_words(verdict['stack'])} on {place_words(verdict)}"
+    first, *rest = wrap(text, view.width)
+    marked = paint(answer, "bold", colour, colour=view.colour) + first.removeprefix(answer)
+    lines = [marked if first.startswith(answer) else first, *rest]
+    if verdict["target"] and len(verdict["pools"]) <= 4:
+        pools = [f"  {p['name']}: {pool_words(p)}" for p in verdict["pools"]]
+        lines += map(printable, pools)
+    return lines
+
+
+def _title(finding: Json, view: View, *, pools: bool) -> list[str]:
+    """Outcome and rule; the pools beside them, or below where there is no room."""
+    mark, colour = _MARKS[finding["outcome"]]
+    name = printable(f"{finding['rule']} {finding['name']}")
+    shown = f"{paint(f'{mark:<7}', 'bold', colour, colour=view.colour)} {name}"
+    names = printable(", ".join(finding["pools"]))
+    if not pools:
+        return [shown]
+    if len(name) + len(names) + 12 <= view.width:
+        return [f"{shown}  {_dim(f'[{names}]', view)}"]
+    return [shown, *_labelled("pools", names, view)]
+
+
+def _reason(finding: Json, view: View, *, pools: bool) -> list[str]:
+    """Everything about a finding that decides."""
+    lines = _title(finding, view, pools=pools)
+    lines += [f"  {line}" for line in wrap(finding["message"], view.width - 2)]
+    component = finding["component"]
+    if finding["have"]:
+        lines += _labelled("have", f"{component} {finding['have']}", view)
+    if finding["need"]:
+        lines += _labelled("need", finding["need"], view)
+    for fix in finding["fixes"]:
+        lines += _labelled("fix", fix["message"], view)
+        lines.append(f"  {'':<{_LABEL}}{paint(fix_option(fix['set']), 'bold', colour=view.colour)}")
+    if source := source_words(finding["source"]):
+        lines += [_dim(line, view) for line in _labelled("source", source, view)]
+    return lines
+
+
+def _short(finding: Json, view: View, *, pools: bool) -> list[str]:
+    lines = _title(finding, view, pools=pools)
+    lines += [f"  {line}" for line in wrap(finding["message"], view.width - 2)]
+    for fix in finding["fixes"][:1]:
+        lines += _labelled("fix", f"{fix['message']}: {fix_option(fix['set'])}", view)
+    return lines
+
+
+def _skipped(finding: Json, view: View) -> list[str]:
+    text = f"not checked: {finding['rule']} {finding['name']}: {finding['message']}"
+    first, *rest = wrap(text, view.width - 2)
+    return [_dim(first, view), *(_dim(f"  {line}", view) for line in rest)]
+
+
+def _labelled(label: str, text: str, view: View) -> list[str]:
+    first, *rest = wrap(text, max(view.width - 2 - _LABEL, 30))
+    return [f"  {label:<{_LABEL}}{first}", *(f"  {'':<{_LABEL}}{line}" for line in rest)]
+
+
+def _dim(text: str, view: View) -> str:
+    return paint(text, "dim", colour=view.colour)

@@ -1,0 +1,153 @@
+"""Read pools and stack of a host: a probe, the output of nvidia-smi, or labels of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from compatgate.core.gpus import resolve_gpu
+from compatgate.errors import BadInput
+from compatgate.kit.cli.output import read_text
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.core.facts import Facts
+    from compatgate.discovery.probe import Probe
+
+
+class Host(Struct, frozen=True):
+    """What was observed on a host.
+
+    Attributes:
+        pools: bodies of pools, one per kind of GPU.
+        stack: components; only a probe knows them.
+    """
+
+    pools: tuple[dict[str, Any], ...]
+    stack: dict[str, Any]
+    notes: tuple[str, ...]
+    table: Any
+
+    def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the pools to ask about: the observed ones, overridden or chosen by what is stated.
+
+        Raises:
+            BadInput: more than one pool is stated.
+        """
+        if not stated:
+            return list(self.pools)
+        if len(stated) > 1:
+            raise BadInput("give one --pool with an observed host", hint="it overrides all pools")
+        changes = stated[0]
+        pools = list(self.pools)
+        if "gpu" in changes and pools:
+            wanted = resolve_gpu(str(changes["gpu"]), self.table).sku
+            pools = [pool for pool in pools if self._sku(pool) == wanted] or pools[:1]
+        return [{**pool, **changes} for pool in pools or [{}]]
+
+    def as_changes(self) -> dict[str, Any]:
+        """Return the observed pool as changes to a target's: what if its nodes were like this one?
+
+        Raises:
+            BadInput: there are several.
+        """
+        if len(self.pools) > 1:
+            names = ", ".join(str(pool.get("name")) for pool in self.pools)
+            raise BadInput(
+                f"there are several kinds of GPU: {names}",
+                field="--nvidia-smi or --node-labels",
+                hint="with a target, leave it out and choose with --set driver=..,gpu=..",
+            )
+        return {key: value for key, value in self.pools[0].items() if key not in ("name", "count")}
+
+    def _sku(self, pool: dict[str, Any]) -> str | None:
+        try:
+            return resolve_gpu(str(pool.get("gpu")), self.table).sku
+        except BadInput:
+            return None
+
+
+def read_host(args: argparse.Namespace, facts: Facts) -> Host:
+    """Read ``--probe``, and ``--nvidia-smi`` or ``--node-labels``, whose pools win.
+
+    With a target, a probe gives the stack alone, and the others the driver and GPU of one of the
+    target's nodes.
+
+    Raises:
+        BadInput: a file cannot be read, or is not what it should be; or it shows no GPU and none
+            is stated.
+    """
+    pools: tuple[dict[str, Any], ...] = ()
+    stack: dict[str, Any] = {}
+    notes: list[str] = []
+    given = (args.probe, args.nvidia_smi, args.node_labels)
+    if given.count("-") > 1:
+        raise BadInput("standard input can be read once", field="--probe")
+    if args.nvidia_smi and args.node_labels:
+        raise BadInput("--nvidia-smi and --node-labels exclude each other")
+    if args.probe:
+        pools, stack, said = _read_probe(args.probe, facts)
+        notes += said
+    if args.nvidia_smi or args.node_labels:
+        printed = read_printed(args, facts)
+        pools = tuple(pool.to_body() for pool in printed.pools)
+        notes += [*printed.host["notes"], *(conflict.message for conflict in printed.conflicts)]
+    if not pools and not args.pool and not args.target:
+        raise BadInput(
+            "the probe found no GPU",
+            field=_origin(args.probe),
+            hint="describe the pool with --pool driver=..,gpu=..",
+        )
+    return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
+
+
+def _read_probe(
+    path: str, facts: Facts
+) -> tuple[tuple[dict[str, Any], ...], dict[str, Any], list[str]]:
+    """Return pools, stack and notes of a probe, or of a node that AICR took a snapshot of."""
+    text, origin = read_text(path, "--probe"), _origin(path)
+    if "measurements" in text:
+        from compatgate.discovery.integrations.drafts import read_snapshot_pools
+
+        snapshot = read_snapshot_pools(text, facts, origin=origin)
+        if snapshot is not None:
+            return tuple(pool.to_body() for pool in snapshot.pools), {}, list(snapshot.notes)
+    from compatgate.discovery.probe import read_probe
+
+    document = read_probe(text, origin=origin)
+    return tuple(document["pools"]), document["stack"], _remarks(document, document["stack"])
+
+
+def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
+    """Read ``--nvidia-smi`` or ``--node-labels``.
+
+    Raises:
+        BadInput: the file cannot be read, or is not what it should be.
+    """
+    from compatgate.discovery.probe import probe_labels, probe_output
+
+    if args.nvidia_smi:
+        text = read_text(args.nvidia_smi, "--nvidia-smi")
+        return probe_output(text, facts, origin=_origin(args.nvidia_smi))
+    from compatgate.discovery.node_labels import LARGEST as LARGEST_LABELS
+
+    text = read_text(args.node_labels, "--node-labels", LARGEST_LABELS)
+    return probe_labels(text, facts, origin=_origin(args.node_labels))
+
+
+def _remarks(document: dict[str, Any], stack: dict[str, Any]) -> list[str]:
+    """Where its witnesses disagree, unless the stack says it: then it is a finding."""
+    said = stack.get("conflicts")
+    messages = [str(conflict.get("message")) for conflict in _list(document, "conflicts")]
+    return [m for m in messages if m not in (said if isinstance(said, list) else ())]
+
+
+def _list(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = document.get(key)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _origin(path: str) -> str:
+    return "standard input" if path == "-" else path

@@ -1,0 +1,174 @@
+"""Render verdicts in the chosen formats, and write them to the chosen files.
+
+A format is a function of one module, imported when chosen, that takes answers (verdicts in the
+JSON form of ``POST /gate``) and a view, and returns one text without a final newline. Usually
+there is one answer; a check of several lockfiles has one for each. Register a format in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.errors import BadInput
+
+Json = dict[str, Any]
+FORMATS: dict[str, str] = {
+    "text": "compatgate.check.formats.text",
+    "json": "compatgate.check.reports:json",
+    "sarif": "compatgate.check.formats.sarif",
+    "junit": "compatgate.check.formats.junit",
+    "github": "compatgate.check.formats.ci:github",
+    "gitlab-codequality": "compatgate.check.formats.ci:gitlab",
+    "markdown": "compatgate.check.formats.markdown",
+    "dotenv": "compatgate.check.formats.ci:dotenv",
+}
+"""Format to ``module`` (its ``render``) or ``module:name`` (its ``render_name``)."""
+
+
+class Place(Struct, frozen=True):
+    """A line of a file.
+
+    Attributes:
+        path: as it was given.
+        line: from 1; the first one stands for the whole file.
+    """
+
+    path: str
+    line: int = 1
+
+
+class Answer(Struct, frozen=True):
+    """A verdict, and what only the one who asked knows of it.
+
+    Attributes:
+        verdict: in the form of ``POST /gate``.
+        file: what was read, where several were: it tells the answers apart.
+        places: component to where it is locked.
+        at: where to show a finding whose component has no place; None: nowhere.
+        link: address of the verdict; empty where no server keeps it.
+    """
+
+    verdict: Json
+    file: str = ""
+    places: Mapping[str, Place] = {}
+    at: Place | None = None
+    link: str = ""
+
+    def place(self, finding: Json) -> Place | None:
+        """Where a finding is to be shown."""
+        return self.places.get(finding["component"]) or self.at
+
+
+class View(Struct, frozen=True):
+    """How people will look at it.
+
+    Attributes:
+        width: columns.
+        colour: whether to colour.
+    """
+
+    width: int = 100
+    colour: bool = False
+
+
+def render(name: str, verdict: Json, view: View | None = None) -> str:
+    """Return a verdict in the form of that name."""
+    return render_all(name, [Answer(verdict)], view)
+
+
+def render_all(name: str, answers: Sequence[Answer], view: View | None = None) -> str:
+    """Return verdicts in the form of that name."""
+    module, _, function = FORMATS[name].partition(":")
+    function = f"render_{function}" if function else "render"
+    text: str = getattr(import_module(module), function)(answers, view or View())
+    return text
+
+
+STDOUT = "-"
+
+
+class Report(Struct, frozen=True):
+    """One form and where it goes; ``-`` is standard output."""
+
+    form: str
+    path: str = STDOUT
+
+
+def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
+    """Read ``--format NAME[=FILE]`` and ``--output FILE``.
+
+    A form without a file goes to ``--output``, or else to standard output; where every form has
+    a file, standard output gets the text for people.
+
+    Raises:
+        BadInput: two would go to one place.
+    """
+    reports: list[Report] = []
+    for stated in forms:
+        form, _, path = stated.partition("=")
+        reports.append(Report(form, path or output or STDOUT))
+    if not any("=" not in stated for stated in forms):
+        reports.insert(0, Report("text", output or STDOUT))
+    paths = [report.path for report in reports]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        where = "standard output" if twice == STDOUT else twice
+        hint = "name a file for each but one: --format sarif=compatgate.sarif"
+        raise BadInput(f"several forms would go to {where}", field="--format", hint=hint)
+    return reports
+
+
+def refuse_inputs(reports: Sequence[Report], inputs: Iterable[str | None]) -> None:
+    """Refuse a report that would take the place of a file that is read.
+
+    Raises:
+        BadInput: names the file.
+    """
+    read = {os.path.realpath(path) for path in inputs if path and path != STDOUT}
+    for report in reports:
+        if report.path != STDOUT and os.path.realpath(report.path) in read:
+            raise BadInput(f"{report.path} is read; a report would overwrite it", field="--format")
+
+
+def remove_old(reports: Sequence[Report]) -> None:
+    """Remove the files of an earlier run: where there is no answer now, none must be found."""
+    for report in reports:
+        with suppress(OSError):
+            if report.path != STDOUT and stat.S_ISREG(os.lstat(report.path).st_mode):
+                os.unlink(report.path)
+
+
+def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:
+    """Write every report.
+
+    Raises:
+        BadInput: a file cannot be written.
+    """
+    from compatgate.kit.cli.terminal import wants_colour, width_of
+
+    for report in reports:
+        if report.path != STDOUT:
+            from compatgate.kit.cli.output import write_output
+
+            text = render_all(report.form, answers)
+            write_output(report.path, f"{text}\n".encode("utf-8", "backslashreplace"))
+            continue
+        view = View(width=width_of(sys.stdout), colour=wants_colour(sys.stdout))
+        if text := render_all(report.form, answers, view):
+            print(text)
+
+
+def render_json(answers: Sequence[Answer], view: View) -> str:
+    """Return the JSON document."""
+    verdicts = [answer.verdict for answer in answers]
+    one = len(answers) == 1 and not answers[0].file
+    document = verdicts[0] if one else verdicts
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

@@ -1,0 +1,317 @@
+"""Read stacks from lockfiles, bills of materials and images in registries.
+
+A lock and an index of images hold a part for each platform, so the systems and processors of the
+pools choose. Each component keeps its line, so that a review shows a finding there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.check.reports import Place
+from compatgate.core.matrix import Cpu, Os, Pool
+from compatgate.core.request import change_pool
+from compatgate.core.stack import canonical_key
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.cli.output import read_bytes
+
+if TYPE_CHECKING:
+    from compatgate.core.facts import Facts
+    from compatgate.core.facts.nvidia import Gpus
+    from compatgate.core.facts.packages import Packages
+    from compatgate.discovery.image.reading import ImageReading
+    from compatgate.discovery.lockfiles.interface import Origin
+    from compatgate.discovery.lockfiles.platform import Platform
+    from compatgate.discovery.observations import Conflict, Observation
+
+Body = dict[str, Any]
+
+
+class Platforms(Struct, frozen=True):
+    """What is read, and what that leaves out.
+
+    Attributes:
+        os: system that a lock is read for; ``wsl`` installs as Linux does.
+        cpu: processor that a lock is read for, and that chooses from an index of images.
+        all: every system and processor of the pools, the one that is read first.
+        known: False where the gate does not say what pools the target has.
+    """
+
+    os: Os = "linux"
+    cpu: Cpu = "x86_64"
+    all: tuple[tuple[Os, Cpu], ...] = ()
+    known: bool = True
+
+    def remarks(self, what: str) -> Body:
+        """What a lock or an image that holds a part for each platform says of the others.
+
+        Args:
+            what: that was read, ``uv.lock``.
+        """
+        read = f"{what} was read for {self.os} {self.cpu}"
+        if not self.known:
+            return {"unread": [f"{read}: the gate did not say which pools the target has"]}
+        others = ", ".join(f"{os} {cpu}" for os, cpu in self.all[1:])
+        return {"open": [f"{read}, there are pools of {others}: ask for each"]} if others else {}
+
+    def of_processors(self) -> Platforms:
+        """Return the same without systems: images are Linux's."""
+        cpus = dict.fromkeys(cpu for _, cpu in self.all)
+        return Platforms(cpu=self.cpu, all=tuple(("linux", cpu) for cpu in cpus), known=self.known)
+
+
+def read_platforms(
+    pools: Sequence[Mapping[str, Any]],
+    target_pools: Callable[[], Sequence[Mapping[str, Any]]] | None,
+    changes: Mapping[str, Any],
+    gpus: Gpus,
+) -> Platforms:
+    """Return the platforms that a question is about.
+
+    Args:
+        pools: described ones.
+        target_pools: asks for those of the target; None without one.
+        changes: of ``--set``, which win.
+        gpus: the GPU table.
+
+    Raises:
+        BadInput: a system or processor that is none.
+        NotFound: there is no such target.
+    """
+    known = True
+    if target_pools is not None:
+        try:
+            pools = target_pools()
+        except BadInput:  # a token that may ask the gate need not read targets
+            pools, known = (), "cpu" in changes
+    found = [_platform(pool, changes, gpus) for pool in pools or ({},)]
+    return Platforms(found[0][0], found[0][1], tuple(dict.fromkeys(found)), known)
+
+
+def _platform(body: Mapping[str, Any], changes: Mapping[str, Any], gpus: Gpus) -> tuple[Os, Cpu]:
+    pool = change_pool(Pool("pool", None, None), _part(body), gpus, path="pool")
+    pool = change_pool(pool, _part(changes), gpus)
+    return "linux" if pool.os == "wsl" else pool.os, pool.cpu
+
+
+def _part(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: body[key] for key in ("gpu", "os", "cpu") if body.get(key)}
+
+
+def read_image_stack(
+    reference: str, platforms: Platforms, facts: Facts
+) -> tuple[Body, dict[str, str]]:
+    """Return the stack that an image shows, and the pinned ``image``.
+
+    Of an index one image stands for one processor; what that leaves out is said.
+
+    Raises:
+        As `read_reference`.
+    """
+    from compatgate.discovery.stated_stack import merge_bodies
+
+    reading = read_image_reference(reference, platforms.cpu, facts)
+    shown = reading.to_request()
+    if reading.index:
+        shown = merge_bodies(shown, platforms.of_processors().remarks("the image"))
+    return shown, {"image": reading.pinned}
+
+
+def read_image_reference(reference: str, cpu: str | None, facts: Facts) -> ImageReading:
+    """Read an image, with the settings of the environment and the user's cache.
+
+    Raises:
+        BadInput: the reference is none, or there is no image for the platform.
+        NotFound: the registry has no such image.
+        Unavailable: the registry does not answer in time.
+    """
+    from msgspec.structs import replace
+
+    from compatgate.catalog import read_source
+    from compatgate.discovery.cache import default_image_folder
+    from compatgate.discovery.image.read import read_image
+    from compatgate.discovery.registry.limits import options_from_environment
+
+    options = replace(
+        options_from_environment(),
+        cache=default_image_folder(),
+        arch_facts=facts.arch,
+        packages=facts.packages,
+    )
+    platform = "linux/arm64" if cpu == "aarch64" else "linux/amd64"
+    return read_image(
+        reference, signals=read_source("image_signals"), platform=platform, options=options
+    )
+
+
+def places_of(
+    path: str, name: str, data: bytes, observations: Iterable[Observation]
+) -> dict[str, Place]:
+    """Return the place of each component.
+
+    Args:
+        path: of the lockfile.
+        name: of the file, as origins write it.
+        data: its content.
+        observations: whose origin is ``requirements.txt:3`` or ``uv.lock: torch``.
+
+    Returns:
+        Component to place; the first line of the file where the component's own is not found.
+    """
+    text = data.decode("utf-8", "replace")
+    places: dict[str, Place] = {}
+    for seen in observations:
+        if seen.component not in places:
+            places[seen.component] = _place(path, name, text, seen.origin)
+    return places
+
+
+def _place(path: str, name: str, text: str, origin: str) -> Place:
+    head, _, package = origin.partition(": ")
+    file, colon, number = head.rpartition(":")
+    line = int(number) if colon and number.isdecimal() else 0
+    file = file if line else head
+    if file != name:  # one that this one includes
+        return Place(os.path.join(os.path.dirname(path), file), max(line, 1))
+    return Place(path, line or _line_of(package.rpartition(" ")[2], text))
+
+
+def _line_of(package: str, text: str) -> int:
+    """Return the line that names the package: as a name, or else anywhere as a whole word."""
+    word = re.escape(package)
+    for pattern in (
+        rf"^[ \t\-\[{{]*name[ \t]*[:=][ \t]*[\"']?{word}[\"']?[ \t,]*$",
+        rf"(?<![\w\-]){word}(?!\w)",
+    ):
+        if package and (match := re.search(pattern, text, re.MULTILINE)):
+            return text.count("\n", 0, match.start()) + 1
+    return 1
+
+
+def stated_place(text: str) -> Place:
+    """Read ``Dockerfile`` or ``Dockerfile:3`` of ``--show-at``."""
+    path, colon, number = text.rpartition(":")
+    if path and colon and number.isdecimal() and int(number) > 0:
+        return Place(path, int(number))
+    return Place(text)
+
+
+class _Reading(Protocol):
+    @property
+    def observations(self) -> tuple[Observation, ...]: ...
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]: ...
+    @property
+    def open(self) -> tuple[str, ...]: ...
+
+
+class FileStack(Struct, frozen=True):
+    """What a lockfile and a bill of materials say.
+
+    Attributes:
+        stack: in the form of requests.
+        places: component to where it is locked.
+        unrelated: the lockfile holds no component of a GPU stack.
+        origins: where the files of its GPU packages are, by name.
+    """
+
+    stack: Body
+    places: dict[str, Place] = {}
+    unrelated: bool = False
+    origins: dict[str, Origin] = {}
+
+
+def read_files(
+    lock: str | None, sbom: str | None, platforms: Platforms, stated: Body, known: Packages
+) -> FileStack:
+    """Return the stack of a lockfile and an SBOM under the one that is stated.
+
+    What a file leaves open and where witnesses disagree is part of the stack, so that no answer
+    passes over it. What the options state wins, is a finding where a file has something else, and
+    is not open.
+
+    Args:
+        lock: of ``--lock``; ``-``: standard input.
+        sbom: of ``--sbom``, likewise.
+        platforms: the first says for which platform a lock is read.
+        stated: the stack of the options.
+        known: which packages carry GPU code.
+
+    Raises:
+        BadInput: a file cannot be read, or is not what it should be.
+        Inconclusive: it says nothing (empty, a template).
+    """
+    from compatgate.discovery.lockfiles.platform import Platform
+    from compatgate.discovery.stated_stack import merge_bodies, prefer_stated
+
+    python = next((v for k, v in stated.items() if canonical_key(k) == "python"), None)
+    platform = Platform(os=platforms.os, cpu=platforms.cpu, python=python)
+    body: Body = {}
+    names = []
+    written = FileStack({})
+    origins: dict[str, Origin] = {}
+    if sbom:
+        from compatgate.catalog import read_source
+        from compatgate.discovery.sbom.read import read_sbom
+
+        data = read_bytes(sbom, "--sbom")
+        signals = read_source("image_signals")
+        names.append(_file_name(sbom))
+        bill = read_sbom(names[-1], data, known=known, signals=signals, platform=platform)
+        body = merge_bodies(_body(bill), bill.rest)
+        body |= _compat_use(body)
+        origins = bill.origins
+    if lock:
+        names.append(_file_name(lock))
+        written = _read_lock(lock, platform, known)
+        body = merge_bodies(merge_bodies(written.stack, platforms.remarks(names[-1])), body)
+    stack = prefer_stated(body, stated, " and ".join(names))
+    return replace(written, stack=stack, origins={**origins, **written.origins})
+
+
+def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
+    from compatgate.discovery.lockfiles.read import read_lockfile
+    from compatgate.discovery.stated_stack import attach_wheels
+
+    data = read_bytes(lock, "--lock")
+    path: Path | str = Path(lock) if lock != "-" else _file_name(lock)
+    try:
+        reading = read_lockfile(path, data, known=known, platform=platform)
+    except CompatgateError as error:
+        name = Path(lock).name
+        if error.field and error.field.startswith(name):  # others may have the same name
+            error.field = lock + error.field.removeprefix(name)
+        raise
+    return FileStack(
+        attach_wheels(_body(reading, reading.arch), reading.wheels),
+        places_of(lock, os.path.basename(path), data, reading.observations),
+        reading.unrelated,
+        reading.origins,
+    )
+
+
+def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
+    from compatgate.discovery.observations import settle
+    from compatgate.discovery.stated_stack import attach_remarks
+
+    stack, disagreements = settle(reading.observations, arch)
+    return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
+
+
+def _compat_use(body: Body) -> Body:
+    """Return a bill of materials lists the forward-compatibility package, and not who loads it."""
+    if "cuda-compat" not in body or "cuda-compat-use" in body:
+        return {}
+    what = "whether the library path leads to cuda-compat is not in a bill of materials"
+    return {"cuda-compat-use": "newer", "unread": [what]}
+
+
+def _file_name(path: str) -> str:
+    return "standard input" if path == "-" else path

@@ -1,0 +1,114 @@
+"""Validate a server's verdict, and join several verdicts on one stack.
+
+What every format of the answer relies on is checked: an answer without it is no decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.verdict import RANK, FindingOutcome, Outcome
+from compatgate.errors import Unavailable
+
+
+class _Fix(Struct):
+    set: dict[str, Any]
+    message: str
+
+
+class _Source(Struct):
+    title: str
+    url: str | None
+
+
+class _Finding(Struct):
+    rule: str
+    name: str
+    outcome: FindingOutcome
+    pools: list[str]
+    component: str
+    have: str | None
+    need: str | None
+    message: str
+    source: _Source | None
+    fixes: list[_Fix]
+
+
+class _Pool(Struct):
+    name: str
+    gpu: str | None
+    driver: str | None
+    os: str
+
+
+class _Checked(Struct):
+    passed: list[str]
+    not_applicable: list[str]
+
+
+class _Verdict(Struct):
+    id: str
+    verdict: Outcome
+    allowed: bool
+    mode: str
+    target: str | None
+    findings: list[_Finding]
+    checked: _Checked
+    stack: dict[str, Any]
+    pools: list[_Pool]
+    matrix_revision: int
+    facts: str
+    overlays: list[str]
+    evidence: list[str]
+    decided_at: str
+    valid_until: str | None
+
+
+def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
+    """Return the answer itself, which is a verdict; members that only a newer gate knows are kept.
+
+    Raises:
+        Unavailable: it is something else, as of a proxy in between: nothing was decided.
+    """
+    try:
+        msgspec.convert(answer, _Verdict)
+    except msgspec.ValidationError as error:
+        problem = f"the gate answered with something else than a verdict: {error}"
+        raise Unavailable(problem, field=server, hint="is it a gate?") from None
+    return answer
+
+
+def join_verdicts(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return one verdict over all pools, in JSON form.
+
+    Its ``id`` is that of the worst, ``ids`` names all; a finding that several share is said once.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    worst = max(verdicts, key=lambda v: (not v["allowed"], RANK[v["verdict"]]))
+    findings: dict[str, dict[str, Any]] = {}
+    for verdict in verdicts:
+        for finding in verdict["findings"]:
+            key = repr({**finding, "pools": None})
+            known = findings.setdefault(key, {**finding, "pools": []})
+            known["pools"] = [*known["pools"], *finding["pools"]]
+    objecting = {finding["rule"] for finding in findings.values()}
+    return {
+        **worst,
+        "allowed": all(verdict["allowed"] for verdict in verdicts),
+        "ids": [verdict["id"] for verdict in verdicts],
+        "findings": sorted(findings.values(), key=lambda f: (-RANK[f["outcome"]], f["rule"])),
+        "checked": {
+            key: [
+                rule
+                for rule in dict.fromkeys(r for v in verdicts for r in v["checked"][key])
+                if rule not in objecting
+            ]
+            for key in ("passed", "not_applicable")
+        },
+        "pools": [pool for verdict in verdicts for pool in verdict["pools"]],
+    }

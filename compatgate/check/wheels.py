@@ -1,0 +1,128 @@
+"""Measure GPU packages that have no record, for one question (``--read-wheels``)."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from compatgate.core.facts import Facts
+    from compatgate.core.facts.records import Record
+    from compatgate.core.matrix import Cpu, Os
+    from compatgate.core.package_finder import OpenPackage
+    from compatgate.discovery.lockfiles.interface import Origin
+    from compatgate.discovery.wheels.on_demand import MeasureResult, PackageRequest
+
+Body = dict[str, Any]
+
+
+class ReadWheels(Struct, frozen=True):
+    """What became of the packages without a record.
+
+    Attributes:
+        stack: in the form of requests, with why a package could not be measured.
+        records: of the wheels that were measured, now or earlier.
+        notes: a sentence for each package.
+    """
+
+    stack: Body
+    records: tuple[Record, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_wheels(
+    stack: Body,
+    origins: Mapping[str, Origin],
+    platforms: Sequence[tuple[Os, Cpu]],
+    facts: Facts,
+    *,
+    network: bool,
+) -> ReadWheels:
+    """Find or measure the records that a stack lacks; what cannot be measured is said.
+
+    Args:
+        stack: in the form of requests.
+        origins: where a lockfile or bill of materials has the files of its packages, by name.
+        platforms: of the pools.
+        facts: with the records that are known.
+        network: indexes may be asked; else earlier measurements alone count.
+
+    Raises:
+        BadInput: the stack is malformed; ``field`` names the key.
+    """
+    from compatgate.core.package_finder import open_packages, release_of
+    from compatgate.core.stack import parse_stack
+
+    if not stack:
+        return ReadWheels(stack)
+    try:
+        parsed = parse_stack(stack)
+    except BadInput as error:
+        raise error.at("stack") from None
+    missing = open_packages(parsed, platforms, facts)
+    if not missing:
+        return ReadWheels(stack)
+    from compatgate.discovery.cache import default_wheel_folder
+    from compatgate.discovery.wheels.index import configured_indexes
+    from compatgate.discovery.wheels.measure import MeasureOptions, toolkits_of_ptx
+    from compatgate.discovery.wheels.on_demand import WheelSources, measure_all
+
+    found = measure_all(
+        [_wanted(package, origins) for package in missing],
+        WheelSources(configured_indexes()),
+        MeasureOptions(toolkits=toolkits_of_ptx(facts.arch), cache=default_wheel_folder()),
+        _Lines(),
+        network=network,
+    )
+    why = {release_of(one.wanted.package): one.why for one in found if one.record is None}
+    return ReadWheels(
+        {**stack, "unmeasured": {**stack.get("unmeasured", {}), **why}} if why else stack,
+        tuple(one.record for one in found if one.record),
+        tuple(map(_note, found)),
+    )
+
+
+def _wanted(package: OpenPackage, origins: Mapping[str, Origin]) -> PackageRequest:
+    """Describe a package by its file; one that was stated in another version by that alone."""
+    from compatgate.core.versions import parse_version
+    from compatgate.discovery.wheels.on_demand import PackageRequest, request_of
+
+    origin = origins.get(package.name)
+    if origin is None:
+        return request_of(package)
+    same = parse_version(package.name, origin.version).public == package.version.public
+    return PackageRequest(package, origin) if same else request_of(package)
+
+
+def _note(one: MeasureResult) -> str:
+    title = f"{one.wanted.package.name} {one.wanted.package.version}"
+    if one.record is None:
+        return f"{title} could not be measured: {one.why}"
+    when = "measured now" if one.fresh else "measured before"
+    return f"{title}: {when}, {one.record.wheel} (sha256 {one.record.sha256})"
+
+
+class _Lines:
+    """Progress as lines on standard error, of several wheels at a time."""
+
+    def __init__(self) -> None:
+        self._writing = threading.Lock()
+
+    def begin(self, wheel: str, size: int) -> None:
+        """Say which wheel is read, and how much of it."""
+        with self._writing:
+            text = f"{wheel}: reading {size / 1e6:.1f} MB"
+            print(printable(text), file=sys.stderr, flush=True)
+
+    def member(self, path: str, size: int) -> None:
+        """Do nothing: members of several wheels would stand between each other."""
+
+    def advance(self, size: int) -> None:
+        """Do nothing: lines do not show how a member goes on."""

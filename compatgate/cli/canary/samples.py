@@ -1,0 +1,269 @@
+"""Run ``compatgate canary`` read and sample: read a tool's output, store measurements as files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compatgate.kit.cli.options import add_format, add_workloads
+from compatgate.service.cli.gate import add_place, ask, gate_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.canary.protocol.adapters.tool import ReadTool
+    from compatgate.canary.run import Report
+
+_READ_EPILOG = """\
+Reads output that a tool has printed, as the engine would, and shows every metric with its unit (the
+names that a workload.toml may declare), checks, versions and problems. With --workload, only what
+that workload declares.
+exit status: 0 whole, 1 there are problems, 2 bad usage
+"""
+_MOST = 256 << 20
+
+
+def add_read_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _READ_EPILOG
+    parser.add_argument("file", metavar="FILE", help="output of the tool, - for standard input")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--adapter", metavar="NAME", help="tool of the output, as in workload.toml")
+    chosen.add_argument("--workload", metavar="NAME", help="workload of the output")
+    add_workloads(parser)
+    add_format(parser)
+
+
+def run_read(args: argparse.Namespace) -> int:
+    """Read and print.
+
+    Raises:
+        NotFound: there is no such adapter or workload.
+        BadInput: the file cannot be read.
+    """
+    import msgspec
+
+    report = _report(args)
+    if args.format == "json":
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    else:
+        _print_report(report)
+    return int(bool(report.problems or report.truncated))
+
+
+def _report(args: argparse.Namespace) -> Report:
+    from compatgate.canary.protocol import read_report
+    from compatgate.canary.protocol.adapters import ToolOutput
+    from compatgate.canary.workloads import Library
+
+    if args.workload:
+        workload = Library.open(args.workloads).workload(args.workload)
+        return read_report([_content(args.file)], workload)
+    reader = ToolOutput(_tool(args.adapter))
+    reader.feed(_content(args.file))
+    return reader.report()
+
+
+def _tool(name: str) -> ReadTool:
+    from compatgate.canary.protocol.adapters import TOOLS
+    from compatgate.documents.sources import did_you_mean
+    from compatgate.errors import NotFound
+
+    if found := TOOLS.get(name):
+        return found
+    hint = did_you_mean(name, TOOLS)
+    if name == "jsonl":
+        hint = "the line protocol is read by what a workload declares: give --workload"
+    raise NotFound(f"there is no adapter {name!r}", field="--adapter", value=name, hint=hint)
+
+
+def _content(path: str) -> bytes:
+    from compatgate.errors import BadInput
+
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(_MOST + 1)
+        with open(path, "rb") as file:
+            return file.read(_MOST + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}", field="FILE", value=path) from None
+
+
+def _print_report(report: Report) -> None:
+    from compatgate.kit.cli.output import table
+    from compatgate.kit.cli.terminal import printable
+
+    if env := report.env:
+        stated = {"driver": env.driver, **env.versions}
+        for name, value in stated.items():
+            if value:
+                print(f"{name:<10} {printable(value)}")
+        for device in env.gpus:
+            print(f"{'gpu':<10} {printable(device.name)}")
+    rows = [
+        (m.name, m.unit, str(len(m.values)), " ".join(f"{v:g}" for v in m.values[:4]))
+        for m in report.metrics
+    ]
+    if rows:
+        print(printable(table(("METRIC", "UNIT", "VALUES", "FIRST"), rows)))
+    for check in report.checks:
+        state = "skipped" if check.skipped else "ok" if check.ok else "FAILED"
+        print(f"check {check.name}: {state}: {printable(check.message)}")
+    if report.own_fault:
+        print(f"the tool, not the stack: {printable(report.own_fault)}")
+    for problem in report.problems:
+        print(f"problem: {printable(problem)}", file=sys.stderr)
+
+
+_SAMPLE_EPILOG = """\
+Writes DIR/WORKLOAD/samples/NAME.jsonl for each step of a run that measured soundly; the name is the
+GPU, the stack's family, the time and the seed. A step that failed, was spoilt or is not whole gives
+none, and the reason is said. With --printed, of what a program printed on a machine without a gate:
+such a sample is marked as development, and starts no baseline.
+exit status: 0 something was written (or was there already), 1 nothing was, 2 bad input
+"""
+
+
+def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _SAMPLE_EPILOG
+    parser.add_argument("id", metavar="RUN", nargs="?", help="finished run")
+    parser.add_argument("--printed", metavar="FILE", help="output of a program, instead of a RUN")
+    parser.add_argument("--workload", metavar="W", help="with --printed: workload of the program")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="with --printed: seed (default: 0)"
+    )
+    parser.add_argument(
+        "--measured-at", metavar="TIME", help="with --printed: end time, 2026-11-21T20:16:37Z"
+    )
+    add_workloads(parser)
+    parser.add_argument("--step", metavar="S", help="only this step, for example gemm-0")
+    parser.add_argument("--note", metavar="TEXT", default="", help="note to keep in each file")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        default=".",
+        help="workload folder to write to (default: this folder)",
+    )
+    add_place(parser)
+    add_format(parser)
+
+
+def run_sample(args: argparse.Namespace) -> int:
+    """Take them, and write them.
+
+    Raises:
+        NotFound: there is no such run, or step.
+        Conflict: the run has not ended; or a file is there and says something else.
+        BadInput: a file cannot be written, or the note is too long.
+    """
+    from compatgate.errors import BadInput
+    from compatgate.kit.cli.output import print_json
+
+    if len(args.note) > _LONGEST:
+        hint = f"at most {_LONGEST} characters"
+        raise BadInput("is too long", field="--note", value=args.note[:40], hint=hint)
+    taken = _printed(args) if args.printed else _of_run(args)
+    paths = [(_place(Path(args.output), sample), sample["text"]) for sample in taken["samples"]]
+    for path, text in paths:
+        _refuse_other(path, text)
+    for path, text in paths:
+        _write(path, text)
+    if args.format == "json":
+        print_json({"written": [str(path) for path, _ in paths], "refused": taken["refused"]})
+    else:
+        _print_samples([str(path) for path, _ in paths], taken["refused"])
+    return int(not paths)
+
+
+_LONGEST = 2000
+
+
+def _of_run(args: argparse.Namespace) -> dict[str, Any]:
+    from compatgate.errors import BadInput
+
+    if args.id is None or args.workload or args.measured_at:
+        hint = "RUN; or --printed FILE --workload W --measured-at TIME"
+        raise BadInput("say what to take samples of", hint=hint)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        note = args.note or None
+        return ask(gate, Operations.take_samples, args.id, step=args.step, note=note)
+
+
+def _printed(args: argparse.Namespace) -> dict[str, Any]:
+    """Return a sample of what a program printed, in the form in which a gate answers."""
+    from compatgate.canary.samples.extract import ExtractedSamples, sample_from_output
+    from compatgate.canary.workloads import Library
+    from compatgate.catalog import load_facts
+    from compatgate.errors import BadInput
+    from compatgate.kit.clock import parse_moment
+    from compatgate.service.baselines.exchange import sample_files
+
+    if args.id or args.step or not (args.workload and args.measured_at):
+        hint = "with --workload W and --measured-at TIME, without RUN and --step"
+        raise BadInput("is not enough, or too much", field="--printed", hint=hint)
+    if not 0 <= args.seed <= _LARGEST_SEED:
+        raise BadInput("is no seed", field="--seed", value=args.seed)
+    at = parse_moment(args.measured_at, field="--measured-at").strftime("%Y-%m-%dT%H:%M:%SZ")
+    workload = Library.open(args.workloads).workload(args.workload)
+    try:
+        printed = Path(args.printed).read_bytes()
+    except OSError as error:
+        what = f"cannot read {args.printed}: {error.strerror}"
+        raise BadInput(what, field="--printed", value=args.printed) from None
+    sample = sample_from_output(
+        printed, workload, load_facts(), seed=args.seed, measured_at=at, note=args.note
+    )
+    return sample_files(ExtractedSamples((sample,), ()))
+
+
+_LARGEST_SEED = 4_294_967_295
+
+
+def _print_samples(written: list[str], refused: list[dict[str, Any]]) -> None:
+    from compatgate.kit.cli.terminal import printable
+
+    for path in written:
+        print(path)
+    for each in refused:
+        print(f"{each['step']}: no sample: {printable(each['reason'])}", file=sys.stderr)
+
+
+def _place(folder: Path, sample: dict[str, Any]) -> Path:
+    """Where a sample goes; a gate that answers must not choose another place."""
+    from compatgate.errors import BadInput
+
+    parts = (sample["workload"], "samples", sample["name"])
+    if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        raise BadInput("the gate answered with a path that leaves the folder", field="--server")
+    return folder.joinpath(*parts)
+
+
+def _refuse_other(path: Path, text: str) -> None:
+    from compatgate.errors import Conflict
+
+    try:
+        there = path.read_bytes() if path.exists() else None
+    except OSError as error:
+        raise _cannot(path, error) from None
+    if there is not None and there != text.encode():
+        hint = "remove it, or write into another folder with -o"
+        raise Conflict(f"{path} is another sample", field="--output", value=str(path), hint=hint)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _cannot(path, error) from None
+
+
+def _cannot(path: Path, error: OSError) -> Exception:
+    from compatgate.errors import BadInput
+
+    return BadInput(f"cannot write {path}: {error.strerror}", field="--output", value=str(path))

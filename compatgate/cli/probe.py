@@ -1,0 +1,204 @@
+"""Run ``compatgate probe``: detect driver, GPUs and stack of a machine, process or container."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import printable, width_of, wrap
+
+if TYPE_CHECKING:
+    import argparse
+
+_EXAMPLES = """\
+examples:
+  compatgate probe
+  compatgate probe --python /opt/venv/bin/python -o node17.json
+  compatgate probe --pid 4711
+  compatgate probe --container inference --format json
+  kubectl get nodes -o json | compatgate probe --node-labels -
+  compatgate check --probe node17.json --target prod-a100
+
+What it reads: NVML (pip install compatgate[nvml]) or nvidia-smi, /proc/driver/nvidia/version, the
+dynamic linker's cache, LD_LIBRARY_PATH, /usr/local/cuda*; with --python that interpreter's package
+metadata and its torch; with --pid what that process has loaded (/proc/PID); with --container the
+files and processes of a running container. It changes nothing and sends nothing.
+exit status: 0 looked at, also where no GPU was found; 2 it is not there, or may not be looked at;
+3 the container engine does not answer
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command: what to look at, and where the answer goes."""
+    parser.epilog = _EXAMPLES
+    what = parser.add_argument_group("what to look at (default: this machine)")
+    one = what.add_mutually_exclusive_group()
+    one.add_argument(
+        "--pid", metavar="N", type=_pid, help="process to inspect for loaded libraries"
+    )
+    one.add_argument(
+        "--container",
+        metavar="ID",
+        help="running Docker container: its files and its loaded libraries",
+    )
+    one.add_argument(
+        "--nvidia-smi",
+        metavar="FILE",
+        help='another host, by what nvidia-smi printed there ("-": standard input)',
+    )
+    one.add_argument(
+        "--node-labels",
+        metavar="FILE",
+        help='Kubernetes nodes, by kubectl get nodes -o json or their labels ("-": standard input)',
+    )
+    one.add_argument(
+        "--python",
+        metavar="PATH",
+        help="Python interpreter or environment to ask for its frameworks",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the JSON document for check --probe"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look and print.
+
+    Raises:
+        BadInput: what was named cannot be looked at, or the file not be written.
+        NotFound: there is no such process or container.
+        Unavailable: the container engine does not answer.
+    """
+    document = _look(args)
+    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    if args.output:
+        try:
+            with open(args.output, "w", encoding="utf-8") as file:
+                file.write(encoded + "\n")
+        except OSError as error:
+            raise BadInput(
+                f"cannot write '{args.output}': {error.strerror}", field="--output"
+            ) from None
+    if args.format == "json":
+        if not args.output:
+            print(encoded)
+        return 0
+
+    print(as_text(document))
+    if args.output:
+        print(f"\nwritten to {args.output}; check it with: compatgate check --probe {args.output}")
+    return 0
+
+
+def _look(args: argparse.Namespace) -> dict[str, Any]:
+    from compatgate.catalog import load_facts, read_source
+
+    facts = load_facts()
+    if args.pid is not None:
+        from compatgate.diagnostics.process import probe_process
+
+        return probe_process(args.pid, facts)
+    if args.container is not None:
+        from compatgate.diagnostics.container import probe_container
+
+        return probe_container(args.container, facts, read_source("image_signals"))
+    if args.nvidia_smi is not None or args.node_labels is not None:
+        from compatgate.check.host_sources import read_printed
+
+        return read_printed(args, facts).to_json()
+    from compatgate.discovery.probe import probe_machine
+
+    return probe_machine(facts, python=args.python).to_json()
+
+
+def _pid(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
+        raise ArgumentTypeError(f"'{text}' is not the number of a process")
+    return int(text)
+
+
+def as_text(document: dict[str, Any]) -> str:
+    """Return the document in lines that fit the terminal."""
+    width = width_of(sys.stdout)
+    lines = [*_host_lines(document), *_subject_lines(document), "", *_stack_lines(document, width)]
+    stack = document["stack"]
+    for title, texts in (
+        ("witnesses disagree", [c["message"] for c in document["conflicts"]]),
+        ("not known", stack.get("open", [])),
+        ("notes", document["host"]["notes"]),
+    ):
+        if texts:
+            lines += ["", title]
+            for text in texts:
+                first, *rest = wrap(printable(text), width - 4)
+                lines += [f"  - {first}", *(f"    {line}" for line in rest)]
+    return "\n".join(lines)
+
+
+def _stack_lines(document: dict[str, Any], width: int) -> Iterator[str]:
+    stack = {k: v for k, v in document["stack"].items() if k not in ("open", "conflicts")}
+    if not stack:
+        yield "stack: no CUDA library and no framework was found"
+        return
+    yield "stack"
+    for name, value in stack.items():
+        shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        first, *rest = wrap(shown, width - 22)
+        yield f"  {name:<18}  {first}"
+        yield from (f"  {'':<18}  {line}" for line in rest)
+
+
+def _host_lines(document: dict[str, Any]) -> Iterator[str]:
+    host = document["host"]
+    yield f"host    {', '.join(filter(None, (host['os'], host['cpu'])))}"
+    drivers = {pool.get("driver") for pool in document["pools"]}
+    modules = f" ({host['kernel_modules']} kernel modules)" if host["kernel_modules"] else ""
+    if host["driver"]:
+        yield f"driver  {host['driver']}{modules}"
+    elif len(drivers) > 1:
+        yield f"driver  several: {', '.join(sorted(filter(None, drivers)))}"
+    else:
+        yield "driver  no NVIDIA driver is loaded"
+    for pool, gpu in zip(document["pools"], host["gpus"], strict=False):
+        if "nodes" in gpu:
+            yield f"nodes   {gpu['nodes']} x {gpu['product']}, driver {pool.get('driver', '?')}"
+        else:
+            yield f"GPU     {gpu['devices']} x {gpu['product']}"
+    if not host["gpus"]:
+        yield "GPU     no NVIDIA GPU was found on this machine"
+
+
+def _subject_lines(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the process, or the container and its processes."""
+    if container := document.get("container"):
+        yield ""
+        yield f"container  {container['name']} ({container['id'][:12]}), image {container['image']}"
+        for process in container["processes"]:
+            yield from _process_lines(process)
+        if not container["processes"]:
+            yield "  no process in it that can be looked at has loaded a CUDA library"
+    elif process := document.get("process"):
+        yield ""
+        yield from _process_lines(process)
+
+
+def _process_lines(process: dict[str, Any]) -> Iterator[str]:
+    python = f", Python {process['python']}" if process["python"] else ""
+    yield printable(f"process {process['pid']}  {process['executable']}{python}")
+    for library in process["libraries"]:
+        version = library.get("reported") or library.get("name_version") or library.get("major")
+        folder, name = os.path.split(library["path"])
+        yield printable(f"  {library['component']:<12} {version or '?':<12} {name}  in {folder}")
+    for name, value in process["environment"].items():
+        if name.endswith("VISIBLE_DEVICES"):
+            yield printable(f"  {name}={value}")

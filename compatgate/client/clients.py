@@ -1,0 +1,287 @@
+"""Send operations: `Client` returns answers, `AsyncClient` returns them to be awaited.
+
+Both read alike, method by method; what they share is in `transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from compatgate.client.answers import Answer, Gathered
+from compatgate.client.operation import AsyncItems, Awaiting, Blocking, Items
+from compatgate.client.operations import Operations
+from compatgate.client.request import Request
+from compatgate.client.settings import TIMEOUT_S, Retries, Verify, make_settings
+from compatgate.client.transport import (
+    Attempt,
+    Attempts,
+    Configured,
+    Event,
+    Following,
+    Lines,
+    make_http,
+    translate_errors,
+)
+from compatgate.errors import Unavailable
+from compatgate.kit.http.schemas import Page
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class Client(Configured, Blocking, Operations):
+    """A gate's REST interface; may be shared by threads.
+
+    Every operation of the API is a method, named by its ``operationId``. Methods raise
+    `compatgate.errors`: the same errors that the gate has, and `Unavailable` where there is none.
+
+    Args:
+        base_url: of the gate; None: ``COMPATGATE_SERVER``.
+        token: access token; None: ``COMPATGATE_TOKEN``.
+        timeout: seconds to wait for the connection, and for each part of an answer.
+        retries: of requests that may be repeated; a number, or when and how.
+        verify: authorities that vouch for the gate: a PEM file or a folder; True: the system's.
+        user_agent: of the program, before the client's own.
+        transport: httpx's, to reach the gate in another way.
+
+    Raises:
+        BadInput: no gate is named, or one of these is wrong.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float = TIMEOUT_S,
+        retries: Retries | int = Retries(),  # noqa: B008 - immutable
+        verify: Verify = True,
+        user_agent: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._settings = make_settings(base_url, token, timeout, retries, user_agent)
+        self._http = make_http(httpx.Client, self._settings, verify, transport)
+
+    def send(self, request: Request[A]) -> A:
+        """Return the answer to a request, such as ``Client.show_target.request("prod")``.
+
+        Raises:
+            CompatgateError: the gate refuses, with its explanation.
+            Unavailable: it does not answer.
+        """
+        return self.exchange(request).value
+
+    def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
+        """Return the answer with its entity tag; raises as `send`.
+
+        Args:
+            request: as `send`.
+            if_none_match: entity tag of what is known already.
+        """
+        return self._read(request, self._try(request, if_none_match))
+
+    def items(self, request: Request[Page[T]]) -> Items[T]:
+        """Return a list, such as ``Client.list_targets.request()``."""
+        return Items(self, request)
+
+    def lines(self, request: Request[str]) -> Iterator[str]:
+        """Yield an answer line by line, as it comes; raises as `send`, also in its midst."""
+        tried = self._try(request, streamed=True)
+        response, lines = tried.response, Lines()
+        try:
+            if not response.is_success:
+                self._read(request, tried)
+            with translate_errors(self.base_url):
+                for part in response.iter_bytes():
+                    yield from lines.feed(part)
+            yield from lines.rest()
+        finally:
+            response.close()
+
+    def follow_run(
+        self, run_id: str, *, step: str | None = None, after: int = 0
+    ) -> Iterator[Event]:
+        """What happens to a run, until ``end``; a stream that breaks is taken up again.
+
+        Args:
+            run_id: of the run.
+            step: only this step's output.
+            after: id of the last event known.
+        """
+        following = Following(run_id, step, after)
+        while not following.ended:
+            request = following.request()
+            try:
+                for line in self.lines(request):
+                    if event := following.take(line):
+                        yield event
+            except Unavailable as error:
+                following.broke(error)
+            if not following.ended:
+                time.sleep(self._settings.retries.first_s)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _try(
+        self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
+    ) -> Attempt:
+        """What came of a request, tried again as often as the settings say."""
+        prepared = self._settings.prepare(request, if_none_match)
+        attempts = Attempts(self._settings, request)
+        with translate_errors(self.base_url):
+            while True:
+                try:
+                    tried = self._once(prepared, streamed)
+                    pause = attempts.pause(tried.response)
+                except httpx.HTTPError as error:
+                    pause = attempts.pause(error)
+                if pause is None:
+                    return tried
+                time.sleep(pause)
+
+    def _once(self, prepared: dict[str, Any], streamed: bool) -> Attempt:
+        response = self._http.send(self._http.build_request(**prepared), stream=True)
+        if streamed and response.is_success:
+            return Attempt(response)
+        try:
+            gathered = Gathered(self.base_url)
+            for part in response.iter_bytes():
+                gathered.add(part)
+            return Attempt(response, gathered.whole())
+        finally:
+            response.close()
+
+
+class AsyncClient(Configured, Awaiting, Operations):
+    """A gate's REST interface, to be awaited; arguments, methods and errors as `Client`.
+
+    Lists are iterated with ``async for``, and so are logs.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float = TIMEOUT_S,
+        retries: Retries | int = Retries(),  # noqa: B008 - immutable
+        verify: Verify = True,
+        user_agent: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._settings = make_settings(base_url, token, timeout, retries, user_agent)
+        self._http = make_http(httpx.AsyncClient, self._settings, verify, transport)
+
+    async def send(self, request: Request[A]) -> A:
+        """Return the answer to a request, such as ``Client.show_target.request("prod")``.
+
+        Raises:
+            CompatgateError: the gate refuses, with its explanation.
+            Unavailable: it does not answer.
+        """
+        return (await self.exchange(request)).value
+
+    async def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:
+        """Return the answer with its entity tag; raises as `send`.
+
+        Args:
+            request: as `send`.
+            if_none_match: entity tag of what is known already.
+        """
+        return self._read(request, await self._try(request, if_none_match))
+
+    def items(self, request: Request[Page[T]]) -> AsyncItems[T]:
+        """Return a list, such as ``Client.list_targets.request()``."""
+        return AsyncItems(self, request)
+
+    async def lines(self, request: Request[str]) -> AsyncGenerator[str, None]:
+        """Yield an answer line by line, as it comes; raises as `send`, also in its midst."""
+        tried = await self._try(request, streamed=True)
+        response, lines = tried.response, Lines()
+        try:
+            if not response.is_success:
+                self._read(request, tried)
+            with translate_errors(self.base_url):
+                async for part in response.aiter_bytes():
+                    for line in lines.feed(part):
+                        yield line
+            for line in lines.rest():
+                yield line
+        finally:
+            await response.aclose()
+
+    async def follow_run(
+        self, run_id: str, *, step: str | None = None, after: int = 0
+    ) -> AsyncIterator[Event]:
+        """What happens to a run, until ``end``; a stream that breaks is taken up again.
+
+        Args:
+            run_id: of the run.
+            step: only this step's output.
+            after: id of the last event known.
+        """
+        following = Following(run_id, step, after)
+        while not following.ended:
+            request = following.request()
+            try:
+                async with aclosing(self.lines(request)) as lines:
+                    async for line in lines:
+                        if event := following.take(line):
+                            yield event
+            except Unavailable as error:
+                following.broke(error)
+            if not following.ended:
+                await asyncio.sleep(self._settings.retries.first_s)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _try(
+        self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
+    ) -> Attempt:
+        """What came of a request, tried again as often as the settings say."""
+        prepared = self._settings.prepare(request, if_none_match)
+        attempts = Attempts(self._settings, request)
+        with translate_errors(self.base_url):
+            while True:
+                try:
+                    tried = await self._once(prepared, streamed)
+                    pause = attempts.pause(tried.response)
+                except httpx.HTTPError as error:
+                    pause = attempts.pause(error)
+                if pause is None:
+                    return tried
+                await asyncio.sleep(pause)
+
+    async def _once(self, prepared: dict[str, Any], streamed: bool) -> Attempt:
+        response = await self._http.send(self._http.build_request(**prepared), stream=True)
+        if streamed and response.is_success:
+            return Attempt(response)
+        try:
+            gathered = Gathered(self.base_url)
+            async for part in response.aiter_bytes():
+                gathered.add(part)
+            return Attempt(response, gathered.whole())
+        finally:
+            await response.aclose()

@@ -1,0 +1,412 @@
+"""Propose changes that may mend a finding, smallest first; the evaluation confirms each one.
+
+They change the driver or add forward compatibility, CUDA and the GPU code that is built, a
+framework's build or release, cuDNN or NCCL, or move the stack towards an entry of the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from compatgate.core.components import in_order
+from compatgate.core.constraints import Constraint
+from compatgate.core.frameworks import FrameworkMatch, accepts, find_build
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.rule import Candidate
+from compatgate.core.versions import Version, parse_version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.facts.frameworks import Build, Pin, Release
+    from compatgate.core.facts.nvidia import Pair
+    from compatgate.core.matrix import Entry
+    from compatgate.core.rule_context import RuleContext
+
+MOST_TRIED = 6
+"""Candidates of one kind; a fix that is further away is not a small change."""
+
+
+def describe_change(change: dict[str, Any]) -> str:
+    """Return a change in words."""
+    parts = []
+    for name, value in change.items():
+        if value is None:
+            parts.append(f"remove {name}")
+        elif name == "driver":
+            parts.append(_describe_driver(value))
+        elif name == "arch":
+            parts.append(f"build it for {', '.join(value)}")
+        else:
+            parts.append(f"use {name} {value}")
+    return ", ".join(parts)
+
+
+def _describe_driver(value: str) -> str:
+    if not value.startswith(">="):
+        return f"use driver {value}"
+    floor, _, end = value.removeprefix(">=").partition(",<")
+    return f"raise the driver to {floor} or newer" + (f", below {end}" if end else "")
+
+
+def raise_driver(context: RuleContext, floor: Version) -> Candidate:
+    """Raise the driver to at least a version; for a whole branch, to its first release."""
+    change = {"driver": at_least(context, lowest_release(context, floor))}
+    return Candidate(change, describe_change(change))
+
+
+def at_least(context: RuleContext, version: Version) -> str:
+    """``>=X``; with an end where a later branch no longer drives the GPU: ``>=X,<581``."""
+    last = context.pool.gpu.last_branch if context.pool.gpu and context.os == "linux" else None
+    return f">={version},<{last + 1}" if last else f">={version}"
+
+
+def lowest_release(context: RuleContext, floor: Version) -> Version:
+    """The lowest driver that can be stated for a floor, which may be a branch alone (``580``)."""
+    if len(floor.parts) > 1:
+        return floor
+    branch = context.facts.driver_branches.branches.get(floor.major)
+    if context.os == "linux" and branch and branch.first:
+        return branch.first
+    return parse_version("driver", f"{floor.major}.00")
+
+
+def newer_branches(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the own drivers of newer toolkits, oldest first."""
+    seen: set[str] = set()
+    for toolkit in context.facts.cuda_driver.toolkits:
+        own = toolkit.driver.get(context.os)
+        if own and context.driver and own > context.driver and own.text not in seen:
+            seen.add(own.text)
+            if len(seen) > 2 * MOST_TRIED:
+                return
+            yield raise_driver(context, own)
+
+
+def supported_branch(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the nearest newer branch that is not past its end of life."""
+    own = context.driver.major if context.driver else None
+    for branch in context.facts.driver_branches.branches.values():
+        if own is None or branch.branch <= own or not branch.eol or branch.eol <= context.today:
+            continue
+        if branch.last:
+            yield Candidate(
+                {"driver": branch.last.text},
+                f"move to branch {branch.branch} (driver {branch.last}), supported to {branch.eol}",
+            )
+
+
+def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the first driver of the GPU's first branch, or the last of its last."""
+    gpu, branches = context.pool.gpu, context.facts.driver_branches.branches
+    if gpu is None or context.driver is None:
+        return
+    if gpu.first_branch and context.driver.major < gpu.first_branch:
+        known = [b for b in branches.values() if b.branch >= gpu.first_branch and b.first]
+        yield from (raise_driver(context, b.first) for b in known[:MOST_TRIED] if b.first)
+    last = branches.get(gpu.last_branch) if gpu.last_branch else None
+    if last and last.last:
+        message = f"go back to driver branch {last.branch}, its newest is {last.last}"
+        yield Candidate({"driver": last.last.text}, message)
+
+
+def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
+    """Add the forward-compatibility package of the stack's CUDA."""
+    if context.cuda and context.stack.cuda_compat is None and context.pool.os == "linux":
+        series = show(context.cuda.major_minor)
+        if series in context.facts.forward_compat.packages:
+            yield Candidate(
+                {"cuda-compat": series},
+                f"add the forward-compatibility package cuda-compat-{series.replace('.', '-')}",
+            )
+
+
+def driver_for(context: RuleContext, pair: Pair) -> Version | None:
+    """Return the driver that a CUDA needs at least, when the pool's is below it."""
+    compat = context.facts.cuda_driver.minor_compat.get(pair[0])
+    floor = compat.minimum.get(context.os) if compat else None
+    gpu = context.pool.gpu
+    branch = context.facts.driver_branches.branches.get(gpu.first_branch or 0) if gpu else None
+    floors = [v for v in (floor, branch and branch.first) if v]
+    need = max(floors, default=None)
+    short = need and context.driver and context.driver < need
+    return lowest_release(context, need) if need and short else None
+
+
+def other_build(context: RuleContext, found: FrameworkMatch) -> Iterator[Candidate]:
+    """Yield another build of the release, else the nearest release with a build for this CUDA."""
+    if found.release:
+        for build in sorted(found.release.builds, key=lambda b: _distance(context, b)):
+            change = use_build(context, found.name, found.version.public, build)
+            yield Candidate(change, describe_change(change))
+    yield from _nearby_releases(context, found, lambda build: accepts_cuda(context, build))
+
+
+def build_with_code(context: RuleContext, found: FrameworkMatch) -> Iterator[Candidate]:
+    """Yield another build of the release, else the nearest release, with code for the GPU."""
+    if found.release:
+        for build in found.release.builds:
+            if build is not found.build and _has_code(context, build):
+                yield from _with_driver(
+                    context, use_build(context, found.name, found.version.public, build), build
+                )
+    yield from _nearby_releases(context, found, lambda build: _has_code(context, build))
+
+
+def _nearby_releases(
+    context: RuleContext, found: FrameworkMatch, wanted: Any
+) -> Iterator[Candidate]:
+    newer = [r for r in found.table.releases if r.version > found.version]
+    older = [r for r in reversed(found.table.releases) if r.version < found.version]
+    tried = 0
+    for release in (*newer, *older):
+        for build in (b for b in release.builds if b.listed and wanted(b)):
+            yield from _with_driver(
+                context, use_build(context, found.name, release.version.text, build), build
+            )
+            tried += 1
+            if tried >= MOST_TRIED:
+                return
+
+
+def _with_driver(context: RuleContext, change: dict[str, Any], build: Build) -> Iterator[Candidate]:
+    yield Candidate(change, describe_change(change))
+    pair = build.cuda or (build.cuda_major, 0)
+    if driver := driver_for(context, pair):
+        both = {**change, "driver": at_least(context, driver)}
+        yield Candidate(both, describe_change(both))
+
+
+def use_build(context: RuleContext, name: str, version: str, build: Build) -> dict[str, Any]:
+    """The stack on this build: its label, its CUDA, and the pins of what the stack states."""
+    text = f"{version}+{build.label}" if build.label else version
+    change: dict[str, Any] = {}
+    if text != context.stack.components[name].text:
+        change[name] = text
+    if build.cuda and context.cuda and not accepts_cuda(context, build):
+        change["cuda"] = show(build.cuda)
+    for component, pin in build.pins.items():
+        have = context.stack.get(component)
+        if have and pin.floor and not pin.optional and _moves(have, pin):
+            change[component] = show(pin.floor.at(3))
+    return change
+
+
+def _moves(have: Version, pin: Pin) -> bool:
+    assert pin.floor is not None  # noqa: S101 - the caller checked
+    return have.major != pin.floor.major or have.at(pin.places) < pin.floor.at(pin.places)
+
+
+def accepts_cuda(context: RuleContext, build: Build) -> bool:
+    """Return whether a build accepts the stack's CUDA."""
+    return context.cuda is not None and accepts(build, context.cuda)
+
+
+def _has_code(context: RuleContext, build: Build) -> bool:
+    device = context.capability
+    if device is None:
+        return False
+    if build.sass is not None:
+        code = build.code_on(context.pool.os, context.pool.cpu)
+        return how_it_runs(code, device, context.facts.arch) == "sass"
+    return build.minimum_capability is not None and device >= build.minimum_capability
+
+
+def build_for(release: Release | None, pair: Pair) -> Build | None:
+    """Return the build of a release for a CUDA, None when there is none."""
+    if release is None:
+        return None
+    cuda = parse_version("cuda", show(pair))
+    return find_build(release, release.version, cuda)
+
+
+def _distance(context: RuleContext, build: Build) -> tuple[bool, int, int]:
+    """Return builds of the same CUDA major first, then the nearest minor; listed before others."""
+    own = context.cuda.major_minor if context.cuda else (99, 0)
+    pair = build.cuda or (build.cuda_major, 0)
+    return (not build.listed, abs(pair[0] - own[0]), abs(pair[1] - own[1]))
+
+
+def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
+    """Use what the build was made with."""
+    if pin.floor is None:
+        return
+    text = show(pin.floor.at(3))
+    have = context.stack.get(pin.component)
+    suffix = f"+{have.local}" if have and have.local and have.cuda else ""
+    yield Candidate({pin.component: text + suffix}, f"use {pin.component} {text}")
+    if suffix:
+        yield Candidate({pin.component: text}, f"use {pin.component} {text}")
+
+
+def other_python(have: Version, release: Release) -> Iterator[Candidate]:
+    """Yield the nearest Python that has a wheel."""
+    known = (
+        *release.python,
+        *release.python_aarch64,
+        *(p for p in release.python_range if p),
+    )
+    nearest = sorted(
+        (parse_version("python", p) for p in known),
+        key=lambda v: (v.local != have.local, abs(v.minor - have.minor)),
+    )
+    for version in nearest[:MOST_TRIED]:
+        yield Candidate({"python": version.text}, f"use Python {version}")
+
+
+def older_cuda(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the newest older toolkits, with the frameworks' builds for them."""
+    if context.cuda is None:
+        return
+    series = sorted(
+        {t.version.major_minor for t in context.facts.cuda_driver.toolkits}, reverse=True
+    )
+    tried = 0
+    for pair in series:
+        if pair < context.cuda.major_minor and context.driver_cuda and pair <= context.driver_cuda:
+            yield from move_to_cuda(context, pair)
+            tried += 1
+        if tried >= MOST_TRIED:
+            return
+
+
+def cuda_for_gpu(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the toolkits nearest to the stack's that can target the GPU."""
+    if context.cuda is None or context.capability is None:
+        return
+    able = [t.cuda for t in context.facts.arch.toolkits.values() if context.capability in t.sass]
+    own = context.cuda.major_minor
+    newer = [pair for pair in able if pair > own]
+    older = [pair for pair in reversed(able) if pair < own]
+    for pair in (*older[:1], *newer[:3], *older[1:3]):
+        yield from move_to_cuda(context, pair)
+    for found in context.frameworks[:1]:
+        yield from build_with_code(context, found)
+
+
+def move_to_cuda(context: RuleContext, pair: Pair) -> Iterator[Candidate]:
+    """The stack on another CUDA: every framework on its build for it, pinned libraries with it."""
+    change: dict[str, Any] = {}
+    if "cuda" in context.stack.components:
+        change["cuda"] = show(pair)
+    for found in context.frameworks:
+        build = build_for(found.release, pair)
+        if build is None:
+            return
+        if build is not found.build:
+            change.update(use_build(context, found.name, found.version.public, build))
+    if context.stack.arch is not None and context.capability and _lacks_code(context):
+        change["arch"] = _with_sass(context)
+    driver = driver_for(context, pair)
+    if change:
+        yield Candidate(change, describe_change(change))
+        if driver:
+            both = {**change, "driver": at_least(context, driver)}
+            yield Candidate(both, describe_change(both))
+
+
+def _lacks_code(context: RuleContext) -> bool:
+    device, codes = context.capability, context.stack.arch
+    return device is not None and not how_it_runs(codes or (), device, context.facts.arch)
+
+
+def _with_sass(context: RuleContext) -> list[str]:
+    assert context.capability is not None  # noqa: S101 - the caller checked
+    own = f"sm_{context.capability[0]}{context.capability[1]}"
+    return [*dict.fromkeys([*(code.name for code in context.stack.arch or ()), own])]
+
+
+def add_sass(context: RuleContext) -> Iterator[Candidate]:
+    """Build machine code for the GPU, on a newer toolkit when this one cannot."""
+    if context.capability is None:
+        return
+    codes = _with_sass(context)
+    yield Candidate({"arch": codes}, f"build it for {codes[-1]} as well")
+    for change in cuda_for_gpu(context):
+        both = {**change.set, "arch": codes}
+        yield Candidate(both, describe_change(both))
+
+
+def other_cudnn(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the nearest cuDNN releases, same major first."""
+    yield from _other_release(context, "cudnn", (r.version for r in context.facts.cudnn.releases))
+
+
+def other_nccl(context: RuleContext) -> Iterator[Candidate]:
+    """Yield the nearest NCCL releases, newer ones first."""
+    yield from _other_release(context, "nccl", (r.version for r in context.facts.nccl.releases))
+
+
+def _other_release(
+    context: RuleContext, name: str, known: Iterable[Version]
+) -> Iterator[Candidate]:
+    have = context.stack.components[name]
+    if have.cuda and context.cuda and have.cuda[0] != context.cuda.major:
+        yield Candidate(
+            {name: f"{have.public}+cu{context.cuda.major}"},
+            f"use the build of {name} {have.public} for CUDA {context.cuda.major}",
+        )
+    suffix = f"+cu{context.cuda.major}" if have.cuda and context.cuda else ""
+    versions = list(known)
+    newer = [v for v in versions if v > have and v.at(3) != have.at(3)]
+    older = [v for v in reversed(versions) if v < have]
+    near = [
+        *(v for pair in zip(newer, older, strict=False) for v in pair),
+        *newer[len(older) :],
+        *older[len(newer) :],
+    ]
+    for version in sorted(near, key=lambda v: v.major != have.major):
+        yield Candidate({name: version.text + suffix}, f"use {name} {version}")
+
+
+def nearest_entry(context: RuleContext, replacing: Entry | None = None) -> Iterator[Candidate]:
+    """Change what differs from the entry that replaces one, then from the nearest blessed one."""
+    entries = context.matrix.entries.of(context.target.name)
+    if replacing and replacing.replacement:
+        for entry in entries:
+            if entry.name == replacing.replacement and entry.status == "blessed":
+                yield from _towards(context, entry)
+    if context.nearest:
+        yield from _towards(context, context.nearest)
+
+
+def _towards(context: RuleContext, entry: Entry) -> Iterator[Candidate]:
+    change: dict[str, Any] = {}
+    for name in in_order(entry.differences(context.stack, context.pool)):
+        version = _version_in(context, name, entry.components[name])
+        if version is None:
+            return
+        change[name] = version
+    if change:
+        yield Candidate(change, f"{describe_change(change)} (entry {entry.name})")
+
+
+def _version_in(context: RuleContext, name: str, constraint: Constraint) -> str | None:
+    """What a framework of the stack is pinned to, else the newest that the constraint allows."""
+    for found in context.built:
+        pin = found.build.pins.get(name) if found.build else None
+        if pin and pin.floor and not pin.optional and constraint.allows(pin.floor):
+            return show(pin.floor.at(3))
+    for version in sorted(_known_versions(context, name), reverse=True):
+        if constraint.allows(version):
+            return version.text
+    for clause in constraint.clauses:
+        if clause.operator in (">=", "==", "~=", "==*") and constraint.allows(clause.version):
+            return clause.version.text.removesuffix(".*")
+    return None
+
+
+def _known_versions(context: RuleContext, name: str) -> Iterable[Version]:
+    facts = context.facts
+    if name == "driver":
+        toolkits = facts.cuda_driver.toolkits
+        branches = facts.driver_branches.branches.values()
+        own = [t.driver[context.os] for t in toolkits if context.os in t.driver]
+        return [*own, *(b.last for b in branches if b.last and context.os == "linux")]
+    if name == "cuda":
+        return [t.version for t in facts.cuda_driver.toolkits]
+    if name == "cudnn":
+        return [r.version for r in facts.cudnn.releases]
+    if name == "nccl":
+        return [r.version for r in facts.nccl.releases]
+    table = facts.framework(name)
+    return [r.version for r in table.releases] if table else []

@@ -1,0 +1,316 @@
+"""Hold NVIDIA's tables: toolkits, drivers, forward compatibility, GPUs, cuDNN and NCCL.
+
+Every fact names its `Source` and how sure it is. Published peaks are what vendors say a GPU can
+do at most; no rule reads them, measurements do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.versions import Version
+
+Pair = tuple[int, int]
+"""``major, minor`` of a CUDA version or of a compute capability."""
+
+
+class Reference(Struct, frozen=True):
+    """Something published, and its address where that is known."""
+
+    title: str
+    url: str | None = None
+
+
+class Source(Struct, frozen=True):
+    """Where a fact was published, and how sure it is.
+
+    Attributes:
+        also: what else says it, each with its own address.
+    """
+
+    title: str
+    url: str | None = None
+    confidence: str = "published"
+    also: tuple[Reference, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        also = [{"title": one.title, "url": one.url} for one in self.also]
+        return {
+            "title": self.title,
+            "url": self.url,
+            "confidence": self.confidence,
+            "also": also,
+        }
+
+
+class Toolkit(Struct, frozen=True):
+    """A toolkit release and the driver that carries its full feature set."""
+
+    version: Version
+    driver: dict[str, Version]
+    """Per OS (``linux``, ``windows``); an OS without a published driver is absent."""
+    source: Source
+
+
+class MinorCompat(Struct, frozen=True):
+    """The lowest driver for minor-version compatibility within a CUDA major."""
+
+    major: int
+    minimum: dict[str, Version]
+    """Per OS: ``linux``, ``windows``."""
+    source: Source
+    exceptions: dict[str, dict[str, Version]] = {}
+    """Per toolkit series (``11.0``), per OS or ``linux-aarch64``: its own floor."""
+
+
+class CudaDriver(Struct, frozen=True):
+    """Table ``cuda_driver``; toolkits ascending."""
+
+    toolkits: tuple[Toolkit, ...]
+    minor_compat: dict[int, MinorCompat]
+    first_compatible_major: int
+    """Nothing before this major has minor-version compatibility."""
+    same_row: dict[str, str] = {}
+    """Releases without a row of their own, and the release whose row applies (12.3.2: 12.3.1)."""
+    never_released: dict[str, Source] = {}
+    """Toolkit series that never existed (12.7, 12.10)."""
+
+
+class Branch(Struct, frozen=True):
+    """A driver branch."""
+
+    branch: int
+    type: str | None
+    eol: str | None
+    """Last day of support as an ISO date; a month stands for its last day."""
+    ended: bool
+    """Published as past its end of life, with or without a date."""
+    cuda: Pair | None
+    """The CUDA version that its drivers report."""
+    first: Version | None
+    last: Version | None
+    """First and last Linux release seen."""
+    source: Source
+    note: str = ""
+
+
+class DriverBranches(Struct, frozen=True):
+    """Table ``driver_branches``; branches ascending by number (Linux numbering)."""
+
+    branches: dict[int, Branch]
+
+
+class CompatPackage(Struct, frozen=True):
+    """A ``cuda-compat`` package: the host driver branches it was published for is a list."""
+
+    cuda: Pair
+    driver: Version | None
+    """The driver that its libcuda comes from, when known in full."""
+    driver_branch: int
+    branches: tuple[int, ...]
+    disputed: dict[int, Source]
+    """Host branches on which sources disagree; not in ``branches``."""
+    minimums: dict[int, Version]
+    """Lowest release within a host branch, where published."""
+    source: Source
+
+
+class ForwardCompat(Struct, frozen=True):
+    """Table ``forward_compat``."""
+
+    packages: dict[str, CompatPackage]
+    """By CUDA series, ``12.8``."""
+    segments: tuple[str, ...]
+    """GPU segments that are eligible."""
+    conditional_segments: tuple[str, ...]
+    """Segments of which only select products are eligible (NGC-Server-Ready RTX)."""
+    hardware: Source
+    brands: tuple[str, ...]
+    """NVML brands accepted by the library's ELF note."""
+
+
+class Gpu(Struct, frozen=True):
+    """A GPU SKU, or a product family whose SKUs agree, or a bare compute capability.
+
+    ``None`` in a field means that it is not known for this one, or differs within the family.
+    """
+
+    name: str
+    capability: Pair
+    architecture: str | None = None
+    segment: str | None = None
+    """``datacenter``, ``workstation``, ``geforce``, ``titan`` or ``jetson``."""
+    cpu: Literal["x86_64", "aarch64"] | None = None
+    """Of the nodes that it is in, where the product decides it: Grace superchips, Jetson."""
+    brands: tuple[str, ...] = ()
+    """As in requirement strings; every member must hold, the brand changed across branches."""
+    memory_gb: int | None = None
+    first_branch: int | None = None
+    last_branch: int | None = None
+    mig_capable: bool = False
+    mig_driver: Version | None = None
+    mig: str | None = None
+    """MIG profile (``1g.10gb``): a slice is a SKU of its own."""
+    product: bool = True
+    """False for a bare compute capability."""
+    source: Source | None = None
+
+    @property
+    def sku(self) -> str:
+        """Name with the MIG profile."""
+        return f"{self.name}-MIG-{self.mig}" if self.mig else self.name
+
+
+class Gpus(Struct, frozen=True):
+    """Table ``gpus``."""
+
+    gpus: dict[str, Gpu]
+    """By canonical name, ``A100-SXM4-80GB``."""
+    aliases: dict[str, str]
+    """Normalised spelling (see `compatgate.core.gpus.normalise`) to canonical name."""
+
+
+class ToolkitArch(Struct, frozen=True):
+    """What a toolkit's compiler can target."""
+
+    cuda: Pair
+    sass: tuple[Pair, ...]
+    ptx_isa: str | None
+    source: Source
+
+
+class CapabilityFact(Struct, frozen=True):
+    """When toolkits learned a compute capability and dropped it."""
+
+    capability: Pair
+    architecture: str
+    first_toolkit: Pair
+    last_toolkit: Pair | None
+    last_branch: int | None
+    source: Source
+
+
+class CudaArch(Struct, frozen=True):
+    """Table ``cuda_arch_support``."""
+
+    toolkits: dict[str, ToolkitArch]
+    """By CUDA series."""
+    capabilities: dict[str, CapabilityFact]
+    """By capability, ``8.6``."""
+    tegra: tuple[Pair, ...]
+    """Capabilities of Tegra parts: no binary compatibility with any other."""
+    families: tuple[tuple[Pair, ...], ...]
+    """Capabilities that share family-specific (``f``) code, ascending."""
+    binary: Source
+    ptx: Source
+
+
+PeakKind = Literal["memory", "fp32", "tf32", "fp16", "bf16", "fp8"]
+"""``memory``: bytes read and written a second; the others: dense operations a second."""
+PEAK_KINDS: tuple[PeakKind, ...] = get_args(PeakKind)
+
+
+class GpuPeaks(Struct, frozen=True):
+    """Published peaks of a whole GPU; None: not found, or it has none.
+
+    Attributes:
+        memory: GB/s, of reads and writes together.
+        fp32: TFLOP/s of the CUDA cores; the other precisions are dense rates of tensor cores.
+        nvlink, pcie: GB/s, of both directions together.
+    """
+
+    name: str
+    source: Source
+    memory: float | None = None
+    fp32: float | None = None
+    tf32: float | None = None
+    fp16: float | None = None
+    bf16: float | None = None
+    fp8: float | None = None
+    nvlink: float | None = None
+    pcie: float | None = None
+    note: str = ""
+
+    def of(self, kind: PeakKind) -> float | None:
+        """Return one of the peaks, in the unit of `unit_of`."""
+        value: float | None = getattr(self, kind)
+        return value
+
+
+class Peaks(Struct, frozen=True):
+    """Table ``gpu_peaks``, by canonical name of the GPU."""
+
+    gpus: dict[str, GpuPeaks]
+
+
+def unit_of(kind: PeakKind) -> str:
+    """Return the unit in which a peak is recorded."""
+    return "GB/s" if kind == "memory" else "TFLOP/s"
+
+
+class CudnnRow(Struct, frozen=True):
+    """A row of a cuDNN support matrix."""
+
+    driver: dict[str, Version]
+    capabilities: tuple[Pair, ...]
+    """Capabilities listed in this row; empty when the row does not list them."""
+    cuda: tuple[Pair, ...]
+    """Toolkits of this row; empty: the whole major."""
+
+
+class CudnnBuild(Struct, frozen=True, dict=True):
+    """A cuDNN release built for one CUDA major."""
+
+    minimum_capability: Pair | None
+    rows: tuple[CudnnRow, ...]
+    """Published rows; a derived floor makes a row of its own."""
+    source: Source
+    capability_source: Source | None = None
+    """Where ``minimum_capability`` comes from, when another than the rows."""
+
+    @lazy_property
+    def capabilities(self) -> tuple[Pair, ...]:
+        """Return the capabilities that its rows list, ascending."""
+        return tuple(sorted({c for row in self.rows for c in row.capabilities}))
+
+
+class CudnnRelease(Struct, frozen=True):
+    """A cuDNN release."""
+
+    version: Version
+    """Three parts: the fourth is a build number without compatibility meaning."""
+    builds: dict[int, CudnnBuild]
+    """By CUDA major."""
+    source: Source
+
+
+class Cudnn(Struct, frozen=True):
+    """Table ``cudnn``; releases ascending by version."""
+
+    releases: tuple[CudnnRelease, ...]
+    forward_compatible_from: Version
+    """From this release newer GPUs than listed work for a subset of operation graphs."""
+    forward_source: Source
+
+
+class NcclRelease(Struct, frozen=True):
+    """An NCCL release and the CUDA majors it was published for."""
+
+    version: Version
+    cuda: tuple[int, ...]
+    """CUDA majors of wheels and packages; empty: only the sources were seen."""
+    minimum_capability: dict[int, Pair]
+    """By CUDA major, derived from the default code generation of the sources."""
+    source: Source
+
+
+class Nccl(Struct, frozen=True):
+    """Table ``nccl``; releases ascending by version."""
+
+    releases: tuple[NcclRelease, ...]
+    first_cuda13: Version
+    """First release whose CUDA 13 build exists."""

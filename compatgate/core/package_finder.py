@@ -1,0 +1,242 @@
+"""Find the packages of a stack with their records, each once while the facts are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Record
+from compatgate.core.gpu_code import Arch
+from compatgate.core.matrix import Cpu, Os
+from compatgate.core.package_requirements import Platform
+from compatgate.core.package_wheels import (
+    _find_labelled,
+    find_record,
+    gpus_of_record,
+    names_cuda,
+    speaks_of,
+)
+from compatgate.core.packages import GpuPackage
+from compatgate.core.stack_values import Wheel
+from compatgate.core.versions import Version, gpus_of_label, parse_version
+
+if TYPE_CHECKING:
+    from compatgate.core.stack import Stack
+
+Silence = Literal["pass", "not-applicable"]
+
+_MOST_FINDERS, _MOST_FOUND, _MOST_SETS = 64, 2048, 256
+"""Platforms that are remembered at a time, and packages and stacks of each."""
+
+
+class PackageSet(Struct, frozen=True):
+    """The packages of a stack on one platform, beside certain frameworks.
+
+    Attributes:
+        packages: components that are judged by the records of their wheels among them.
+        silent: what rules said that found nothing, by rule and what else they look at.
+    """
+
+    packages: tuple[GpuPackage, ...]
+    silent: dict[tuple[Any, ...], Silence] = {}
+
+
+class PackageFinder:
+    """Finds packages with their records on one platform, each once while the facts are loaded.
+
+    Args:
+        facts: the catalog.
+        platform: of the pool, with the Python of the stack.
+    """
+
+    def __init__(self, facts: Facts, platform: Platform) -> None:
+        self._facts = facts
+        self._platform = platform
+        self._found: dict[tuple[Any, ...], GpuPackage] = {}
+        self._sets: dict[tuple[Any, ...], PackageSet] = {}
+
+    def all_of(self, stack: Stack) -> PackageSet:
+        """Return the packages of a stack; the same set again where only published wheels count.
+
+        A set belongs to one release of each framework: rules look at both together. What an image's
+        own files hold is not remembered beyond the question.
+        """
+        if stack.measured:
+            return PackageSet(self._packages(stack))
+        facts = self._facts
+        key = (
+            tuple([(name, version.text) for name, version in stack.packages.items()]),
+            tuple(
+                [
+                    (name, version.text)
+                    for name, version in stack.components.items()
+                    if name in facts.frameworks or facts.has_records(name, version)
+                ]
+            ),
+            tuple(stack.wheels.items()),
+            tuple(stack.code.items()),
+        )
+        found = self._sets.get(key)
+        if found is None:
+            found = PackageSet(self._packages(stack))
+            if len(self._sets) >= _MOST_SETS:
+                self._sets.clear()
+            self._sets[key] = found
+        return found
+
+    def _packages(self, stack: Stack) -> tuple[GpuPackage, ...]:
+        """Return the packages, then the components of whose wheels or files something is known."""
+        facts = self._facts
+        names = [name for name in stack.versions if facts.is_package(name)]
+        packages = [self.of_stack(stack, name) for name in names]
+        others = [(name, v) for name, v in stack.components.items() if name not in names]
+        recorded = [n for n, v in others if n in stack.measured or facts.has_records(n, v)]
+        packages += [one for name in recorded if (one := self.of_stack(stack, name)).is_known]
+        return tuple(packages)
+
+    def of_stack(self, stack: Stack, name: str) -> GpuPackage:
+        """Return a part of a stack with its record."""
+        version = stack.versions[name]
+        if name in stack.measured:
+            return self.installed(name, version, stack.code.get(name, ()), stack.measured[name])
+        return self.find(name, version, stack.wheels.get(name), stack.code.get(name, ()))
+
+    def find(
+        self, name: str, version: Version, wheel: Wheel | None = None, stated: tuple[Arch, ...] = ()
+    ) -> GpuPackage:
+        """Return a package with the record of the wheel that it is taken to be.
+
+        Args:
+            name: normalised.
+            version: with its local label.
+            wheel: what is known of the file.
+            stated: GPU code that the asker states for it.
+        """
+        key = (name, version.text, wheel, stated) if wheel or stated else (name, version.text)
+        found = self._found.get(key)
+        if found is None:
+            found = self._look_up(name, version, wheel, stated)
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            self._found[key] = found
+        return found
+
+    def installed(
+        self, name: str, version: Version, stated: tuple[Arch, ...], measured: Record
+    ) -> GpuPackage:
+        """Return a package with the record of its installed files, which remembers it."""
+        facts, platform = self._facts, self._platform
+        key = (facts.digest, platform.key, name, version.text, stated)
+        found: GpuPackage | None = measured.memory.get(key)
+        if found is None:
+            named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
+            found = GpuPackage(
+                name,
+                version,
+                platform,
+                measured,
+                toolkits=facts.cuda_components.toolkits(name, version.public),
+                stated=stated,
+                installed=True,
+                gpus=named or gpus_of_record(measured),
+            )
+            measured.memory[key] = found
+        return found
+
+    def _look_up(
+        self, name: str, version: Version, wheel: Wheel | None, stated: tuple[Arch, ...]
+    ) -> GpuPackage:
+        facts, platform = self._facts, self._platform
+        recorded = facts.recorded_name(name, version.cuda)
+        own = version if recorded == name else parse_version(name, version.public)
+        fitting = find_record(facts.records(recorded), own, wheel, platform)
+        if fitting is None and recorded != name:  # one that was measured has the stack's name
+            fitting = find_record(facts.measured(name), version, wheel, platform)
+        said = tuple(one for one in facts.statements(recorded) if speaks_of(one, version))
+        if fitting is None and names_cuda(version):
+            fitting = _find_labelled(facts, recorded, version, said, platform)
+        record, assumed = fitting or (None, "")
+        named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
+        return GpuPackage(
+            name,
+            version,
+            platform,
+            record,
+            assumed,
+            facts.cuda_components.toolkits(name, version.public),
+            stated,
+            statements=said,
+            file=(wheel.file if wheel else None) or "",
+            gpus=named or gpus_of_record(record),
+            on_request=record is not None and facts.is_measured(record),
+        )
+
+
+def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> PackageFinder:
+    """Return the finder of a platform; the same one again while the facts are loaded.
+
+    Args:
+        facts: the catalog, which remembers it.
+        os: of the pool.
+        cpu: of the pool.
+        python: of the stack, where it is known.
+    """
+    platform = Platform(os, cpu, python)
+    found = facts.finders.get(platform.key)
+    if found is None:
+        if len(facts.finders) >= _MOST_FINDERS:
+            facts.finders.clear()
+        found = facts.finders[platform.key] = PackageFinder(facts, platform)
+    return found
+
+
+class OpenPackage(Struct, frozen=True):
+    """A package of which nothing says what it carries on a platform.
+
+    Attributes:
+        name: normalised.
+        version: with its local label.
+        wheel: what is known of the file.
+        os: of the pools, ``linux`` for WSL.
+        python: of the stack, where it is known.
+    """
+
+    name: str
+    version: Version
+    wheel: Wheel | None
+    os: Os
+    cpu: Cpu
+    python: Version | None
+
+
+def release_of(package: GpuPackage | OpenPackage) -> str:
+    """Return name and version as an installer writes them, ``xformers==0.0.35``."""
+    return f"{package.name}=={package.version.text}"
+
+
+def open_packages(
+    stack: Stack, platforms: Iterable[tuple[Os, Cpu]], facts: Facts
+) -> tuple[OpenPackage, ...]:
+    """List the packages of a stack that no record describes, once for each platform.
+
+    Args:
+        stack: components without published tables count, too.
+        platforms: of the pools.
+        facts: with the records.
+    """
+    python = stack.get("python")
+    found: list[OpenPackage] = []
+    for system, cpu in dict.fromkeys(platforms):
+        os: Os = "linux" if system == "wsl" else system
+        finder = package_finder(facts, os, cpu, python)
+        for name, version in stack.versions.items():
+            if not facts.is_package(name):
+                continue
+            package = finder.of_stack(stack, name)
+            if package.is_open and not package.installed:
+                wheel = stack.wheels.get(name)
+                found.append(OpenPackage(name, version, wheel, os, cpu, python))
+    return tuple(dict.fromkeys(found))

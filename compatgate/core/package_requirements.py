@@ -1,0 +1,311 @@
+"""Read what a package's metadata, or its source, requires of other parts of a stack (PEP 508)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, KeysView
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from compatgate.core.components import find_component
+from compatgate.core.facts.frameworks import Build, Release
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.matrix import Cpu, Os, Pool
+from compatgate.core.rule import Candidate
+from compatgate.core.stack import Stack, canonical_key
+from compatgate.core.versions import Version, agree, parse_version
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from compatgate.core.packages import GpuPackage
+
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+_OF_PYTHON = re.compile(r"\bpython_(?:full_)?version\b|\bimplementation_version\b")
+
+
+class Requirement(Struct, frozen=True):
+    """A requirement on a part that the stack has.
+
+    Attributes:
+        name: of the part in the stack.
+        spec: as the metadata writes it, ``==2.9.1``.
+        have: the stack's version.
+        pinned: the one version that would do, None where several would.
+    """
+
+    name: str
+    spec: str
+    have: Version
+    holds: bool
+    pinned: str | None = None
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Offer the pinned version, in the build that the stack has."""
+        if self.pinned is None:
+            return
+        local = f"+{self.have.local}" if self.have.local and "+" not in self.pinned else ""
+        version = f"{self.pinned}{local}"
+        yield Candidate({self.name: version}, f"use {self.name} {version}")
+
+
+class Asked(Struct, frozen=True, dict=True):
+    """A requirement that applies on a platform, whatever the stack has.
+
+    Attributes:
+        package: as the metadata names it.
+        name: of the part of a stack that it means.
+        extras: of the package, ``cudart`` of ``cuda-toolkit[cudart]``.
+    """
+
+    package: str
+    name: str
+    spec: str
+    extras: frozenset[str] = frozenset()
+
+    def compare(self, have: Version) -> Requirement | None:
+        """Compare with the stack's version; None where that is of another CUDA's package."""
+        known = self._compared
+        found = known.get(have.text)
+        if found is None and have.text not in known:
+            if len(known) >= _MOST_KEPT:
+                known.clear()
+            known[have.text] = found = self._compare(have)
+        return found
+
+    @lazy_property
+    def _compared(self) -> dict[str, Requirement | None]:
+        return {}
+
+    def _compare(self, have: Version) -> Requirement | None:
+        if _is_another_build(self.package, have):
+            return None
+        pin = _pin(self.spec)
+        holds = _is_pinned(self.name, pin, have.text) or _fits(self.spec, have.text)
+        return Requirement(self.name, self.spec, have, holds, pin)
+
+
+_MOST_KEPT = 64
+"""Outcomes for other versions, and for other parts of a stack, that are kept of a release."""
+
+
+class Platform(Struct, frozen=True, dict=True):
+    """Where packages are installed: a pool's system and processor, a stack's Python.
+
+    Attributes:
+        os: of the pool.
+        cpu: of the pool.
+        python: of the stack, where it is known.
+    """
+
+    os: Os
+    cpu: Cpu
+    python: Version | None
+
+    @lazy_property
+    def key(self) -> tuple[str, str, str]:
+        """Return what tells it from others."""
+        return (self.os, self.cpu, self.python.text if self.python else "")
+
+    @lazy_property
+    def environment(self) -> dict[str, str]:
+        """Return PEP 508's variables, nothing of this machine."""
+        windows = self.os == "windows"
+        environment = {
+            "sys_platform": "win32" if windows else "linux",
+            "platform_system": "Windows" if windows else "Linux",
+            "os_name": "nt" if windows else "posix",
+            "platform_machine": self.cpu,
+            "implementation_name": "cpython",
+            "platform_python_implementation": "CPython",
+            "platform_release": "",
+            "platform_version": "",
+            "extra": "",
+        }
+        if python := self.python:
+            environment["python_version"] = f"{python.major}.{python.minor}"
+            environment["python_full_version"] = python.text.removesuffix("t")
+        return environment
+
+
+class Needs:
+    """The requirements of one release on one platform (PEP 508).
+
+    Most are on parts that no stack states: each is read when a stack first has the part.
+
+    Args:
+        texts: as the metadata states them.
+        platform: for their markers.
+    """
+
+    def __init__(self, texts: Iterable[str], platform: Platform) -> None:
+        named = ((match[1], text) for text in texts if (match := _NAME.match(text)))
+        self._texts = tuple((canonical_key(name), text) for name, text in named)
+        self._names = frozenset(name for name, _ in self._texts)
+        self._platform = platform
+        self._read: dict[tuple[str, str], Asked | None] = {}
+        self._on: dict[tuple[frozenset[str], str], tuple[Asked, ...]] = {}
+
+    def on(self, parts: KeysView[str], extra: str = "") -> tuple[Asked, ...]:
+        """Return the requirements on some parts whose markers hold.
+
+        Args:
+            parts: names in the stack.
+            extra: that is asked for; other extras' requirements are left out.
+        """
+        if parts.isdisjoint(self._names):
+            return ()
+        shared = frozenset(parts & self._names)
+        key = (shared, extra)
+        found = self._on.get(key)
+        if found is None:
+            asked = (self._asked(text, extra) for name, text in self._texts if name in shared)
+            found = tuple(one for one in asked if one)
+            if len(self._on) >= _MOST_KEPT:
+                self._on.clear()
+            self._on[key] = found
+        return found
+
+    def _asked(self, text: str, extra: str) -> Asked | None:
+        key = (text, extra)
+        if key not in self._read:
+            environment = {**self._platform.environment, "extra": extra}
+            self._read[key] = _ask(text, environment, self._platform.python)
+        return self._read[key]
+
+
+def requirements_of(package: GpuPackage, stack: Stack, extra: str = "") -> list[Requirement]:
+    """Return what a package requires of parts that the stack states, held or not.
+
+    What the stack does not state is the installer's affair; requirements of an extra that is not
+    asked for are left out, and so are those whose marker does not hold on the pool.
+    """
+    versions = stack.versions
+    asked = package.needs.on(versions.keys(), extra)
+    if not asked:
+        return []
+    return [found for one in asked if (found := one.compare(versions[one.name]))]
+
+
+def is_pinned_with(
+    package: GpuPackage, other: str, packages: Iterable[GpuPackage], stack: Stack
+) -> bool:
+    """Tell whether one of a stack's packages pins another one and a further part, and both hold.
+
+    Pins of one extra count, too (``sglang[srt]``): they are for each other, whoever asked for it.
+
+    Args:
+        package: that is pinned.
+        other: name of the further part.
+        packages: of the stack.
+        stack: with the versions of both.
+    """
+    for by in packages:
+        for extra in _extras(by) if by.name != package.name else ():
+            asked = requirements_of(by, stack, extra)
+            if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
+                return True
+    return False
+
+
+def _extras(package: GpuPackage) -> tuple[str, ...]:
+    """Return the extras that a package's requirements name, beginning with none."""
+    requires = package.record.requires if package.record else ()
+    named = (extra for text in requires for extra in _EXTRA.findall(text))
+    return tuple(dict.fromkeys(("", *named)))
+
+
+def requirements_by(
+    by: Build | Release, stack: Stack, pool: Pool, without: Container[str]
+) -> Iterator[Requirement]:
+    """Yield what a framework's release or build requires of parts that the stack states.
+
+    Args:
+        by: with its requirements.
+        stack: that is judged.
+        pool: where it runs.
+        without: parts that are left out, unread.
+    """
+    versions = {name: have for name, have in stack.versions.items() if name not in without}
+    for asked in _needs_of(by, stack, pool).on(versions.keys()):
+        if found := asked.compare(versions[asked.name]):
+            yield found
+
+
+def asked_of(by: Build | Release, package: str, stack: Stack, pool: Pool) -> Iterator[Asked]:
+    """Yield what a framework's release or build requires of one package, in the stack or not."""
+    parts = {canonical_key(package): None}
+    for asked in _needs_of(by, stack, pool).on(parts.keys()):
+        if asked.package == package:
+            yield asked
+
+
+def _needs_of(by: Build | Release, stack: Stack, pool: Pool) -> Needs:
+    """Return the requirements of a release or build, which remembers them for each platform."""
+    platform = Platform(pool.os, pool.cpu, stack.get("python"))
+    needs: Needs | None = by.memory.get(platform.key)
+    if needs is None:
+        needs = by.memory[platform.key] = Needs(by.requires, platform)
+    return needs
+
+
+def _ask(text: str, environment: dict[str, str], python: Version | None) -> Asked | None:
+    # Imported here: most questions are about no package, and reading them is most of the start.
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as Pep508
+
+    try:
+        asked = Pep508(text)
+    except InvalidRequirement:
+        return None
+    if not str(asked.specifier):
+        return None
+    if asked.marker and not python and _OF_PYTHON.search(str(asked.marker)):
+        return None  # without a Python nobody can say whether it is asked for
+    if asked.marker and not asked.marker.evaluate(environment):
+        return None
+    key = canonical_key(asked.name)
+    return Asked(asked.name, key, str(asked.specifier), frozenset(asked.extras))
+
+
+def _is_another_build(asked: str, have: Version) -> bool:
+    """Tell whether the package of one CUDA is required and the stack has that of another one.
+
+    ``nvidia-cudnn-cu12`` and ``nvidia-cudnn-cu13`` are two packages, installed beside each other.
+    """
+    found = find_component(asked)
+    if found is None or found.cuda is None:
+        return False
+    built = have.cuda or (have.parts if found.component.name == "cuda" else None)
+    return built is not None and built[0] != found.cuda[0]
+
+
+@lru_cache(maxsize=8192)
+def _is_pinned(name: str, pin: str | None, have: str) -> bool:
+    """Tell whether a version is the pinned one, as far as both are stated."""
+    if pin is None:
+        return False
+    try:
+        return agree(parse_version(name, have), parse_version(name, pin))
+    except BadInput:
+        return True
+
+
+@lru_cache(maxsize=8192)
+def _fits(spec: str, have: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+    from packaging.version import Version as Pep440
+
+    try:
+        return SpecifierSet(spec).contains(Pep440(have), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _pin(spec: str) -> str | None:
+    if spec.startswith("==") and "," not in spec and not spec.endswith(".*"):
+        return spec.removeprefix("==").lstrip("=")
+    return None

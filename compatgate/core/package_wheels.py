@@ -1,0 +1,287 @@
+"""Choose the wheel that a package is taken to be: by digest, file name, version, or label.
+
+Labels, links and statements say whose GPUs and which torch a build is for. Projects have wheels
+whose version names a CUDA (``0.25.0+cu128``) on indexes of their own. Where no such wheel was
+measured, two things speak for it. The package index's wheel of the release is the same build
+where the torch that it pins is for that CUDA there. Else the project's build script says which
+GPU code its wheels have, and the index's wheel what all of the release share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import structs
+
+from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Library, Record, Statement
+from compatgate.core.gpu_code import Arch
+from compatgate.core.matrix import Cpu, Os
+from compatgate.core.package_requirements import Platform
+from compatgate.core.stack_values import Wheel
+from compatgate.core.versions import Version, parse_version, show
+
+_OF_ROCM = re.compile(
+    r"lib(?:amdhip64|hip[a-z]+|hsa-runtime64|MIOpen|migraphx|rocblas|rccl)\b"
+    r"|(?i:(?:lib)?(?:amdhip64|hip[a-z]+|miopen|rocblas)(?:_\d+)?\.dll)"
+)
+_OF_CUDA = re.compile(
+    r"lib(?:cuda|cudart|cublas|cudnn|nvinfer|nvrtc)\."
+    r"|(?i:nvcuda\.dll|(?:cudart64|cublas64|cudnn64|nvinfer|nvrtc64)_\w+\.dll)"
+)
+_CUDA_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*|(?i:cudart64_(\d+)\.dll)")
+
+
+def gpus_of_record(record: Record | None) -> str:
+    """Return whose GPUs a wheel is for, where all that it links against is AMD's."""
+    libraries = record.libraries if record else ()
+    if any(library.carries_code for library in libraries):
+        return ""
+    named = [name for library in libraries for name in (*library.needs, *library.opens)]
+    needed = [name for library in libraries for name in library.needs]
+    if any(map(_OF_CUDA.match, named)) or not any(map(_OF_ROCM.match, needed)):
+        return ""
+    return "AMD"
+
+
+def runtime_major(name: str) -> int | None:
+    """Return the CUDA major of a CUDA runtime: 12 of ``libcudart.so.12`` and ``cudart64_12.dll``.
+
+    Until CUDA 11 the name of the DLL has the minor, too: ``cudart64_110.dll`` of all of CUDA 11,
+    ``cudart64_101.dll`` of 10.1, ``cudart64_80.dll`` of 8.0.
+    """
+    match = _CUDA_RUNTIME.fullmatch(name)
+    if match is None:
+        return None
+    digits = match[1] or match[2]
+    with_minor = match[2] is not None and (len(digits) > 2 or digits >= "50")
+    return int(digits[:-1] if with_minor else digits)
+
+
+def speaks_of(statement: Statement, version: Version) -> bool:
+    """Tell whether a statement is about a release."""
+    # Imported here: only packages that have statements need it, and reading it takes long.
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+    from packaging.version import Version as Pep440
+
+    try:
+        return SpecifierSet(statement.versions).contains(Pep440(version.public), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+_TORCH_OF_LABEL = re.compile(
+    r"(?:torch|pt|th)(?P<major>\d)(?:\.(?P<minor>\d{1,2})|(?P<plain>\d{1,2}))"
+)
+
+
+def torch_of_label(label: str) -> str | None:
+    """Return the torch release that a local label names, as ``2.8``; None where it names none.
+
+    Args:
+        label: like that of ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+    """
+    match = _TORCH_OF_LABEL.search(label)
+    return f"{match['major']}.{match['minor'] or match['plain']}" if match else None
+
+
+_CUDA_LABEL = re.compile(r"cu\d{2,}")
+
+
+def names_cuda(version: Version) -> bool:
+    """Tell whether a version's label is that of a project's build for one CUDA, ``cu128``."""
+    return _CUDA_LABEL.fullmatch(version.local or "") is not None
+
+
+def find_record(
+    records: Iterable[Record], version: Version, wheel: Wheel | None, platform: Platform
+) -> tuple[Record, str] | None:
+    """Find the record of the wheel that a package is installed from.
+
+    The digest decides, then the file's name; without them it is the wheel of this version and build
+    for the platform, measured for this Python or another one, which is said as an assumption. A
+    file of a record's name with another digest is somebody's own build: no record fits.
+
+    Args:
+        records: of the package.
+        version: with its local label; without one the index's own wheel is assumed.
+        wheel: what is known of the file.
+        platform: of the pool; WSL takes wheels for Linux.
+
+    Returns:
+        The record and what is assumed (empty where nothing is); None where no record fits.
+    """
+    known = [record for record in records if record.version.partition("+")[0] == version.public]
+    if wheel:
+        for record in known:
+            if record.sha256 and record.sha256 == wheel.sha256:
+                return record, ""
+        for record in known:
+            if record.wheel == wheel.file:
+                return None if _is_rebuilt(record, wheel) else (record, "")
+    fitting = [
+        record
+        for record in known
+        if _has_version(record, version) and _is_for(record.wheel, platform)
+    ]
+    if not fitting:
+        return None
+    python = platform.python
+    tag = f"cp{python.parts[0]}{python.minor}" if python else ""
+    best = next((record for record in fitting if tag and f"-{tag}-" in record.wheel), fitting[-1])
+    return best, f"the wheel is taken to be like {best.wheel}"
+
+
+def _find_labelled(
+    facts: Facts, name: str, version: Version, said: tuple[Statement, ...], platform: Platform
+) -> tuple[Record, str] | None:
+    """Return what speaks for a wheel with a CUDA label that was not measured itself."""
+    records, os, cpu = facts.records(name), platform.os, platform.cpu
+    found = find_record(records, parse_version(name, version.public), None, platform)
+    if found and is_build_of_index(found[0], version, facts, os, cpu):
+        return found
+    record = scripted_record(records, said, version, os, cpu)
+    return (record, "as its project's build script makes it") if record else None
+
+
+def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
+    """Tell whether a wheel of a record's file name is known to have another digest."""
+    return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
+
+
+def _has_version(record: Record, version: Version) -> bool:
+    public, _, local = record.version.partition("+")
+    return public == version.public and local == version.local
+
+
+_ENDINGS = {
+    ("linux", "x86_64"): ("_x86_64", "-any"),
+    ("linux", "aarch64"): ("_aarch64", "-any"),
+    ("windows", "x86_64"): ("-win_amd64", "-any"),
+    ("windows", "aarch64"): ("-win_arm64", "-any"),
+}
+
+
+def _is_for(wheel: str, platform: Platform) -> bool:
+    """Tell whether a wheel's platform tag is that of a pool (PEP 425)."""
+    system = "windows" if platform.os == "windows" else "linux"
+    name = wheel.removesuffix(".whl")
+    return name.endswith(_ENDINGS[system, platform.cpu]) and "macosx" not in name
+
+
+_LINUX_CUDA_RUNTIME = re.compile(r"libcudart\.so\.\d+(?:\.\d+)*")
+
+
+def is_build_of_index(record: Record, version: Version, facts: Facts, os: Os, cpu: Cpu) -> bool:
+    """Tell whether the package index's wheel of a release is the build that a label names.
+
+    It is where the wheel pins one torch, and the index's wheel of that torch is for this CUDA on
+    this platform.
+
+    Args:
+        record: of the index's wheel for the platform.
+        version: with the label.
+        facts: with the releases of torch.
+        os: of the pool.
+        cpu: of the pool.
+    """
+    from compatgate.core.frameworks import default_build, find_release
+
+    table, pinned = facts.framework("torch"), _pinned_torch(record)
+    release = find_release(table, parse_version("torch", pinned)) if table and pinned else None
+    if table is None or release is None:
+        return False
+    if cpu in release.cpu_only or (os == "windows" and os in table.cpu_only_os):
+        return False
+    build = default_build(release)
+    return build is not None and build.cuda == version.cuda
+
+
+def _pinned_torch(record: Record) -> str | None:
+    """Return the torch that a wheel's metadata pins."""
+    from packaging.requirements import Requirement
+
+    for text in record.requires:
+        if text.startswith("torch") and "extra" not in text:
+            asked = Requirement(text)
+            clauses = list(asked.specifier)
+            if asked.name == "torch" and len(clauses) == 1 and clauses[0].operator == "==":
+                return clauses[0].version
+    return None
+
+
+def scripted_record(
+    records: Sequence[Record],
+    statements: Sequence[Statement],
+    version: Version,
+    os: Os,
+    cpu: Cpu,
+) -> Record | None:
+    """Return what a labelled wheel carries by its project's build script; None where none says it.
+
+    The code is that of the script. What it requires, the torch that it is for and what it asks of
+    torch are those of another wheel of the release, without which nothing is taken to be known. The
+    record has no file name and no digest: nobody read this wheel.
+
+    Args:
+        records: of the package.
+        statements: about this release.
+        version: with the label.
+        os: of the pool; only Linux is spoken of.
+        cpu: of the pool.
+    """
+    code = next(
+        (
+            wheels.code
+            for one in statements
+            if one.source.confidence != "derived"
+            for wheels in one.wheels
+            if version.local in wheels.labels and wheels.cpu in (None, cpu)
+        ),
+        (),
+    )
+    of_release = [one for one in records if one.version == version.public and one.built_for_torch]
+    if not code or not of_release or os == "windows":
+        return None
+    like = max(of_release, key=lambda one: sum(map(_is_own, one.libraries)))
+    library = Library(
+        path="",
+        needs=_needs(like, version),
+        sass={one.name: 1 for one in code if one.kind == "sass"},
+        ptx={one.name: 1 for one in code if one.kind == "ptx"},
+        units=1,
+        ptx_cuda=_made_by(code, version),
+        torch=next((one.torch for one in like.libraries if one.torch), None),
+    )
+    return structs.replace(
+        like,
+        version=version.text,
+        wheel="",
+        sha256=None,
+        libraries=(library,),
+        alternatives=(),
+        kernel_sources=0,
+        unread=(),
+        source="",
+    )
+
+
+def _is_own(library: Library) -> bool:
+    """Tell whether a library has code for GPUs and asks something of torch."""
+    return library.carries_code and any("torch" in name for name in library.needs)
+
+
+def _needs(like: Record, version: Version) -> tuple[str, ...]:
+    """Return the CUDA runtime of the label, where wheels of the release are linked against one."""
+    linked = any(
+        _LINUX_CUDA_RUNTIME.fullmatch(name) for one in like.libraries for name in one.needs
+    )
+    return (f"libcudart.so.{version.cuda[0]}",) if linked and version.cuda else ()
+
+
+def _made_by(code: Sequence[Arch], version: Version) -> str | None:
+    """Return the toolkit that makes the PTX: the label's."""
+    has_ptx = any(one.kind == "ptx" for one in code)
+    return show(version.cuda) if has_ptx and version.cuda else None

@@ -1,0 +1,402 @@
+"""Give rules one stack on one pool, and derive each value from it once, when first asked for."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.cuda_driver import (
+    ForwardCompatUse,
+    branch_of,
+    check_forward_compat,
+    driver_of,
+    find_floor,
+    find_toolkit,
+    is_published,
+    reported_cuda,
+)
+from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
+from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
+from compatgate.core.frameworks import FrameworkMatch, find_framework
+from compatgate.core.gpu_code import Arch, Carrier, HowItRuns, carriers_of, how_it_runs
+from compatgate.core.lazy_property import lazy_property
+from compatgate.core.matrix import Entry, Matrix, Policy, Pool, Target
+from compatgate.core.rule import (
+    CODE,
+    CUDA,
+    DRIVER,
+    EVERYTHING,
+    FORWARD,
+    PACKAGES,
+    RECORDS,
+    VERSIONS,
+    Parts,
+)
+from compatgate.core.stack import Stack, brought_cuda
+from compatgate.core.versions import Version, show
+
+if TYPE_CHECKING:
+    from compatgate.core.package_finder import PackageSet
+    from compatgate.core.packages import GpuPackage
+
+DERIVED: dict[str, Parts] = {
+    "branch": DRIVER,
+    "driver_cuda": DRIVER,
+    "driver_cuda_is_exact": DRIVER,
+    "cuda": CUDA,
+    "toolkit": CUDA,
+    "floor": CUDA,
+    "forward": FORWARD,
+    "usable_cuda": FORWARD,
+    "frameworks": CUDA,
+    "carriers": CODE,
+    "code": CODE | RECORDS,
+    "runs": CODE,
+    "ptx_cuda": CODE,
+    "package_set": RECORDS,
+    "cudnn_release": frozenset(("cudnn",)),
+    "issues": PACKAGES | {"arch"},
+    "entries": VERSIONS,
+    "to_be_named": PACKAGES,
+    "deciding": VERSIONS,
+    "nearest": VERSIONS,
+}
+"""What `RuleContext` derives, and the parts of the question that it looks at for that."""
+
+
+@lru_cache(maxsize=256)
+def _unchanged_names(changed: Parts) -> tuple[str, ...]:
+    """What is derived from nothing that was changed."""
+    return tuple(name for name, reads in DERIVED.items() if reads.isdisjoint(changed))
+
+
+class RuleContext:
+    """What a rule looks at.
+
+    Args:
+        stack: completed (see `compatgate.core.stack.complete`).
+        pool: of the target.
+        today: ISO date, UTC.
+        now: seconds since the epoch.
+        brief: only outcomes are wanted, messages need not search for alternatives.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        pool: Pool,
+        target: Target,
+        facts: Facts,
+        matrix: Matrix,
+        *,
+        today: str,
+        now: float,
+        brief: bool = False,
+    ) -> None:
+        self.stack = stack
+        self.pool = pool
+        self.driver = pool.driver
+        self.os = pool.driver_os
+        """Whose driver numbers these are."""
+        self.capability = pool.gpu.capability if pool.gpu else None
+        self.target = target
+        self.facts = facts
+        self.matrix = matrix
+        self.today = today
+        self.now = now
+        self.brief = brief
+        self.until: list[str] = []
+        """ISO times from which the answer may be another; rules add those that they look at."""
+
+    def holds_until(self, when: str) -> None:
+        """Note that the answer may be another from an ISO date or time on."""
+        moment = when if "T" in when else f"{when}T00:00:00Z"
+        if moment > self.today:
+            self.until.append(moment)
+
+    def holds_through(self, day: str) -> None:
+        """Note that the answer may be another after an ISO date."""
+        self.holds_until((date.fromisoformat(day) + timedelta(days=1)).isoformat())
+
+    @property
+    def policy(self) -> Policy:
+        """Return the target's policy."""
+        return self.target.policy
+
+    def on(self, stack: Stack, pool: Pool, changed: Parts = EVERYTHING) -> RuleContext:
+        """Return the same question about another stack or pool, for its outcome.
+
+        Args:
+            stack: completed.
+            pool: of the target, or as it would be.
+            changed: the parts in which they may differ from this context's.
+        """
+        other = RuleContext(
+            stack,
+            pool,
+            self.target,
+            self.facts,
+            self.matrix,
+            today=self.today,
+            now=self.now,
+            brief=True,
+        )
+        ours = self.__dict__
+        other.__dict__.update(
+            {name: ours[name] for name in _unchanged_names(changed) if name in ours}
+        )
+        return other
+
+    # --- the pool --------------------------------------------------------------------------
+
+    @property
+    def gpu_name(self) -> str:
+        """Return the GPU with its capability, for messages."""
+        gpu = self.pool.gpu
+        if gpu is None:
+            return "the GPU"
+        return f"{gpu.sku} ({show(gpu.capability)})" if gpu.product else gpu.name
+
+    @lazy_property
+    def branch(self) -> Branch | None:
+        """Return the Linux driver branch; None when the driver is not known, or not Linux."""
+        return branch_of(self.driver, self.os, self.facts) if self.driver else None
+
+    @lazy_property
+    def driver_cuda(self) -> Pair | None:
+        """Return the CUDA version that the driver reports, or the highest it is known to reach."""
+        return reported_cuda(self.driver, self.os, self.facts) if self.driver else None
+
+    @lazy_property
+    def driver_cuda_is_exact(self) -> bool:
+        """Return whether `driver_cuda` is published, and not only a lower bound."""
+        return self.driver is not None and is_published(self.driver, self.os, self.facts)
+
+    @property
+    def forward_may_help(self) -> bool:
+        """Return whether forward compatibility could apply, but it is not known."""
+        return self.forward is not None and self.forward.usable is None
+
+    # --- CUDA ------------------------------------------------------------------------------
+
+    @lazy_property
+    def cuda(self) -> Version | None:
+        """Return the stack's CUDA: the newest of the stated one and of its frameworks' builds.
+
+        A wheel brings its own runtime: ``torch=2.9.1+cu130`` on a CUDA 12.1 base needs the driver
+        that CUDA 13.0 needs.
+        """
+        stated = self.stack.get("cuda")
+        newest = brought_cuda(self.stack, self.facts.frameworks)
+        if stated is None or newest is None:
+            return stated or newest
+        return newest if newest.major_minor > stated.major_minor else stated
+
+    @lazy_property
+    def toolkit(self) -> Toolkit | None:
+        """Return the row of the stack's toolkit; None for a release that the facts do not know."""
+        return find_toolkit(self.cuda, self.facts) if self.cuda else None
+
+    @lazy_property
+    def floor(self) -> tuple[Version, Source] | None:
+        """Return the lowest driver that runs the stack's CUDA without forward compatibility."""
+        if self.cuda is None:
+            return None
+        return find_floor(self.cuda, self.toolkit, self.pool, self.facts)
+
+    @lazy_property
+    def forward(self) -> ForwardCompatUse | None:
+        """Return the forward-compatibility package, None when the stack has none."""
+        if self.stack.cuda_compat is None:
+            return None
+        return check_forward_compat(self.stack, self.pool, self.facts.forward_compat)
+
+    @lazy_property
+    def usable_cuda(self) -> Pair | None:
+        """The CUDA of the user-mode driver: the forward-compatibility package's if it is usable."""
+        package = self.forward.brings if self.forward else None
+        return max(package.cuda, self.driver_cuda or (0, 0)) if package else self.driver_cuda
+
+    @property
+    def compiles_up_to(self) -> Pair | None:
+        """The newest CUDA whose PTX the driver compiles; None where nothing is known of it."""
+        return self.usable_cuda if self.driver else None
+
+    @property
+    def usable_driver(self) -> Version | None:
+        """Return the user-mode driver: the forward-compatibility package's if it is usable."""
+        package = self.forward.brings if self.forward else None
+        return driver_of(package) if package else self.driver
+
+    # --- GPU code --------------------------------------------------------------------------
+
+    @lazy_property
+    def frameworks(self) -> tuple[FrameworkMatch, ...]:
+        """Return the stack's frameworks (and other parts with published builds) in the facts."""
+        return tuple(
+            find_framework(name, version, self.cuda, table)
+            for name, version in self.stack.versions.items()
+            if (table := self.facts.framework(name))
+        )
+
+    @property
+    def built(self) -> tuple[FrameworkMatch, ...]:
+        """Frameworks whose published build is known."""
+        return tuple(found for found in self.frameworks if found.build)
+
+    @lazy_property
+    def carriers(self) -> list[Carrier]:
+        """What carries GPU code: the workload as stated, else the frameworks' known builds.
+
+        Parts whose files were measured are judged by their records, library by library.
+        """
+        built = [found for found in self.frameworks if found.name not in self.stack.measured]
+        return carriers_of(self.stack, built, self.cuda, self.pool.os, self.pool.cpu)
+
+    @lazy_property
+    def code(self) -> tuple[Arch, ...] | None:
+        """GPU code as stated and measured, else of published builds; None when none is known."""
+        codes = [one.code for one in self.carriers]
+        if self.stack.measured:
+            codes += [package.carried for package in self.packages if package.installed]
+        found = tuple(dict.fromkeys(code for one in codes for code in one))
+        return found if found or self.carriers else None
+
+    @lazy_property
+    def runs(self) -> HowItRuns | None:
+        """Return how the stated code (or the builds' code) runs on this GPU; None: it does not.
+
+        Frameworks run by themselves: one that can only be compiled from PTX makes it ``ptx``.
+        """
+        ways = [self._runs_here(one) for one in self.carriers]
+        if not ways or None in ways:
+            return None
+        return "ptx" if "ptx" in ways else "sass"
+
+    @lazy_property
+    def ptx_cuda(self) -> Pair | None:
+        """The newest toolkit that made PTX which must be compiled; None where none must be."""
+        if self.runs != "ptx":
+            return None
+        compiled = [one.ptx_cuda for one in self.carriers if self._runs_here(one) == "ptx"]
+        return max((cuda for cuda in compiled if cuda), default=None)
+
+    def _runs_here(self, carrier: Carrier) -> HowItRuns | None:
+        device = self.capability
+        return how_it_runs(carrier.code, device, self.facts.arch) if device else None
+
+    # --- packages --------------------------------------------------------------------------
+
+    @lazy_property
+    def package_set(self) -> PackageSet | None:
+        """The stack's packages, and components without tables; None for a stack without any."""
+        stack, facts = self.stack, self.facts
+        if not (stack.packages or stack.measured) and not any(
+            facts.has_records(name, version) for name, version in stack.components.items()
+        ):
+            return None
+        from compatgate.core.package_finder import package_finder
+
+        finder = package_finder(facts, self.pool.os, self.pool.cpu, stack.get("python"))
+        return finder.all_of(stack)
+
+    @property
+    def packages(self) -> tuple[GpuPackage, ...]:
+        """Return the packages of `package_set`, each with what is known of it."""
+        return self.package_set.packages if self.package_set else ()
+
+    def has_record(self, name: str) -> bool:
+        """Tell whether a part of the stack is judged by the record of its wheel."""
+        return any(package.name == name and package.record for package in self.packages)
+
+    # --- libraries and matrix --------------------------------------------------------------
+
+    @lazy_property
+    def cudnn_release(self) -> CudnnRelease | None:
+        """Return the stack's cuDNN release; the fourth part of its version is a build number."""
+        have = self.stack.get("cudnn")
+        if have is None:
+            return None
+        return self.facts.cudnn_releases.get(have.at(3))
+
+    @lazy_property
+    def issues(self) -> list[KnownIssue]:
+        """Known issues of the stack on this GPU and processor, if their driver is the pool's."""
+        return issues_about(self.stack, self.pool, self.facts.known_issues)
+
+    @lazy_property
+    def entries(self) -> list[Entry]:
+        """Matching matrix entries, best first."""
+        return self.matrix.entries.matching(self.target.name, self.stack, self.pool)
+
+    @lazy_property
+    def deciding(self) -> Entry | None:
+        """Return the most specific match; a candidate neither blesses nor hides what was decided.
+
+        Under ``entries: strict`` one that names every GPU package, or that was revoked, goes before
+        others.
+        """
+        speaking = [entry for entry in self.entries if entry.status != "candidate"]
+        first = speaking[0] if speaking else None
+        whole = (e for e in speaking if e.status == "revoked" or not self.unnamed(e))
+        return next(whole, first)
+
+    @lazy_property
+    def to_be_named(self) -> tuple[str, ...]:
+        """GPU packages of the stack, frameworks too, that an entry has to name to bless it."""
+        if self.policy.entries != "strict":
+            return ()
+        packages = self.facts.packages
+        return tuple(
+            name
+            for name in self.stack.versions
+            if name in self.facts.frameworks
+            or (self.facts.is_package(name) and packages.carries(name) != "nothing")
+        )
+
+    def unnamed(self, entry: Entry) -> list[str]:
+        """Return the GPU packages that an entry has to name and does not."""
+        return [name for name in self.to_be_named if name not in entry.components]
+
+    @lazy_property
+    def nearest(self) -> Entry | None:
+        """Return the blessed entry of the target that differs least."""
+        index, named = self.matrix.entries, self.to_be_named
+        return index.nearest(self.target.name, self.stack, self.pool, named)
+
+
+def issues_about(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue]:
+    """Return the issues whose components the stack has, on GPUs and processors that they name.
+
+    Args:
+        stack: to look at.
+        pool: where it is to run; one whose GPU is not known is on no list of GPUs.
+        table: the known issues.
+    """
+    return [issue for issue in table.issues if _is_about(issue, stack, pool)]
+
+
+def _is_about(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
+    if issue.capabilities and (pool.gpu is None or pool.gpu.capability not in issue.capabilities):
+        return False
+    if issue.cpus and pool.cpu not in issue.cpus:
+        return False
+    have = stack.components
+    if issue.wheels and (stack.arch is not None or _is_own_build(issue, stack)):
+        return False
+    for name in issue.components:  # most issues are told apart by this alone
+        if name not in have and name != "driver":
+            return False
+    for name, text in issue.components.items():
+        if name != "driver" and not parse_constraint(name, text).allows(have[name]):
+            return False
+    return True
+
+
+def _is_own_build(issue: KnownIssue, stack: Stack) -> bool:
+    """Tell whether a component has a label that is none of a CUDA build (``+nv25.02``)."""
+    versions = [stack.components[name] for name in issue.components if name in stack.components]
+    return any(version.local and version.cuda is None for version in versions)

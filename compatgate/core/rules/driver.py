@@ -1,0 +1,348 @@
+"""CG101 to CG104: compare the driver, or forward compatibility, with the stack's CUDA.
+
+A driver's branch also has an end of life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+from compatgate.core import changes
+from compatgate.core.facts.nvidia import Source
+from compatgate.core.rule import (
+    CODE,
+    CUDA,
+    DRIVER,
+    FORWARD,
+    NOT_APPLICABLE,
+    PASS,
+    Candidate,
+    Problem,
+    RuleAnswer,
+    not_checked,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.versions import Version, show
+
+
+@rule("CG101", "driver-too-old", reads=CUDA | FORWARD)
+def driver_too_old(context: RuleContext) -> RuleAnswer:
+    """The driver is below the lowest that runs the stack's CUDA.
+
+    From CUDA 11 on, programs built with any toolkit of a major run on a driver at or above that
+    major's minimum (minor-version compatibility); CUDA 11.0 has a floor of its own, and before
+    CUDA 11 each toolkit needs its own driver. A newer driver always runs an older toolkit's
+    programs: the upper bounds in NVIDIA's table say where the mechanism applies, not what works.
+
+    A usable forward-compatibility package (``cuda-compat``, see CG103) lifts the floor. Where a
+    build names a CUDA major alone (``cupy-cuda13x``), the lowest driver of that major is needed.
+
+    Example: CUDA 12.1 on driver 525.60.12 fails; it needs 525.60.13.
+
+    Fix: raise the driver, use an older CUDA, or add the forward-compatibility package.
+
+    Source: CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA
+    Minor Version Compatibility".
+    """
+    cuda, driver = context.cuda, context.driver
+    if driver is None:
+        return NOT_APPLICABLE
+    if cuda is None:
+        return _by_major(context, driver)
+    if why := _unknown_toolkit(context, cuda):
+        return (Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context)),)
+    if context.floor is None:
+        return not_checked("driver", f"no {context.os} driver minimum for CUDA {cuda} is published")
+    floor, source = context.floor
+    if driver >= floor:
+        return PASS
+    forward = context.forward
+    if forward and forward.usable and context.usable_driver and context.usable_driver >= floor:
+        return PASS
+    message = f"driver {driver} is too old for CUDA {cuda}, which needs {floor} or newer"
+    if forward and context.forward_may_help:
+        message += f"; forward compatibility could lift that, but {forward.reason}"
+    return (
+        Problem(
+            "unknown" if context.forward_may_help else "fail",
+            "driver",
+            message,
+            have=driver.text,
+            need=f">={floor}",
+            source=source,
+            candidates=lambda: _newer_driver_or_older_cuda(context, floor),
+        ),
+    )
+
+
+def _by_major(context: RuleContext, driver: Version) -> RuleAnswer:
+    """Judge the CUDA major that a build names, where no release of it is known."""
+    versions, frameworks = context.stack.versions.items(), context.facts.frameworks
+    labels = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
+    if not labels:
+        return NOT_APPLICABLE
+    major, name = max(labels)
+    compat = context.facts.cuda_driver.minor_compat.get(major)
+    floor = compat.minimum.get(context.os) if compat else None
+    if compat is None or floor is None or driver >= floor:
+        return NOT_APPLICABLE  # CG901 asks for the CUDA
+    return (
+        Problem(
+            "unknown" if context.stack.cuda_compat else "fail",
+            "driver",
+            f"driver {driver} is too old for CUDA {major}, for which {name} is built: each of its "
+            f"releases needs {floor} or newer",
+            have=driver.text,
+            need=f">={floor}",
+            source=compat.source,
+            candidates=lambda: (changes.raise_driver(context, floor),),
+        ),
+    )
+
+
+def _unknown_toolkit(context: RuleContext, cuda: Version) -> str:
+    series = show(cuda.major_minor)
+    if series in context.facts.cuda_driver.never_released:
+        why = context.facts.cuda_driver.never_released[series].title
+        return f"CUDA {series} was never released as a toolkit ({why})"
+    if context.toolkit is None:
+        return f"CUDA {cuda} is not known; the newest known is {_newest_toolkit(context)}"
+    return ""
+
+
+def _newest_toolkit(context: RuleContext) -> str:
+    return context.facts.cuda_driver.toolkits[-1].version.text
+
+
+def _newer_driver_or_older_cuda(context: RuleContext, floor: Version) -> Iterator[Candidate]:
+    yield changes.raise_driver(context, floor)
+    yield from changes.older_cuda(context)
+    yield from changes.add_forward_compat(context)
+
+
+@rule("CG102", "minor-compat-limits", reads=CODE | FORWARD)
+def minor_compat_limits(context: RuleContext) -> RuleAnswer:
+    """The driver is older than the toolkit's own and runs it by minor-version compatibility only.
+
+    Compatible is not identical: code with SASS for the GPU runs, but PTX made by the newer toolkit
+    is not understood by the older driver, and driver features that came with the toolkit are
+    absent. The rule warns, and fails when the workload needs its PTX compiled on this driver.
+
+    Example: CUDA 12.1 with ``sm_80`` code on driver 525.60.13 warns; with ``compute_80`` alone it
+    fails.
+
+    Fix: raise the driver to the toolkit's own, or build SASS for the GPU.
+
+    Source: CUDA Compatibility guide, "Minor Version Compatibility", limitations; CUDA Toolkit
+    Release Notes, "CUDA Toolkit and Corresponding Driver Versions".
+    """
+    cuda, driver, toolkit = context.cuda, context.driver, context.toolkit
+    if cuda is None or driver is None or toolkit is None or context.floor is None:
+        return NOT_APPLICABLE
+    if cuda.major < context.facts.cuda_driver.first_compatible_major or driver < context.floor[0]:
+        return NOT_APPLICABLE
+    own = toolkit.driver.get(context.os)
+    older = _reports_older(context, cuda)
+    if own is None and not (older and context.driver_cuda_is_exact):
+        return not_checked(
+            "driver",
+            f"no {context.os} driver of CUDA {cuda} itself is published: limits not checked",
+        )
+    if (own and driver >= own) or _carried_forward(context, cuda):
+        return PASS
+    made_by = context.ptx_cuda
+    needs_jit = older and made_by is not None and made_by > (context.driver_cuda or (0, 0))
+    than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
+    limit = _limit(context, older=older, needs_jit=needs_jit)
+    return (
+        Problem(
+            ("unknown" if may_reach_further(context) else "fail") if needs_jit else "warn",
+            "driver",
+            f"driver {driver} ({_reported(context)}) is older than {than}: it works by "
+            f"minor-version compatibility for code with SASS for this GPU, {limit}",
+            have=driver.text,
+            need=f">={own}" if own else f"a driver of CUDA {show(cuda.major_minor)} or newer",
+            source=weakest_source(context, toolkit.source) if needs_jit else toolkit.source,
+            candidates=lambda: _own_driver_or_sass(context, own, needs_jit=needs_jit),
+        ),
+    )
+
+
+def _carried_forward(context: RuleContext, cuda: Version) -> bool:
+    """Return whether a usable forward-compatibility package understands the CUDA."""
+    if not (context.forward and context.forward.usable and context.usable_cuda):
+        return False
+    return context.usable_cuda >= cuda.major_minor
+
+
+def _reports_older(context: RuleContext, cuda: Version) -> bool:
+    return context.driver_cuda is None or context.driver_cuda < cuda.major_minor
+
+
+def _reported(context: RuleContext) -> str:
+    return f"CUDA {show(context.driver_cuda)}" if context.driver_cuda else "an older CUDA"
+
+
+def _limit(context: RuleContext, *, older: bool, needs_jit: bool) -> str:
+    """What does not work by minor-version compatibility."""
+    if needs_jit:
+        return "but this workload needs its PTX compiled, which this driver cannot do"
+    if not older:
+        return "and lacks later fixes of the toolkit's own driver"
+    limit = "but cannot compile PTX made by this toolkit and lacks its newer driver features"
+    if context.code is None:
+        limit += " (the stack states no arch, so whether it needs that was not checked)"
+    return limit
+
+
+def _own_driver_or_sass(
+    context: RuleContext, own: Version | None, *, needs_jit: bool
+) -> Iterator[Candidate]:
+    if own:
+        yield changes.raise_driver(context, own)
+    if needs_jit:
+        yield from changes.add_sass(context)
+
+
+@rule("CG103", "forward-compat", reads=FORWARD)
+def forward_compat(context: RuleContext) -> RuleAnswer:
+    """The forward-compatibility package is in the stack and cannot be used here.
+
+    ``cuda-compat`` brings a newer user-mode driver. It works on data-center GPUs (and select RTX
+    products), on Linux, on the host driver branches that the package was published for (a list,
+    not a floor), and never on a host driver that is newer than the package itself.
+
+    It counts where it is loaded. ``cuda-compat-use`` says when that is: ``always`` (the library
+    path leads to it, and so it is taken when nothing else is stated); ``newer``: NVIDIA's container
+    runtime loads it where its driver branch is newer than the host's, as in ``nvidia/cuda``
+    images; ``tried``: a start script loads it where it works, as in NGC's images. What is not
+    loaded does no harm.
+
+    Example: an image with ``cuda-compat`` 12.8 on a GeForce host stops with error 804.
+
+    Fix: remove the package, or use a host driver that runs the toolkit by itself.
+
+    Source: CUDA Compatibility guide, "Forward Compatibility"; NVIDIA/nvidia-container-toolkit: the
+    ELF note of the shipped libcuda, and ``cudacompat.go``, which decides whether it is loaded.
+    """
+    forward, compat = context.forward, context.stack.cuda_compat
+    if forward is None or compat is None or forward.aside:
+        return NOT_APPLICABLE
+    if forward.usable:
+        table, gpu = context.facts.forward_compat, context.pool.gpu
+        if gpu and gpu.segment in table.conditional_segments:
+            return (
+                Problem(
+                    "warn",
+                    "cuda-compat",
+                    f"forward compatibility on {gpu.segment} products is supported for select "
+                    f"NGC-Server-Ready SKUs only; whether {gpu.sku} is one is not published",
+                    have=compat.text,
+                    source=table.hardware,
+                ),
+            )
+        return PASS
+    return (
+        Problem(
+            "unknown" if forward.usable is None else "fail",
+            "cuda-compat",
+            f"cuda-compat {compat} is not usable here: {forward.reason}"
+            if forward.usable is False
+            else f"whether cuda-compat {compat} is usable here is not known: {forward.reason}",
+            have=compat.text,
+            need=forward.need or None,
+            source=forward.source,
+            candidates=lambda: _without_compat(context),
+        ),
+    )
+
+
+def _without_compat(context: RuleContext) -> Iterator[Candidate]:
+    package = context.forward.package if context.forward else None
+    own = context.facts.driver_branches.branches.get(package.driver_branch) if package else None
+    if own and own.first and context.stack.compat_use == "newer":
+        raised = changes.raise_driver(context, own.first)
+        what = f"{raised.message}: the package is then left aside"
+        yield Candidate(raised.set, what)
+    yield Candidate({"cuda-compat": None}, "leave the cuda-compat package out of the image")
+    if context.floor:
+        floor = context.floor[0]
+        yield Candidate(
+            {"cuda-compat": None, "driver": f">={floor}"},
+            f"leave the cuda-compat package out and raise the driver to {floor} or newer",
+        )
+
+
+EOL_NOTICE = timedelta(days=90)
+
+
+@rule("CG104", "driver-branch-eol", reads=DRIVER, pool_only=True)
+def driver_branch_eol(context: RuleContext) -> RuleAnswer:
+    """The driver branch is past its end of life, or within 90 days of it (a warning).
+
+    An ended branch gets no security fixes, and is left out of the cuda-compat packages that come
+    after it. Where NVIDIA has published two dates, the earlier one counts.
+
+    Fix: move to a branch that is supported.
+
+    Source: NVIDIA Data Center Drivers documentation, "Supported Drivers and CUDA Toolkit Versions".
+    """
+    branch, driver = context.branch, context.driver
+    if driver is None:
+        return NOT_APPLICABLE
+    if branch is None:
+        why = (
+            "Windows branches have other numbers" if context.os == "windows" else "not in the facts"
+        )
+        return not_checked("driver", f"end of life of branch {driver.major} not checked: {why}")
+    when = branch.eol
+    if when and when >= context.today:
+        notice = (date.fromisoformat(when) - EOL_NOTICE).isoformat()
+        context.holds_through(when)
+        if context.today < notice:
+            context.holds_until(notice)
+            return PASS
+        message = f"driver branch {branch.branch} reaches its end of life on {when}"
+    elif when or branch.ended:
+        message = f"driver branch {branch.branch} is past its end of life"
+        message += f" ({when})" if when else ""
+    else:
+        return not_checked("driver", f"no end of life of branch {branch.branch} is published")
+    return (
+        Problem(
+            "warn",
+            "driver",
+            message,
+            have=driver.text,
+            need="a supported branch",
+            source=branch.source,
+            candidates=lambda: changes.supported_branch(context),
+        ),
+    )
+
+
+def may_reach_further(context: RuleContext) -> str:
+    """Return why the pool may understand a newer CUDA than is known; empty: it does not."""
+    if context.forward and context.forward_may_help:
+        return f"whether cuda-compat is usable here is not known ({context.forward.reason})"
+    if not context.driver_cuda_is_exact:
+        return f"the CUDA version of driver {context.driver} is not published"
+    return ""
+
+
+def weakest_source(context: RuleContext, published: Source) -> Source:
+    """Return the source of what a driver's answer to PTX rests on: a derived one, where it does.
+
+    Args:
+        context: whose code and driver are compared.
+        published: the vendor's statement that is applied to them.
+    """
+    builds = [found.build for found in context.built] if context.stack.arch is None else []
+    codes = (build.arch_source for build in builds if build and build.sass)
+    branch = (
+        context.facts.driver_branches.branches.get(context.driver.major) if context.driver else None
+    )
+    told = (*codes, branch.source if branch else None)
+    return next((one for one in told if one and one.confidence == "derived"), published)

@@ -1,0 +1,396 @@
+"""CG401, CG404, CG405, CG407: check the CUDA, Python, GPU and driver of a framework's builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from compatgate.core import changes
+from compatgate.core.facts.frameworks import Build, Release
+from compatgate.core.facts.nvidia import Pair
+from compatgate.core.frameworks import FrameworkMatch, default_build, is_index_wheel_cpu_only
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.rule import (
+    CODE,
+    CUDA,
+    FORWARD,
+    NOT_APPLICABLE,
+    PASS,
+    RECORDS,
+    Candidate,
+    Problem,
+    RuleAnswer,
+    not_checked,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.verdict import FindingOutcome
+from compatgate.core.versions import Version, parse_version, show
+
+
+@rule("CG401", "framework-cuda", reads=CUDA)
+def framework_cuda(context: RuleContext) -> RuleAnswer:
+    """No build of this framework release is published for this CUDA.
+
+    The build is the one that the version names (``torch=2.4.1+cu121``), else the one for the
+    stack's CUDA. Wheels that exist on the index and not on the install page (cu129 for torch 2.9 to
+    2.13) are a warning. A version without a label is unknown on a platform for which the package
+    index has no CUDA wheel (torch before 2.11, and TensorFlow, on Arm; torch on Windows). A build
+    by a channel of conda (``torch=2.5.1+conda.cu126``) is none of the wheels: it is not checked
+    here.
+
+    Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
+
+    Fix: a CUDA that the release is built for, or a release that is built for this CUDA.
+
+    Source: the project's install page and previous versions, package metadata of each release.
+    """
+    return ask_each_framework(context, _cuda_of)
+
+
+def _cuda_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+    if found.without_cuda:
+        return _problem(
+            found,
+            "fail",
+            f"{found.title} is a build for GPUs of {found.other_gpus}: it has no code for NVIDIA's"
+            if found.other_gpus
+            else f"{found.title} is a build without CUDA",
+            need="a CUDA build",
+            candidates=lambda: changes.other_build(context, found),
+        )
+    if not found.published:
+        return not_checked(found.name, _not_published(found))
+    release, build = found.release, found.build
+    if release is None:
+        message = f"{found.title} is not known; the newest known release is {found.newest}"
+        return _problem(found, "unknown", message, need=f"<={found.newest}")
+    if context.pool.os == "windows" and "windows" not in (release.os or found.table.os):
+        message = f"{found.name} has no GPU build for Windows"
+        return _problem(found, "fail", message, need="os=linux or wsl", source=release.source)
+    if not found.version.local and is_index_wheel_cpu_only(found.table, release, context.pool):
+        return _cpu_only(context, found, release)
+    if build is None:
+        return _no_build(context, found, release)
+    if not build.listed:
+        message = (
+            f"the {build.title} build of {found.title} exists on the wheel index but "
+            "not on the install page"
+        )
+        return _problem(found, "warn", message, source=build.source)
+    stated = context.stack.get("cuda")
+    if stated and found.version.cuda and build.cuda_major != stated.major:
+        message = (
+            f"{found.title} brings CUDA {build.cuda_major}, the stack states CUDA "
+            f"{stated}: two CUDA majors in one process"
+        )
+        return _problem(found, "warn", message, source=build.source)
+    return PASS
+
+
+def _problem(
+    found: FrameworkMatch, outcome: FindingOutcome, message: str, **more: Any
+) -> RuleAnswer:
+    return (Problem(outcome, found.name, message, have=found.version.text, **more),)
+
+
+def _cpu_only(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
+    """A version without a label is the package index's wheel, unless it was meant loosely."""
+    build = found.build or default_build(release)
+    label = build.label if build else None
+    labelled = f"{found.version.public}+{label}" if label else ""
+    where = "Windows" if context.pool.os == "windows" else context.pool.cpu
+    change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
+    return _problem(
+        found,
+        "unknown",
+        f"the wheel of {found.title} on the package index has no CUDA on {where}: whether another "
+        "build is meant is not known",
+        need="a build with CUDA, stated with its label",
+        source=release.python_source or release.source,
+        candidates=lambda: (change,) if labelled else (),
+    )
+
+
+def _not_published(found: FrameworkMatch) -> str:
+    if found.conda:
+        return (
+            f"{found.title} was built by a channel of conda: what is published about the wheels "
+            f"of {found.name} does not hold for it; its CUDA, Python and pins not checked"
+        )
+    return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
+
+
+def _no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
+    titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
+    asked = found.version.cuda or (context.cuda.parts if context.cuda else None)
+    if asked is None:
+        return NOT_APPLICABLE  # CG901 asks for the CUDA
+    message = f"no build of {found.name} {found.version.public} for CUDA {show(asked)} is published"
+    return (
+        Problem(
+            "fail",
+            found.name,
+            f"{message}; there are builds for {titles}",
+            have=f"CUDA {show(asked)}",
+            need=titles,
+            source=release.source,
+            candidates=lambda: changes.other_build(context, found),
+        ),
+    )
+
+
+@rule("CG404", "framework-python", reads=CUDA | {"python"})
+def framework_python(context: RuleContext) -> RuleAnswer:
+    """No wheel of the framework release is for this Python.
+
+    The tags of the wheels decide, not ``Requires-Python``: torch 2.5 says >=3.8 and has no wheel
+    for 3.8.
+
+    Fix: a Python that has a wheel.
+
+    Source: wheel file names on the package index; each project's tested configurations.
+    """
+    return ask_each_framework(context, _python_of)
+
+
+def _python_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+    have, release = context.stack.get("python"), found.release
+    if have is None or release is None:
+        return NOT_APPLICABLE
+    series = f"{show(have.at(2))}{have.local}"
+    arm = context.pool.cpu == "aarch64"
+    if wheels := release.python_aarch64 if arm and release.python_aarch64 else release.python:
+        if series in wheels:
+            return PASS
+        need = ", ".join(wheels)
+    else:
+        low, high = release.python_range
+        if low is None and high is None:
+            return NOT_APPLICABLE
+        if have.local:
+            message = f"whether {found.title} has a wheel for free-threaded Python is not known"
+            return not_checked("python", message)
+        if _within(have, low, high):
+            return PASS
+        need = f"{low or 'any'} to {high or 'any'}"
+    source = release.python_source or release.source
+    derived = source is not None and source.confidence == "derived"
+    wheels_of = f"{found.name} {found.version.public}"
+    return (
+        Problem(
+            "unknown" if derived else "fail",
+            "python",
+            f"whether {wheels_of} has a wheel for Python {series} is not known, other releases have"
+            f" them for {need}"
+            if derived
+            else f"{wheels_of} has no wheel for Python {series}, but for {need}",
+            have=have.text,
+            need=need,
+            source=source,
+            candidates=lambda: changes.other_python(have, release),
+        ),
+    )
+
+
+def _within(have: Version, low: str | None, high: str | None) -> bool:
+    """Return whether a Python is within a range whose ends belong to it; an end may be open."""
+    above = low is None or have.at(2) >= parse_version("python", low).at(2)
+    return above and (high is None or have.at(2) <= parse_version("python", high).at(2))
+
+
+@rule("CG405", "framework-arch", reads=CODE | RECORDS)
+def framework_arch(context: RuleContext) -> RuleAnswer:
+    """The published wheel has no code for the pool's GPU.
+
+    Architectures belong to the wheel, not to the CUDA it is for: Volta is absent from torch 2.7
+    cu128, present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. What conda-forge
+    builds torch for, its recipe states: it is judged where the label names the channel
+    (``torch=2.5.1+conda.forge.cu126``). What other channels of conda, NVIDIA's containers or
+    anybody else built for is unknown until ``arch`` states it. The wheels for Windows and for Linux
+    on Arm have lists of their own; where one is not known, the answer is unknown. A published
+    minimum may deny a GPU; it is no proof for GPUs that came with the build's own toolkit or later,
+    nor for Tegra parts. Where the code is in plugins (JAX), their measured wheels deny a GPU for
+    which they have none. Where the files themselves were read (an image, a folder), CG411 judges
+    them.
+
+    Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
+
+    Fix: a build, or a release, with code for the GPU.
+
+    Source: TORCH_CUDA_ARCH_LIST of the build scripts and of measured wheels; each project's
+    published minimum compute capability.
+    """
+    return ask_each_framework(context, _arch_of)
+
+
+def _arch_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+    device, build = context.capability, found.build
+    if device is None or found.name in context.stack.measured:
+        return NOT_APPLICABLE  # CG411 judges what was measured
+    if not found.published and not found.without_cuda:
+        if context.stack.arch is not None:
+            return NOT_APPLICABLE  # CG201 judges it
+        if build is None:
+            return _not_known(context, found, "conda's build" if found.conda else "this build")
+    if build is None:
+        return NOT_APPLICABLE
+    if build.plugins and (problems := _by_plugins(context, found, build, device)):
+        return problems
+    if build.sass is not None:
+        return _by_code(context, found, build, device)
+    if build.minimum_capability is not None:
+        return _by_minimum(context, found, build, device, build.minimum_capability)
+    return _not_known(context, found, build.kind)
+
+
+def _by_code(context: RuleContext, found: FrameworkMatch, build: Build, device: Pair) -> RuleAnswer:
+    pool = context.pool
+    code = build.code_for(pool.os, pool.cpu)
+    if code is None:
+        where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
+        whose = f"{build.channel}'s build" if build.channel else "the wheel"
+        return _not_known(context, found, f"{whose} for {where}")
+    if how_it_runs(code, device, context.facts.arch):
+        return PASS
+    message = f"{build.kind} of {found.title} has no code for {context.gpu_name}"
+    return _no_code(context, found, build, message, ", ".join(one.name for one in code))
+
+
+def _by_plugins(
+    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
+) -> list[Problem]:
+    """Return what the wheels of the build's plugins were measured to lack for a GPU.
+
+    They deny and prove nothing: a plugin (JAX) compiles most of what it runs for the GPU at hand.
+    One that the stack names is judged by CG411.
+    """
+    from compatgate.core.package_finder import package_finder
+    from compatgate.core.packages import is_stray, ways_here
+    from compatgate.core.rules.package_code import no_code
+
+    pool, problems = context.pool, list[Problem]()
+    finder = package_finder(context.facts, pool.os, pool.cpu, context.stack.get("python"))
+    for name in build.plugins:
+        if name in context.stack.packages:
+            continue
+        plugin = finder.find(name, parse_version(name, found.version.public))
+        groups = ways_here(plugin, device, None, context.facts.arch)
+        if groups and is_stray(groups):
+            library = groups[0][0][0]
+            have = ", ".join([*library.sass, *library.ptx])
+            problems.append(no_code(context, plugin, have, library.path))
+    candidates = partial(changes.build_with_code, context, found)
+    return [replace(one, component=found.name, candidates=candidates) for one in problems]
+
+
+def _by_minimum(
+    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair, minimum: Pair
+) -> RuleAnswer:
+    if device >= minimum:
+        if _existed(context, build, device) or context.has_record(found.name):
+            return PASS
+        return _not_known(context, found, build.kind)
+    message = f"{found.title} needs compute capability {show(minimum)}, not {context.gpu_name}"
+    return _no_code(context, found, build, message, f">={show(minimum)}")
+
+
+def _existed(context: RuleContext, build: Build, device: Pair) -> bool:
+    """Tell whether a published minimum speaks of a GPU: one that toolkits knew before this build's.
+
+    It says nothing of GPUs that came later or with the same toolkit, nor of Tegra parts.
+    """
+    facts = context.facts.arch
+    fact = facts.capabilities.get(show(device))
+    if fact is None or device in facts.tegra:
+        return False
+    return fact.first_toolkit < (build.cuda or (build.cuda_major, 0))
+
+
+def _no_code(
+    context: RuleContext, found: FrameworkMatch, build: Build, message: str, have: str
+) -> RuleAnswer:
+    assert context.capability is not None  # noqa: S101 - the caller checked
+    return (
+        Problem(
+            "fail",
+            found.name,
+            message,
+            have=have,
+            need=f"code for {show(context.capability)}",
+            source=build.arch_source or build.source,
+            candidates=lambda: changes.build_with_code(context, found),
+        ),
+    )
+
+
+def _not_known(context: RuleContext, found: FrameworkMatch, what: str) -> RuleAnswer:
+    """Unknown where the project publishes this for other releases, else not checked."""
+    if context.has_record(found.name):
+        return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold
+    publishes = any(
+        build.sass is not None or build.minimum_capability is not None
+        for release in found.table.releases
+        for build in release.builds
+    )
+    return (
+        Problem(
+            "unknown" if publishes and context.stack.arch is None else "not-checked",
+            found.name,
+            f"which GPUs {what} of {found.title} has code for is not known",
+            have=found.version.text,
+            need="the build's list: state it as arch=sm_..",
+        ),
+    )
+
+
+@rule("CG407", "framework-driver", reads=CUDA | FORWARD)
+def framework_driver(context: RuleContext) -> RuleAnswer:
+    """The driver is below the minimum that the project publishes for its build.
+
+    Most projects name the minimum of the CUDA major (CG101); TensorRT asks for more: branch 535 for
+    its CUDA 12 builds of 11.0.
+
+    Fix: raise the driver, or use another release.
+
+    Source: each project's installation page.
+    """
+    return ask_each_framework(context, _driver_of)
+
+
+def _driver_of(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+    driver, build = context.usable_driver, found.build
+    if driver is None or context.driver is None or build is None or context.os not in build.driver:
+        return NOT_APPLICABLE
+    minimum = build.driver[context.os]
+    if driver >= minimum:
+        return PASS
+    return (
+        Problem(
+            "fail",
+            "driver",
+            f"driver {context.driver} is too old for {found.title}, which needs {minimum} or newer",
+            have=context.driver.text,
+            need=f">={minimum}",
+            source=build.source,
+            candidates=lambda: (changes.raise_driver(context, minimum),),
+        ),
+    )
+
+
+def ask_each_framework(
+    context: RuleContext, check: Callable[[RuleContext, FrameworkMatch], RuleAnswer]
+) -> RuleAnswer:
+    """Ask about every framework of the stack; problems add up, a pass counts over silence."""
+    problems: list[Problem] = []
+    passed = False
+    for found in context.frameworks:
+        answer = check(context, found)
+        if isinstance(answer, str):
+            passed = passed or answer == PASS
+        else:
+            problems += answer
+    return problems or (PASS if passed else NOT_APPLICABLE)

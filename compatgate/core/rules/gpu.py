@@ -1,0 +1,287 @@
+"""CG105, CG106, CG201 to CG203: check the GPU against the driver and the workload's GPU code.
+
+The driver's branch must drive the GPU and its MIG slices; the code must run on it, and the
+driver and the toolkit must know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatgate.core import changes
+from compatgate.core.facts.nvidia import Gpu, ToolkitArch
+from compatgate.core.gpu_code import how_it_runs
+from compatgate.core.rule import (
+    CODE,
+    DRIVER,
+    FORWARD,
+    NOT_APPLICABLE,
+    PASS,
+    Candidate,
+    Problem,
+    RuleAnswer,
+    not_checked,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.rules.driver import may_reach_further, weakest_source
+from compatgate.core.versions import Version, show
+
+
+@rule("CG105", "driver-gpu", reads=DRIVER, pool_only=True)
+def driver_gpu(context: RuleContext) -> RuleAnswer:
+    """The driver branch is older than the first, or newer than the last, that drives the GPU.
+
+    Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
+    newer. Forward compatibility does not help: the kernel driver itself must know the GPU.
+
+    Fix: a driver within the GPU's range of branches.
+
+    Source: NVIDIA Data Center Drivers documentation, "CUDA Toolkit, Driver, and Architecture
+    Matrix"; first branches derived from the first toolkit of each capability.
+    """
+    gpu, driver = context.pool.gpu, context.driver
+    if gpu is None or driver is None:
+        return NOT_APPLICABLE
+    if context.os == "windows":
+        return not_checked("driver", "GPU support by Windows driver branches is not in the facts")
+    fact = context.facts.arch.capabilities.get(show(gpu.capability))
+    last = gpu.last_branch or (fact.last_branch if fact else None)
+    if gpu.first_branch and driver.major < gpu.first_branch:
+        why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
+        return _does_not_drive(context, driver, gpu, why, f">={gpu.first_branch}")
+    if last and driver.major > last:
+        why = f"driver branch {last} is the last that drives {context.gpu_name}"
+        return _does_not_drive(context, driver, gpu, why, f"<{last + 1}")
+    if context.branch is None:
+        newest = max(context.facts.driver_branches.branches)
+        if gpu.capability in context.facts.arch.tegra and driver.major <= newest:
+            return not_checked(
+                "driver",
+                f"drivers of Jetson boards come with JetPack and have branches of their own: "
+                f"{driver.major} is not in the facts",
+            )
+        hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
+        message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
+        return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
+    if not gpu.product:
+        return not_checked(
+            "gpu", f"the first driver for {gpu.name} depends on the product, which is not stated"
+        )
+    if gpu.first_branch is None:
+        return not_checked("gpu", f"the first driver branch for {gpu.sku} is not published")
+    return PASS
+
+
+def _does_not_drive(
+    context: RuleContext, driver: Version, gpu: Gpu, why: str, need: str
+) -> RuleAnswer:
+    return (
+        Problem(
+            "fail",
+            "driver",
+            f"driver {driver} does not drive this GPU: {why}",
+            have=driver.text,
+            need=need,
+            source=gpu.source,
+            candidates=lambda: changes.driver_for_gpu(context),
+        ),
+    )
+
+
+@rule("CG106", "mig-driver", reads=DRIVER, pool_only=True)
+def mig_driver(context: RuleContext) -> RuleAnswer:
+    """The driver is older than the first that offers MIG on this GPU.
+
+    A pool of MIG slices needs a driver that makes them: H100 from 525.85.12, B300 from 580.82.07.
+
+    Fix: raise the driver.
+
+    Source: NVIDIA MIG User Guide, "Deployment Considerations".
+    """
+    gpu, driver = context.pool.gpu, context.driver
+    if gpu is None or driver is None or gpu.mig is None:
+        return NOT_APPLICABLE
+    minimum = gpu.mig_driver
+    if minimum is None or context.os == "windows":
+        return not_checked("driver", f"the first driver with MIG on {gpu.name} is not published")
+    if driver >= minimum:
+        return PASS
+    return (
+        Problem(
+            "fail",
+            "driver",
+            f"driver {driver} does not offer MIG on {gpu.name}, which came with {minimum}",
+            have=driver.text,
+            need=f">={minimum}",
+            source=gpu.source,
+            candidates=lambda: (changes.raise_driver(context, minimum),),
+        ),
+    )
+
+
+@rule("CG201", "no-kernel-image", reads=CODE)
+def no_kernel_image(context: RuleContext) -> RuleAnswer:
+    """The workload has no code for this GPU: "no kernel image is available for execution".
+
+    Machine code (SASS) runs on devices of the same major with a minor not below its own, never
+    between Tegra and other parts; ``sm_90a``-style code runs only on exactly its own capability,
+    family-specific code on its family. Failing that, PTX at or below the device's capability can
+    be compiled by the driver (CG202 asks whether this driver can). Code of packages whose files
+    were read is not judged here, but package by package (CG411).
+
+    Example: an image with ``sm_80`` code alone on an H100 (9.0) fails.
+
+    Fix: build for the GPU's architecture, or add PTX.
+
+    Source: CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility".
+    """
+    device, codes = context.capability, context.stack.arch
+    if device is None:
+        return NOT_APPLICABLE
+    if codes is None:
+        if context.frameworks:
+            return NOT_APPLICABLE
+        if context.cuda is None or context.stack.measured:
+            return NOT_APPLICABLE
+        return not_checked(
+            "arch", "the stack states no GPU code; add arch=sm_.. to have it checked"
+        )
+    if how_it_runs(codes, device, context.facts.arch):
+        return PASS
+    have = ", ".join(code.name for code in codes) or "none"
+    message = f"no code for {context.gpu_name}: the workload carries {have}"
+    if any(code.capability[0] == device[0] for code in codes if code.kind == "sass"):
+        message += " (newer than, or not binary compatible with, this device)"
+    if device in ((10, 1), (11, 0)):
+        message += "; 10.1 was renumbered 11.0 in CUDA 13, code for one is not for the other"
+    return (
+        Problem(
+            "fail",
+            "arch",
+            message,
+            have=have,
+            need=f"sm_{device[0]}{device[1]}, or PTX of compute_{device[0]}{device[1]} or below",
+            source=context.facts.arch.binary,
+            candidates=lambda: changes.add_sass(context),
+        ),
+    )
+
+
+@rule("CG202", "ptx-toolchain", reads=CODE | FORWARD)
+def ptx_toolchain(context: RuleContext) -> RuleAnswer:
+    """PTX must be compiled by the driver, and was made by a toolkit newer than the driver's CUDA.
+
+    The program stops with "the provided PTX was compiled with an unsupported toolchain".
+    Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.
+    The PTX of a published build was made by the toolkit of that build, whatever runtime is beside
+    it.
+
+    Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails.
+
+    Fix: raise the driver to the toolkit's own, or build SASS for the GPU.
+
+    Source: CUDA Compatibility guide, "Minor Version Compatibility", limitations.
+    """
+    made_by, driver = context.ptx_cuda, context.driver
+    if made_by is None or driver is None:
+        return NOT_APPLICABLE
+    reach = context.usable_cuda
+    if reach is None:
+        why = f"the CUDA version of driver {driver} is not known"
+        return (Problem("unknown", "driver", f"{why}: whether it compiles this PTX neither"),)
+    if made_by <= reach:
+        return PASS
+    cuda, own = _maker(context)
+    if why := may_reach_further(context):
+        message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
+        return (Problem("unknown", "driver", message, have=driver.text),)
+    return (
+        Problem(
+            "fail",
+            "driver",
+            f"this workload needs its PTX compiled by the driver, but CUDA {cuda} made it and "
+            f"driver {driver} understands PTX up to CUDA {show(reach)}",
+            have=driver.text,
+            need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
+            source=weakest_source(context, context.facts.arch.ptx),
+            candidates=lambda: _compile_it(context),
+        ),
+    )
+
+
+def _maker(context: RuleContext) -> tuple[str, Version | None]:
+    """Return the toolkit that made the PTX, as text, and the driver that came with it."""
+    assert context.ptx_cuda is not None  # noqa: S101 - the caller checked
+    if context.cuda and context.cuda.major_minor == context.ptx_cuda:
+        return context.cuda.text, context.toolkit.driver.get(
+            context.os
+        ) if context.toolkit else None
+    series = context.facts.toolkits_of.get(context.ptx_cuda, ())
+    return show(context.ptx_cuda), series[0].driver.get(context.os) if series else None
+
+
+def _compile_it(context: RuleContext) -> Iterator[Candidate]:
+    _, own = _maker(context)
+    if own:
+        yield changes.raise_driver(context, own)
+    yield from changes.add_sass(context)
+    yield from changes.add_forward_compat(context)
+
+
+def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
+    """Whether code that this toolkit can make runs on the GPU; other code is not its work."""
+    own = [code for code in context.code or () if code.capability in toolkit.sass]
+    device = context.capability
+    return device is not None and how_it_runs(own, device, context.facts.arch) is not None
+
+
+@rule("CG203", "toolkit-arch", reads=CODE)
+def toolkit_arch(context: RuleContext) -> RuleAnswer:
+    """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
+
+    CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; 8.6 needs CUDA 11.1, Blackwell 12.8.
+    A toolkit that is only too old to know the GPU may still have made code that runs there
+    (binary-compatible SASS, or PTX): then the rule warns, since its libraries were not made for it.
+
+    Fix: a toolkit within the GPU's range.
+
+    Source: CUDA Toolkit Release Notes and NVIDIA's "CUDA Toolkit, Driver, and Architecture Matrix".
+    """
+    cuda, device = context.cuda, context.capability
+    if cuda is None or device is None:
+        return NOT_APPLICABLE
+    facts = context.facts.arch
+    toolkit = facts.toolkits.get(show(cuda.major_minor))
+    if toolkit is None:
+        return NOT_APPLICABLE
+    if device in toolkit.sass:
+        return PASS
+    fact = facts.capabilities.get(show(device))
+    if fact is None:
+        newest = list(facts.capabilities)[-1]
+        message = f"compute capability {show(device)} is not known; the newest known is {newest}"
+        return (Problem("unknown", "gpu", message, have=show(device)),)
+    dropped = fact.last_toolkit is not None and cuda.major_minor > fact.last_toolkit
+    if dropped and fact.last_toolkit:
+        last = show(fact.last_toolkit)
+        message = f"CUDA {cuda} no longer supports {context.gpu_name}; {last} was the last"
+        need = f"<={last}"
+    else:
+        first = show(fact.first_toolkit)
+        message = f"CUDA {cuda} does not know {context.gpu_name}; support came with {first}"
+        need = f">={first}"
+    runs_anyway = not dropped and _older_code_runs(context, toolkit)
+    if runs_anyway:
+        message += " (its older code runs, by binary compatibility or from PTX)"
+    return (
+        Problem(
+            "warn" if runs_anyway else "fail",
+            "cuda",
+            message,
+            have=cuda.text,
+            need=need,
+            source=fact.source,
+            candidates=lambda: changes.cuda_for_gpu(context),
+        ),
+    )

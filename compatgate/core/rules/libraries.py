@@ -1,0 +1,356 @@
+"""CG301 to CG303, CG501 and CG502: compare cuDNN and NCCL with CUDA, the GPU and the driver.
+
+cuDNN's support matrices list CUDA versions, GPUs and drivers for each release and build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from compatgate.core import changes
+from compatgate.core.facts.nvidia import CudnnBuild, CudnnRow, NcclRelease, Pair, Source
+from compatgate.core.rule import (
+    CUDNN,
+    FORWARD,
+    NCCL,
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    not_checked,
+    rule,
+)
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.verdict import FindingOutcome
+from compatgate.core.versions import show
+
+
+@rule("CG301", "cudnn-cuda", reads=CUDNN)
+def cudnn_cuda(context: RuleContext) -> RuleAnswer:
+    """The cuDNN build and the CUDA major do not belong together.
+
+    A cuDNN build is for one CUDA major, and works with every minor of it. CUDA 12 builds begin
+    with 8.8.0, CUDA 11 builds end with 9.10.2, CUDA 13 builds begin with 9.12.0. The build is
+    stated as a local version, ``cudnn=9.1.0+cu12``.
+
+    Fix: a cuDNN release that was built for this CUDA major.
+
+    Source: cuDNN Support Matrix; versions of nvidia-cudnn-cu11, -cu12 and -cu13 on the package
+    index.
+    """
+    have, cuda = context.stack.get("cudnn"), context.cuda
+    if have is None:
+        return NOT_APPLICABLE
+    release = context.cudnn_release
+    if release is None:
+        newest = context.facts.cudnn.releases[-1].version
+        message = f"cuDNN {have} is not known; the newest known is {newest}"
+        return (Problem("unknown", "cudnn", message, have=have.text, need=f"<={newest}"),)
+    major = have.cuda[0] if have.cuda else (cuda.major if cuda else None)
+    if major is None:
+        return NOT_APPLICABLE
+    built = ", ".join(str(m) for m in sorted(release.builds))
+    if major not in release.builds:
+        message = f"cuDNN {have} has no build for CUDA {major}, only for CUDA {built}"
+    elif cuda and major != cuda.major:
+        message = f"this cuDNN {have.public} was built for CUDA {major}, the stack has CUDA {cuda}"
+    else:
+        return PASS
+    return (
+        Problem(
+            "fail",
+            "cudnn",
+            message,
+            have=have.text,
+            need=f"a build for CUDA {cuda.major if cuda else major}",
+            source=release.source,
+            candidates=lambda: changes.other_cudnn(context),
+        ),
+    )
+
+
+@rule("CG302", "cudnn-gpu", reads=CUDNN)
+def cudnn_gpu(context: RuleContext) -> RuleAnswer:
+    """The cuDNN release does not support the GPU's compute capability.
+
+    9.11 dropped Maxwell, Pascal and Volta, also in its CUDA 12 build. Blackwell is listed in
+    9.10.2, with CUDA 12.8 or newer only. A GPU newer than those listed is a warning from 9.0.0 on:
+    a subset of operation graphs is hardware forward compatible.
+
+    Fix: a cuDNN release that lists the GPU.
+
+    Source: cuDNN Support Matrix, per release; cuDNN 9.0.0 Release Notes, hardware forward
+    compatibility.
+    """
+    have, device = context.stack.get("cudnn"), context.capability
+    build = build_of(context)
+    if have is None or device is None or build is None or context.cudnn_release is None:
+        return NOT_APPLICABLE
+    if device in context.facts.arch.tegra:
+        return not_checked("cudnn", "cuDNN on Tegra comes with JetPack and has a matrix of its own")
+    support = support_of(context, build, device)
+    if support is Support.LISTED:
+        return PASS
+    if support is Support.UNKNOWN:
+        message = f"whether cuDNN {have} supports {context.gpu_name} is not published"
+        if build.minimum_capability is not None:
+            return not_checked("cudnn", message)
+        return (Problem("unknown", "cudnn", message, have=have.text),)
+    forward = have >= context.facts.cudnn.forward_compatible_from
+    if support is Support.NEWER and forward:
+        message = (
+            f"cuDNN {have} does not list {context.gpu_name}: only operation graphs that are "
+            "hardware forward compatible work"
+        )
+        return (_gpu_problem(context, "warn", message, None, context.facts.cudnn.forward_source),)
+    message, need = _unsupported(context, build, support)
+    source = build.capability_source if support is Support.TOO_OLD else None
+    return (_gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source),)
+
+
+def _unsupported(
+    context: RuleContext, build: CudnnBuild, support: Support
+) -> tuple[str, str | None]:
+    """Return why the GPU is not supported, and what would be."""
+    minimum, device = build.minimum_capability, context.capability
+    if support is Support.TOO_OLD and minimum:
+        lowest = show(minimum)
+        message = f"does not support {context.gpu_name}: its lowest compute capability is {lowest}"
+        return message, f">={lowest}"
+    if support is Support.OTHER_CUDA and device:
+        listing = [row for row in build.rows if covers(row.capabilities, device)]
+        names = ", ".join(show(c) for c in sorted({c for row in listing for c in row.cuda}))
+        return f"supports {context.gpu_name} with CUDA {names} only, not with {context.cuda}", names
+    names = ", ".join(show(c) for c in build.capabilities)
+    return f"does not list {context.gpu_name}" + (f", only {names}" if names else ""), names or None
+
+
+def _gpu_problem(
+    context: RuleContext, outcome: FindingOutcome, message: str, need: str | None, source: Source
+) -> Problem:
+    return Problem(
+        outcome,
+        "cudnn",
+        message,
+        have=context.stack.components["cudnn"].text,
+        need=need,
+        source=source,
+        candidates=lambda: changes.other_cudnn(context),
+    )
+
+
+@rule("CG303", "cudnn-driver", reads=CUDNN | FORWARD)
+def cudnn_driver(context: RuleContext) -> RuleAnswer:
+    """The driver is below the minimum that the cuDNN release was published with.
+
+    The minimum belongs to the row of the release's support matrix for this CUDA and GPU: Blackwell
+    on 9.10.2 needs 570.26, other GPUs the minimum of the CUDA major.
+
+    Fix: raise the driver, or use an older cuDNN.
+
+    Source: cuDNN Support Matrix, column "Driver".
+    """
+    have, driver = context.stack.get("cudnn"), context.usable_driver
+    build = build_of(context)
+    if have is None or driver is None or build is None or context.driver is None:
+        return NOT_APPLICABLE
+    if context.capability in context.facts.arch.tegra:
+        return NOT_APPLICABLE  # its matrix is another one: CG302 says so
+    floors = [
+        row.driver[context.os] for row in rows_for(context, build) if context.os in row.driver
+    ]
+    if not floors:
+        return NOT_APPLICABLE
+    floor = min(floors)
+    if driver >= floor:
+        return PASS
+    return (
+        Problem(
+            "fail",
+            "driver",
+            f"driver {context.driver} is too old for cuDNN {have} on {context.gpu_name}, "
+            f"which needs {floor} or newer",
+            have=context.driver.text,
+            need=f">={floor}",
+            source=build.source,
+            candidates=lambda: (
+                changes.raise_driver(context, floor),
+                *changes.other_cudnn(context),
+            ),
+        ),
+    )
+
+
+class Support(Enum):
+    """What the matrices say of a GPU."""
+
+    LISTED = "listed"
+    TOO_OLD = "below the published minimum"
+    OTHER_CUDA = "listed with other toolkits of the CUDA major only"
+    NEWER = "newer than everything that is listed"
+    UNLISTED = "not listed, though not newer"
+    UNKNOWN = "no list says"
+
+
+def build_of(context: RuleContext) -> CudnnBuild | None:
+    """Return the build of the stack's cuDNN release for its CUDA major, None when not known."""
+    release = context.cudnn_release
+    return release.builds.get(_major(context)) if release else None
+
+
+def support_of(context: RuleContext, build: CudnnBuild, device: Pair) -> Support:
+    """What the support matrices say of a device on this build."""
+    minimum = build.minimum_capability
+    if minimum and device < minimum:
+        return Support.TOO_OLD
+    listed = build.capabilities
+    if not listed:
+        return _by_neighbours(context, device, minimum)
+    if not covers(listed, device):
+        return Support.NEWER if device > max(listed) else Support.UNLISTED
+    speaking = _speaking(context, build)
+    if speaking and not any(_may_list(row, device) for row in speaking):
+        return Support.OTHER_CUDA
+    return Support.LISTED
+
+
+def _by_neighbours(context: RuleContext, device: Pair, minimum: Pair | None) -> Support:
+    release = context.cudnn_release
+    lists = context.facts.cudnn_lists.get(_major(context), []) if release else []
+    same = [one for one in lists if release and one[0].major == release.version.major]
+    before = [listed for v, listed in same if release and v < release.version][-1:]
+    after = [listed for v, listed in same if release and v > release.version][:1]
+    earlier, later = (bool(side) and covers(side[0], device) for side in (before, after))
+    if earlier and (later or minimum):
+        return Support.LISTED
+    if not earlier and not later and minimum and (not after or device < max(after[0])):
+        newest = max(before[0]) if before else None
+        return Support.NEWER if newest and device > newest else Support.LISTED
+    if after and not later and device > max(after[0]):
+        return Support.NEWER
+    if before and not earlier and device > max(before[0]):
+        return Support.NEWER
+    return Support.UNKNOWN
+
+
+def rows_for(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
+    """Rows that speak of this CUDA and GPU; none when the GPU is listed with other CUDA only."""
+    rows = _speaking(context, build) or list(build.rows)
+    device = context.capability
+    if device is None:
+        return rows
+    listing = [row for row in rows if _may_list(row, device)]
+    newer = device > max(build.capabilities, default=(0, 0))
+    return listing or (rows if newer else [])
+
+
+def covers(listed: Sequence[Pair], device: Pair) -> bool:
+    """Whether a list covers a device: it names one capability for those that share its code."""
+    return any(c[0] == device[0] and c[1] <= device[1] for c in listed)
+
+
+def _speaking(context: RuleContext, build: CudnnBuild) -> list[CudnnRow]:
+    series = context.cuda.major_minor if context.cuda else None
+    return [row for row in build.rows if not row.cuda or series in row.cuda]
+
+
+def _may_list(row: CudnnRow, device: Pair) -> bool:
+    return not row.capabilities or covers(row.capabilities, device)
+
+
+def _major(context: RuleContext) -> int:
+    have = context.stack.get("cudnn")
+    if have and have.cuda:
+        return have.cuda[0]
+    return context.cuda.major if context.cuda else 0
+
+
+def _nccl_release(context: RuleContext) -> NcclRelease | None:
+    have = context.stack.get("nccl")
+    if have is None:
+        return None
+    return context.facts.nccl_releases.get(have.at(3))
+
+
+def _nccl_major(context: RuleContext) -> int | None:
+    have = context.stack.get("nccl")
+    if have and have.cuda:
+        return have.cuda[0]
+    return context.cuda.major if context.cuda else None
+
+
+@rule("CG501", "nccl-cuda", reads=NCCL)
+def nccl_cuda(context: RuleContext) -> RuleAnswer:
+    """The NCCL build and the CUDA major do not belong together.
+
+    A build is for one CUDA major (``nvidia-nccl-cu12``, ``libnccl2=2.21.5-1+cuda12.4``) and works
+    with every minor of it. The first CUDA 13 builds came with 2.27.7.
+
+    Fix: an NCCL release that was built for this CUDA major.
+
+    Source: versions of nvidia-nccl-cu11, -cu12 and -cu13 on the package index; NVIDIA/nccl.
+    """
+    have, cuda = context.stack.get("nccl"), context.cuda
+    if have is None:
+        return NOT_APPLICABLE
+    release = _nccl_release(context)
+    if release is None:
+        newest = context.facts.nccl.releases[-1].version
+        message = f"NCCL {have} is not known; the newest known is {newest}"
+        return (Problem("unknown", "nccl", message, have=have.text, need=f"<={newest}"),)
+    major = _nccl_major(context)
+    if major is None:
+        return NOT_APPLICABLE
+    if cuda and have.cuda and have.cuda[0] != cuda.major:
+        message = f"this NCCL {have.public} was built for CUDA {have.cuda[0]}, the stack has {cuda}"
+    elif not release.cuda:
+        return not_checked("nccl", f"which CUDA NCCL {have} was packaged for is not published")
+    elif major not in release.cuda:
+        built = ", ".join(map(str, release.cuda))
+        message = f"NCCL {have} has no build for CUDA {major}, only for CUDA {built}"
+    else:
+        return PASS
+    return (
+        Problem(
+            "fail",
+            "nccl",
+            message,
+            have=have.text,
+            need=f"a build for CUDA {cuda.major if cuda else major}",
+            source=release.source,
+            candidates=lambda: changes.other_nccl(context),
+        ),
+    )
+
+
+@rule("CG502", "nccl-gpu", reads=NCCL)
+def nccl_gpu(context: RuleContext) -> RuleAnswer:
+    """The NCCL build has no code for the GPU by default (a warning).
+
+    From 2.28.3 Maxwell is left out of the CUDA 11 and 12 builds, and CUDA 13 builds start at 7.5.
+    The list is that of the sources' default build; NVIDIA's own packages are not documented.
+
+    Source: NVIDIA/nccl makefiles/common.mk at each tag.
+    """
+    have, device = context.stack.get("nccl"), context.capability
+    release, major = _nccl_release(context), _nccl_major(context)
+    if have is None or device is None or release is None or major is None:
+        return NOT_APPLICABLE
+    minimum = release.minimum_capability.get(major)
+    if minimum is None:
+        return NOT_APPLICABLE
+    if device >= minimum:
+        return PASS
+    return (
+        Problem(
+            "warn",
+            "nccl",
+            f"NCCL {have} for CUDA {major} is built by default for {show(minimum)} and newer, "
+            f"not for {context.gpu_name}",
+            have=have.text,
+            need=f"a build with sm_{device[0]}{device[1]}",
+            source=release.source,
+            candidates=lambda: changes.other_nccl(context),
+        ),
+    )

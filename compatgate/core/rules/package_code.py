@@ -1,0 +1,346 @@
+"""Check packages for CG410 and CG411: what nothing is known of, and whether code runs on the GPU.
+
+Loaded by the first question that names a package. Statements about a package exclude GPUs, or
+leave them open, where no wheel was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.facts.records import Library, Statement
+from compatgate.core.gpu_code import Arch, how_it_runs
+from compatgate.core.package_finder import release_of
+from compatgate.core.packages import (
+    GpuPackage,
+    Ways,
+    is_made_for,
+    is_specific,
+    is_stray,
+    toolkit_targets,
+    ways_here,
+)
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Candidate, Problem, RuleAnswer
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.verdict import FindingOutcome
+from compatgate.core.versions import Version, show
+
+
+def check_open(context: RuleContext) -> RuleAnswer:
+    """Return the packages that are open, by name."""
+    carries = context.facts.packages.carries
+    still = [one for one in context.packages if one.is_open and carries(one.name) != "options"]
+    return [_open(context, one) for one in still if not is_excluded(context, one)] or PASS
+
+
+def _open(context: RuleContext, package: GpuPackage) -> Problem:
+    if package.unread:
+        return _unread(package, when_open(context))
+    if asked := left_open(context, package, when_open(context)):
+        return asked
+    message = f"no record says what {package.title} carries"
+    known = [str(release) for release in context.facts.recorded_versions(package.name)]
+    if why := context.stack.unmeasured.get(release_of(package)):
+        message += f": {why}"
+    elif package.version.text in known:
+        message += " here: its records are of other wheels (platform, build or digest)"
+    elif known:
+        message += f"; the newest release with a record is {known[-1]}"
+    need = f"a record (compatgate facts measure {package.name}=={package.version}), or its GPU code"
+    have = package.version.text
+    return Problem(when_open(context), package.name, message, have=have, need=need)
+
+
+def _unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
+    """Report files of a package that could not be read: what they carry is open."""
+    first, more = package.unread[0], len(package.unread) - 1
+    others = f" and {more} more" if more else ""
+    message = f"{first}{others} of {package.title} could not be read: what it carries is open"
+    need = f"its GPU code, as {package.name}={package.version}[sm_..]"
+    return Problem(outcome, package.name, message, package.version.text, need)
+
+
+def check_arch(context: RuleContext) -> RuleAnswer:
+    """Return the packages whose code does not run on the pool's GPU."""
+    device = context.capability
+    if device is None:
+        return NOT_APPLICABLE
+    situation = ("CG411", device, context.cuda and context.cuda.major_minor, context.compiles_up_to)
+    answers = [_remembered(context, package, device, situation) for package in context.packages]
+    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
+    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _remembered(
+    context: RuleContext, package: GpuPackage, device: Pair, situation: object
+) -> RuleAnswer:
+    """Judge a package; one without a problem remembers that, for each kind of situation."""
+    found: RuleAnswer | None = package.memory.get(situation)
+    if found is None:
+        found = _arch_of(context, package, device)
+        if isinstance(found, str):
+            package.memory[situation] = found
+    return found
+
+
+def _arch_of(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+    if package.gpus:
+        return [_of_others(context, package)]
+    if package.statements and (problems := excluded(context, package, device)):
+        return problems
+    if package.stated:
+        how = how_it_runs(package.stated, device, context.facts.arch)
+        names = ", ".join(code.name for code in package.stated)
+        return PASS if how else [no_code(context, package, names)]
+    if package.toolkits:
+        return _by_toolkit(context, package, device)
+    if package.record is None:
+        return PASS if package.compiled == "run" else NOT_APPLICABLE
+    if context.facts.packages.carries(package.name) == "libraries" or not package.libraries:
+        return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
+    problems = []
+    without: list[Library] = []
+    groups = ways_here(package, device, context.cuda, context.facts.arch)
+    for group in groups:
+        ways = [how for _, how in group]
+        if not any(ways):
+            without.append(group[0][0])
+        elif "sass" not in ways:
+            problems += _jit(context, package, [library.ptx_cuda for library, _ in group])
+    if without and not _is_optional(context, package, without):
+        names = ", ".join([*without[0].sass, *without[0].ptx])
+        outcome = _outcome_of_part(context, groups, device)
+        problems.append(no_code(context, package, names, without[0].path, outcome))
+    return problems or PASS
+
+
+def _outcome_of_part(
+    context: RuleContext, groups: tuple[Ways, ...], device: Pair
+) -> FindingOutcome:
+    """Say what it means that a part of a package has no code for a GPU.
+
+    Where nothing else runs it fails. Where other libraries were made for this GPU, that part is for
+    other ones. Where the others have PTX alone, nobody made the package for this GPU, and whether
+    it does without that part is not known.
+    """
+    if is_stray(groups):
+        return "fail"
+    arch = context.facts.arch
+    run = [library for group in groups for library, how in group if how]
+    return "warn" if any(is_made_for(one, device, arch) for one in run) else "unknown"
+
+
+def _of_others(context: RuleContext, package: GpuPackage) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} is a build for GPUs of {package.gpus}: it has no code "
+        f"for {context.gpu_name}" + assumption(package),
+        have=package.version.text,
+        need="a build for CUDA",
+        source=source_of(package),
+    )
+
+
+def _is_optional(context: RuleContext, package: GpuPackage, without: list[Library]) -> bool:
+    """Tell whether a package works without these libraries: for one GPU alone, or an option."""
+    return context.facts.packages.is_optional(package.name) or all(map(is_specific, without))
+
+
+def _by_toolkit(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+    """Judge a library of the CUDA toolkit by what its toolkit can target."""
+    targets = toolkit_targets(package, device, context.facts.arch)
+    if targets is None:
+        return NOT_APPLICABLE
+    if targets:
+        return PASS
+    newest = show(package.toolkits[-1])
+    message = f"{package.title} is of CUDA {newest}, which does not target {context.gpu_name}"
+    return [Problem("unknown", package.name, message, have=package.version.text)]
+
+
+def no_code(
+    context: RuleContext,
+    package: GpuPackage,
+    have: str,
+    path: str = "",
+    outcome: FindingOutcome = "fail",
+) -> Problem:
+    """Report missing code."""
+    assert context.capability is not None  # noqa: S101 - the caller checked
+    where = f"{path} of {package.title}" if path else package.title
+    message = f"{where} has no code for {context.gpu_name}: it carries {have}"
+    if outcome == "unknown":
+        message += "; the rest is PTX, and whether it works without this part is not known"
+    return Problem(
+        outcome,
+        package.name,
+        message + assumption(package),
+        have=have,
+        need=f"code for {show(context.capability)}",
+        source=source_of(package),
+        candidates=lambda: other_releases(context, package),
+    )
+
+
+def _jit(context: RuleContext, package: GpuPackage, made_by: list[str | None]) -> Iterator[Problem]:
+    """Report PTX that this driver cannot compile, or of which the toolkit is not known."""
+    reach, driver = context.compiles_up_to, context.driver
+    if driver is None or reach is None:
+        return
+    known = [tuple(map(int, cuda.split(".")[:2])) for cuda in made_by if cuda]
+    title = package.title
+    if not known:
+        message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
+        yield Problem("unknown", package.name, message, have=driver.text, source=source_of(package))
+        return
+    newest = max(known)
+    if newest <= reach:
+        return
+    what = f"{title} needs its PTX of CUDA {show(newest)} compiled"
+    yield Problem(
+        "unknown" if context.forward_may_help or not context.driver_cuda_is_exact else "fail",
+        package.name,
+        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{assumption(package)}",
+        have=driver.text,
+        need=f"a driver of CUDA {show(newest)} or newer",
+        source=source_of(package),
+    )
+
+
+def excluded(context: RuleContext, package: GpuPackage, device: Pair) -> list[Problem]:
+    """Return what statements say against a package on a GPU.
+
+    A capability that the source refuses denies whatever was compiled. The list of a build script
+    that takes no other one denies where neither a record nor the asker names the code.
+    """
+    return [
+        problem
+        for statement in package.statements
+        if (problem := _refusal(context, package, statement, device))
+    ]
+
+
+def _refusal(
+    context: RuleContext, package: GpuPackage, statement: Statement, device: Pair
+) -> Problem | None:
+    least, last = statement.least_capability, statement.last_capability
+    says = f": {statement.says}" if statement.says else ""
+    if (least and device < least) or (last and device > last):
+        range_of = _range(least, last)
+        message = f"{package.title} runs on {range_of}, not on {context.gpu_name}{says}"
+        return _problem(package, statement, message, need=range_of)
+    if package.record or package.stated or not statement.fixed:
+        return None
+    code = [code for build in _builds(statement, context.cuda) for code in build]
+    if not code or how_it_runs(code, device, context.facts.arch):
+        return None
+    names = ", ".join(dict.fromkeys(one.name for one in code))
+    message = f"the build script of {package.title} makes code for {names} alone, none of which"
+    message += f" runs on {context.gpu_name}{says}"
+    return _problem(package, statement, message, need=f"code for {show(device)}")
+
+
+def _range(least: Pair | None, last: Pair | None) -> str:
+    if least and last:
+        return f"compute capability {show(least)} to {show(last)}"
+    return (
+        f"compute capability {show(least)} and newer"
+        if least
+        else f"compute capability up to {show(last or (0, 0))}"
+    )
+
+
+def _problem(package: GpuPackage, statement: Statement, message: str, need: str) -> Problem:
+    """Report an exclusion; what is only derived never denies."""
+    outcome: FindingOutcome = "unknown" if statement.source.confidence == "derived" else "fail"
+    have, source = package.version.text, statement.source
+    return Problem(outcome, package.name, message, have=have, need=need, source=source)
+
+
+def is_excluded(context: RuleContext, package: GpuPackage) -> bool:
+    """Tell whether a package is denied on this GPU, so that its code is no longer asked for."""
+    device = context.capability
+    if device is None or not package.statements:
+        return False
+    return any(problem.outcome == "fail" for problem in excluded(context, package, device))
+
+
+def left_open(context: RuleContext, package: GpuPackage, outcome: FindingOutcome) -> Problem | None:
+    """Ask for the GPU code of a package that is compiled where it is installed."""
+    statement = next((one for one in package.statements if one.compiled == "install"), None)
+    if statement is None:
+        return None
+    title = package.title
+    message = f"{title} is compiled where it is built: its GPU code is the choice of its builder"
+    message += _wheels_of_project(context, package, statement)
+    code = [c for build in _builds(statement, context.cuda) for c in build if not c.suffix]
+    names = list(dict.fromkeys(one.name for one in code))
+    example = "+".join(names) or "sm_80+sm_90"
+    need = f"the code that it was built for, like {package.name}={package.version}[{example}]"
+    if names:
+        need += " where its build script had no other list"
+    return Problem(
+        outcome,
+        package.name,
+        message,
+        have=package.version.text,
+        need=need,
+        source=statement.source,
+    )
+
+
+def _wheels_of_project(context: RuleContext, package: GpuPackage, statement: Statement) -> str:
+    """Say that the project has no wheel for the stack's torch, which explains a local build."""
+    torch = context.stack.get("torch")
+    wheels = statement.torch_wheels
+    if torch is None or not wheels or show(torch.major_minor) in wheels:
+        return ""
+    return f"; its project publishes wheels for torch {wheels[0]} to {wheels[-1]} only"
+
+
+def _builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:
+    """Yield what the build script makes with the toolkits of the stack's CUDA major."""
+    for build in statement.builds:
+        if build.cuda is None or cuda is None or _is_of_major(build.cuda, cuda.major):
+            yield build.code
+
+
+def _is_of_major(spec: str, major: int) -> bool:
+    """Tell whether a range of toolkits holds one of a CUDA major."""
+    from packaging.specifiers import SpecifierSet
+
+    return any(SpecifierSet(spec).contains(f"{major}.{minor}") for minor in range(10))
+
+
+def when_open(context: RuleContext) -> FindingOutcome:
+    """Return what the target's policy makes of a package that is not known."""
+    return "warn" if context.policy.packages == "audit" else "unknown"
+
+
+def assumption(package: GpuPackage) -> str:
+    """Say which wheel a package is taken to be, where nothing names its file."""
+    return f" ({package.assumed})" if package.assumed else ""
+
+
+def source_of(package: GpuPackage) -> Source | None:
+    """Return what is known of a package as a source: its record, else what is stated of it."""
+    record = package.record
+    if record is None or not (record.wheel or package.installed):
+        stated = sorted(package.statements, key=lambda one: not (record and one.wheels))
+        return stated[0].source if stated else None
+    if package.installed:
+        what = f" ({record.wheel})" if record.wheel else ""
+        return Source(f"measured: its installed files{what}", confidence="metadata")
+    proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
+    return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
+
+
+def other_releases(context: RuleContext, package: GpuPackage) -> Iterator[Candidate]:
+    """Offer other releases with a record, the nearest newer one first."""
+    known = list(context.facts.recorded_versions(package.name))
+    newer = [version for version in known if version > package.version]
+    for version in (*newer, *reversed([v for v in known if v < package.version])):
+        text = version.text
+        yield Candidate({package.name: text}, f"use {package.name} {text}")

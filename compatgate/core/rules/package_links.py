@@ -1,0 +1,297 @@
+"""Check packages for CG412 to CG414: their requirements, the torch and libraries they link to.
+
+Loaded by the first question that names a package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from compatgate.core.components import COMPONENTS
+from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.facts.packages import CudaComponents, Link
+from compatgate.core.facts.records import Record
+from compatgate.core.package_requirements import Requirement, is_pinned_with, requirements_of
+from compatgate.core.package_wheels import names_cuda
+from compatgate.core.packages import GpuPackage
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Candidate, Problem, RuleAnswer
+from compatgate.core.rule_context import RuleContext
+from compatgate.core.rules.package_code import assumption, other_releases, source_of, when_open
+from compatgate.core.verdict import FindingOutcome
+from compatgate.core.versions import Version, show
+
+
+def check_requirements(context: RuleContext) -> RuleAnswer:
+    """Return the requirements that do not hold."""
+    problems: list[Problem] = []
+    asked = False
+    for package in context.packages:
+        for requirement in _requirements(context, package):
+            asked = True
+            if not requirement.holds:
+                problems.append(_unmet(package, requirement))
+    return problems or (PASS if asked else NOT_APPLICABLE)
+
+
+def _requirements(context: RuleContext, package: GpuPackage) -> list[Requirement]:
+    """Return the requirements of a package that no rule about frameworks judges.
+
+    Installed frameworks have metadata, too; CG402, CG403 and CG406 judge what their tables know.
+    """
+    asked = requirements_of(package, context.stack)
+    if not (asked and package.installed):
+        return asked
+    found = next((one for one in context.built if one.name == package.name), None)
+    if found is None:
+        return asked
+    if any(by and by.requires for by in (found.release, found.build)):
+        return []
+    return [one for one in asked if one.name not in COMPONENTS]
+
+
+def _unmet(package: GpuPackage, requirement: Requirement) -> Problem:
+    name, have = requirement.name, requirement.have
+    return Problem(
+        "fail",
+        name,
+        f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
+        + assumption(package),
+        have=have.text,
+        need=requirement.spec,
+        source=source_of(package),
+        candidates=lambda: requirement.candidates(),
+    )
+
+
+def check_torch(context: RuleContext) -> RuleAnswer:
+    """Return the extensions that were built for another torch."""
+    torch = context.stack.get("torch")
+    if torch is None:
+        return NOT_APPLICABLE
+    answers = [_torch_of(context, package, torch) for package in context.packages]
+    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
+    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
+
+
+def _torch_of(context: RuleContext, package: GpuPackage, torch: Version) -> RuleAnswer:
+    if package.record and not package.torch_abis:
+        return NOT_APPLICABLE
+    built_for = package.built_for_torch
+    if package.record is None and built_for is None:
+        return _torch_of_release(context, package, torch)
+    if problem := _other_minor(context, package, torch):
+        return [problem]
+    if package.record and all(abi.stable for abi in package.torch_abis):
+        return PASS
+    record = package.record
+    if record and record.torch_beside == torch.public:  # the symbols themselves were compared
+        if not record.torch_missing:
+            return PASS
+        return [_undefined(package, record, torch, source_of(package))]
+    if built_for == show(torch.major_minor):
+        return PASS
+    optional = context.facts.packages.is_optional(package.name)
+    if built_for is None:
+        if is_pinned_with(package, "torch", context.packages, context.stack):
+            return PASS
+        message = f"{package.title} has C++ code for one torch, and its wheel does not say which"
+        outcome: FindingOutcome = "warn" if optional else when_open(context)
+        return [Problem(outcome, package.name, message, source=source_of(package))]
+    message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
+    return [
+        Problem(
+            "warn" if optional else "fail",
+            package.name,
+            message + assumption(package),
+            have=torch.text,
+            need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
+            source=source_of(package),
+            candidates=lambda: other_releases(context, package),
+        )
+    ]
+
+
+def _other_minor(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
+    """Ask about a wheel with a label of another minor of CUDA than torch's.
+
+    Torchaudio refuses such a torch when it is imported; what else does is not known.
+    """
+    label, cuda = package.version.cuda, torch.cuda
+    if cuda is None or label is None or not (package.assumed and names_cuda(package.version)):
+        return None
+    if label == cuda or label[0] != cuda[0]:  # of another major: CG414
+        return None
+    message = f"{package.title} is a build for CUDA {show(label)} beside torch {torch}"
+    return Problem(
+        when_open(context),
+        package.name,
+        f"{message}: whether it loads is not known",
+        have=package.version.text,
+        need=f"{package.name} {package.version.public} for CUDA {show(cuda)}",
+        source=source_of(package),
+    )
+
+
+def _torch_of_release(context: RuleContext, package: GpuPackage, torch: Version) -> RuleAnswer:
+    """Compare torch with the one that the release's other wheels were all built for.
+
+    A release is one source: its wheels for another system or with a CUDA label are for its torch. A
+    wheel that the asker names, and a label that is no CUDA, are somebody's own build.
+    """
+    version = package.version
+    if package.name in context.stack.wheels or not _OF_THE_PROJECT.fullmatch(version.local or ""):
+        return NOT_APPLICABLE
+    records = [
+        record
+        for record in context.facts.records(package.name)
+        if record.version.partition("+")[0] == version.public
+        and record.built_for_torch
+        and _is_for_one_torch(record)
+    ]
+    built_for = {record.built_for_torch for record in records}
+    if len(built_for) != 1 or show(torch.major_minor) in built_for:
+        return NOT_APPLICABLE
+    wanted = f"torch {built_for.pop()}"
+    message = f"{package.title} is a release for {wanted}, the stack has torch {torch}"
+    return [
+        Problem(
+            "fail",
+            package.name,
+            f"{message} (as {records[0].wheel})",
+            have=torch.text,
+            need=f"{wanted}, or a release of {package.name} for torch {torch.public}",
+            source=Source(f"measured: {records[0].wheel}", confidence="metadata"),
+            candidates=lambda: other_releases(context, package),
+        )
+    ]
+
+
+_OF_THE_PROJECT = re.compile(r"(cu\d+)?")
+"""Labels of a project's own builds; none is the package index's wheel."""
+
+
+def _is_for_one_torch(record: Record) -> bool:
+    """Tell whether a wheel has code that no other minor of torch loads."""
+    return any(library.torch and not library.torch.stable for library in record.libraries)
+
+
+def _undefined(
+    package: GpuPackage, record: Record, torch: Version, source: Source | None
+) -> Problem:
+    """Report a symbol that an extension asks for and the torch beside it does not define."""
+    name = record.torch_missing[0]
+    message = f"{package.title} asks torch for {name}, torch {torch} has no such"
+    need = f"{package.name} built for torch {torch.public}"
+    return Problem("fail", package.name, message, torch.text, need, source)
+
+
+def check_libraries(context: RuleContext) -> RuleAnswer:
+    """Return the packages whose libraries do not find what they are linked against."""
+    asked = [*_runtimes(context), *_named_libraries(context), *_links(context)]
+    problems = [problem for problem in asked if problem is not None]
+    return problems or (PASS if asked else NOT_APPLICABLE)
+
+
+def _runtimes(context: RuleContext) -> Iterator[Problem | None]:
+    """Compare the CUDA runtime that each package is linked against with the stack's."""
+    cuda = context.cuda
+    if cuda is None:
+        return
+    brought = {cuda.major, *_runtime_packages(context)}
+    for package in context.packages:
+        if needed := package.runtimes(cuda):
+            missing = None if needed.keys() & brought else max(needed)
+            yield _other_runtime(context, package, missing, cuda) if missing else None
+
+
+def _named_libraries(context: RuleContext) -> Iterator[Problem | None]:
+    """Look for the library for the stack's CUDA among alternatives that are named after one."""
+    cuda = context.cuda
+    if cuda is None:
+        return
+    for package in context.packages:
+        named = package.named_cudas
+        if not named:
+            continue
+        exact = context.facts.packages.wants_exact_cuda(package.name, package.version)
+        fits = cuda.major_minor in named or (not exact and any(p[0] == cuda.major for p in named))
+        yield None if fits else _no_library_for(context, package, named, cuda)
+
+
+def _no_library_for(
+    context: RuleContext, package: GpuPackage, named: tuple[Pair, ...], cuda: Version
+) -> Problem:
+    return Problem(
+        "fail",
+        package.name,
+        f"{package.title} has no library for CUDA {show(cuda.major_minor)}" + assumption(package),
+        have=", ".join(show(pair) for pair in named),
+        need=f"a release with a library for CUDA {show(cuda.major_minor)}",
+        source=source_of(package),
+        candidates=lambda: other_releases(context, package),
+    )
+
+
+def _runtime_packages(context: RuleContext) -> Iterator[int]:
+    """Yield the majors of CUDA runtimes that are packages of their own in the stack."""
+    table = context.facts.cuda_components
+    for package in context.packages:
+        part = table.by_package.get(package.name)
+        if part and part.component == "cudart":
+            yield part.cuda_major
+
+
+def _other_runtime(context: RuleContext, package: GpuPackage, major: int, cuda: Version) -> Problem:
+    runtime = package.runtimes(cuda)[major]
+    return Problem(
+        "warn" if context.facts.packages.is_optional(package.name) else "fail",
+        package.name,
+        f"{package.title} is linked against {runtime}, the stack brings CUDA {cuda}"
+        + assumption(package),
+        have=cuda.text,
+        need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
+        source=source_of(package),
+    )
+
+
+def _links(context: RuleContext) -> Iterator[Problem | None]:
+    """Compare libraries of CUDA toolkits with those that refer to their symbols."""
+    of_toolkits = [package for package in context.packages if package.toolkits]
+    if len(of_toolkits) < 2:
+        return
+    table = context.facts.cuda_components
+    for link in table.links:
+        for library, user in _linked(of_toolkits, link, table):
+            older = library.toolkits[-1] < user.toolkits[0]
+            yield _older(library, user, link, table) if older else None
+
+
+def _linked(
+    packages: list[GpuPackage], link: Link, table: CudaComponents
+) -> Iterator[tuple[GpuPackage, GpuPackage]]:
+    """Yield the library that a link names with each of its users of the same CUDA major."""
+    parts = [(package, table.by_package[package.name]) for package in packages]
+    users = [(package, part.cuda_major) for package, part in parts if part.component in link.users]
+    for library, part in parts:
+        if part.component == link.component:
+            yield from ((library, user) for user, major in users if major == part.cuda_major)
+
+
+def _older(library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents) -> Problem:
+    first = user.toolkits[0]
+    versions = table.by_package[library.name].toolkits
+    fitting = [version for version, toolkits in versions.items() if toolkits[0] >= first]
+    return Problem(
+        "fail",
+        library.name,
+        f"{user.title} is of CUDA {show(first)} and refers to symbols of its {link.component}; "
+        f"{library.title} is of CUDA {show(library.toolkits[-1])}",
+        have=library.version.text,
+        need=f"{library.name} of CUDA {show(first)} or newer",
+        source=link.source,
+        candidates=lambda: [
+            Candidate({library.name: version}, f"use {library.name} {version}")
+            for version in reversed(fitting)
+        ],
+    )

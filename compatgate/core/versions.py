@@ -1,0 +1,334 @@
+"""Read and compare versions as drivers, toolkits, libraries and package indexes spell them.
+
+Parts compare as numbers, never as text: driver 450.248.02 is newer than 450.80.02, cuDNN 9.14
+is newer than 9.2. What was written is kept for messages. Labels and tags (``cu121``,
+``cuda12.4``, ``rocm6.2``) say what a build was made for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from msgspec import Struct
+
+from compatgate.core.components import Scheme, resolve_component
+from compatgate.errors import BadInput
+
+CudaBuild = tuple[int, ...]
+"""The CUDA a component was built for: ``(12, 1)``, or ``(12,)`` where only the major is stated."""
+
+
+class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=False):
+    """A version that compares by its numbers.
+
+    Attributes:
+        text: as written by the user or the vendor.
+        parts: the numeric release as stated, e.g. ``(535, 104, 5)``.
+        key: what is compared: parts without trailing zeros, then 0 for a pre-release, 1 otherwise.
+        cuda: the CUDA that the component was built for, from its local version (``+cu121``).
+        local: the local version label without the plus sign, ``""`` when there is none.
+    """
+
+    text: str
+    parts: tuple[int, ...]
+    key: tuple[tuple[int, ...], int]
+    cuda: CudaBuild | None = None
+    local: str = ""
+
+    @property
+    def major(self) -> int:
+        """Return the first part."""
+        return self.parts[0]
+
+    @property
+    def minor(self) -> int:
+        """Return the second part, 0 when not stated."""
+        return self.parts[1] if len(self.parts) > 1 else 0
+
+    @property
+    def major_minor(self) -> tuple[int, int]:
+        """Return the first two parts."""
+        return (self.parts[0], self.parts[1] if len(self.parts) > 1 else 0)
+
+    @property
+    def public(self) -> str:
+        """Return the text without the local label."""
+        return self.text.partition("+")[0]
+
+    def at(self, places: int) -> tuple[int, ...]:
+        """Return the first ``places`` parts, padded with zeros."""
+        return (*self.parts, *(0,) * places)[:places]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __lt__(self, other: Version) -> bool:
+        return self.key < other.key
+
+    def __le__(self, other: Version) -> bool:
+        return self.key <= other.key
+
+    def __gt__(self, other: Version) -> bool:
+        return self.key > other.key
+
+    def __ge__(self, other: Version) -> bool:
+        return self.key >= other.key
+
+
+def make(
+    text: str,
+    parts: tuple[int, ...],
+    *,
+    cuda: CudaBuild | None = None,
+    local: str = "",
+    prerelease: bool = False,
+) -> Version:
+    """Return a version from its parts; ``text`` is what messages show."""
+    end = len(parts)
+    while end > 1 and parts[end - 1] == 0:
+        end -= 1
+    return Version(text, parts, (parts[:end], 0 if prerelease else 1), cuda, local)
+
+
+def agree(one: Version, other: Version) -> bool:
+    """Return whether two versions of one component are the same as far as both are stated.
+
+    ``12.4`` and ``12.4.1`` do, ``9.1.0`` and ``9.1.0.70+cu12``, ``+cu12`` and ``+cu124``; two
+    builds (``+cu121`` and ``+cu124``, ``+cu121`` and ``+cpu``) do not.
+    """
+    if not _alike(one.parts, other.parts):
+        return False
+    if one.cuda and other.cuda:
+        return _alike(one.cuda, other.cuda)
+    return not (one.local and other.local) or one.local == other.local
+
+
+def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return all(a == b for a, b in zip(one, other, strict=False))
+
+
+def same_release(component: str, one: Version, other: Version) -> bool:
+    """Return whether two spellings can denote the same release.
+
+    Where one states less (the driver API knows CUDA 12.4, not its update; Python 3.11), what both
+    state is compared.
+    """
+    if one.cuda and other.cuda and not _alike(one.cuda, other.cuda):
+        return False  # pins and GPU code belong to the build
+    if component in ("cuda", "python"):
+        return _alike(one.parts, other.parts)
+    return one.key == other.key
+
+
+def show(parts: tuple[int, ...]) -> str:
+    """Return parts as dotted text."""
+    return ".".join(map(str, parts))
+
+
+_LOCAL_CUDA = re.compile(
+    r"(?:^|[.\-_])(?:cu(?P<tag>\d{2,4})|cuda-?(?P<dotted>\d{1,2}(?:\.\d{1,2})?))"
+)
+
+
+def built_for(local: str) -> CudaBuild | None:
+    """Return the CUDA in a local version: ``cu121``, ``cu12``, ``cuda12.4``, ``nv25.5.cu129``."""
+    match = _LOCAL_CUDA.search(local)
+    if not match:
+        return None
+    if match["tag"]:
+        return tag_parts(match["tag"])
+    return tuple(int(p) for p in match["dotted"].split("."))
+
+
+def tag_parts(digits: str) -> tuple[int, ...]:
+    """``121`` is 12.1, ``12`` is 12, ``92`` is 9.2, ``1210`` would be 12.10."""
+    if len(digits) == 2:
+        number = int(digits)
+        return (number,) if number < 50 else (number // 10, number % 10)
+    return (int(digits[:2]), int(digits[2:]))
+
+
+_OTHER_GPUS = {"rocm": "AMD", "xpu": "Intel"}
+
+
+def gpus_of_label(label: str) -> str:
+    """Return whose GPUs a build's label names, where those are not NVIDIA's (``rocm6.2``)."""
+    return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")
+
+
+_Parser = Callable[[str, str], Version]
+"""From a component's name and a text; raises `BadInput`."""
+
+
+@lru_cache(maxsize=16384)
+def parse_version(component: str, text: str) -> Version:
+    """Read a version as written for a component.
+
+    Args:
+        component: canonical name (or an alias) of the component.
+        text: e.g. ``535.104.05``, ``12040``, ``90100``, ``2.4.1+cu121``, ``9.1.0.70-1+cuda12.4``.
+
+    Raises:
+        BadInput: the text is not a version of this component; says what one looks like.
+    """
+    resolved = resolve_component(component)
+    clean = text.strip()
+    if not clean.isascii():
+        raise _bad(resolved.component.name, text, "versions are written in ASCII")
+    version = _PARSERS[resolved.component.scheme](resolved.component.name, clean)
+    itself = resolved.component.name == "cuda"  # nvidia-cuda-runtime-cu12 is CUDA 12, not for it
+    if resolved.cuda and version.cuda is None and not version.local and not itself:
+        label = f"cu{''.join(map(str, resolved.cuda))}"  # nvidia-cudnn-cu12 is a build for CUDA 12
+        return Version(f"{clean}+{label}", version.parts, version.key, resolved.cuda, label)
+    return version
+
+
+def _bad(component: str, text: str, example: str) -> BadInput:
+    return BadInput(
+        f"{text!r} is not a version of {component}", field=component, value=text, hint=example
+    )
+
+
+_DRIVER = re.compile(r"(\d{2,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
+
+
+def _driver(name: str, text: str) -> Version:
+    match = _DRIVER.fullmatch(text)
+    if not match:
+        branch = re.fullmatch(r"[rR]?\d{3}(?:\.x)?", text)
+        why = "a branch is not a driver version; " if branch else ""
+        raise _bad(name, text, f"{why}write the full version, like 535.104.05 or 527.41")
+    return make(text, tuple(int(p) for p in match.groups() if p is not None))
+
+
+_CUDA = re.compile(r"[vV]?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?:-\d+)?")
+_CUDA_TAG = re.compile(r"cu(\d{2,4})")
+_LARGEST_UPDATE = 9
+"""A third part above this is a component's build number (12.4.131), not a toolkit update."""
+
+
+def _cuda(name: str, text: str) -> Version:
+    example = "like 12.4, 12.4.1 or 12040"
+    if match := _CUDA.fullmatch(text):
+        parts = tuple(int(part) for part in match.groups()[:3] if part)
+        stated = len(parts) < 3 or parts[2] <= _LARGEST_UPDATE
+        return make(text, parts if stated else parts[:2])
+    if re.fullmatch(r"\d{4,5}", text):
+        number = int(text)
+        if number % 10 == 0 and number // 1000 >= 7:
+            return make(text, (number // 1000, number % 1000 // 10))
+    if match := _CUDA_TAG.fullmatch(text.lower()):
+        parts = tag_parts(match[1])
+        if len(parts) == 2:
+            return make(text, parts)
+    if re.fullmatch(r"\d{1,2}", text):
+        example = f"a major alone does not name a toolkit; write {text}.x with its minor"
+    raise _bad(name, text, example)
+
+
+_LIBRARY = re.compile(
+    r"v?(\d{1,3}(?:\.\d{1,4}){1,3})(?:\.post\d+)?(?:-[\w.~]*?\d)?(?:\+(?P<local>[\w.\-]+))?"
+)
+
+
+def _library(example: str) -> _Parser:
+    """Reads dotted versions, and NVIDIA's integers, of a library whose fourth part is a build."""
+
+    def read(name: str, text: str) -> Version:
+        stem, _, label = text.partition("+")
+        if parts := _of_integer(stem):
+            return _built(text, parts, label)
+        match = _LIBRARY.fullmatch(text)
+        if not match:
+            raise _bad(name, text, example)
+        return _built(text, tuple(int(p) for p in match[1].split(".")), match["local"] or "")
+
+    return read
+
+
+def _of_integer(digits: str) -> tuple[int, ...] | None:
+    """``90100`` is 9.1.0, and ``8907`` of the older form 8.9.7.
+
+    Sources: cuDNN 9.0.0 Release Notes, CUDNN_VERSION is major * 1000 + ... before 9 and major *
+    10000 + ... from 9 on; NVIDIA/nccl src/nccl.h.in, NCCL_VERSION changed likewise with 2.9.
+    """
+    if not re.fullmatch(r"\d{4,6}", digits):
+        return None
+    number = int(digits)
+    scale = 1000 if number < 10000 else 10000
+    return (number // scale, number % scale // 100, number % 100)
+
+
+def _built(text: str, parts: tuple[int, ...], label: str) -> Version:
+    """Return a fourth part is a build number without meaning for compatibility: three compare."""
+    local = label.lower()
+    three = make(text, parts[:3], cuda=built_for(local), local=local)
+    return Version(text, parts, three.key, three.cuda, local)
+
+
+_PYTHON = re.compile(r"(?:[Pp]ython\s*)?(\d)\.(\d{1,2})(?:\.(\d{1,2}))?(?:(?:a|b|rc)\d+)?(t)?\+?")
+_CPYTHON_TAG = re.compile(r"cp(\d)(\d{1,2})(t)?")
+
+
+def _python(name: str, text: str) -> Version:
+    match = _PYTHON.fullmatch(text)
+    if match:
+        parts = tuple(int(p) for p in match.groups()[:3] if p is not None)
+        return make(text, parts, local="t" if match[4] else "")
+    if tag := _CPYTHON_TAG.fullmatch(text):
+        return make(text, (int(tag[1]), int(tag[2])), local="t" if tag[3] else "")
+    raise _bad(name, text, "like 3.11, 3.11.7 or 3.13t")
+
+
+_SIMPLE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?(?:\+([A-Za-z0-9.\-_]+))?")
+
+
+def _pep440(name: str, text: str) -> Version:
+    if match := _SIMPLE.fullmatch(text):
+        local = (match[2] or "").lower()
+        if len(match[1]) > 60:
+            raise _bad(name, text, "like 2.4.1 or 2.4.1+cu121")
+        parts = tuple(int(p) for p in match[1].split("."))
+        return make(text, parts, cuda=built_for(local), local=local)
+    from packaging.version import InvalidVersion
+    from packaging.version import Version as Pep440
+
+    try:
+        parsed = Pep440(text)
+    except InvalidVersion:
+        raise _bad(name, text, "like 2.4.1 or 2.4.1+cu121") from None
+    local = parsed.local or ""
+    return make(
+        text,
+        parsed.release,
+        cuda=built_for(local),
+        local=local,
+        prerelease=parsed.is_prerelease,
+    )
+
+
+_PARSERS: dict[Scheme, _Parser] = {
+    "driver": _driver,
+    "cuda": _cuda,
+    "cudnn": _library("like 9.1.0, 9.1.0.70, 90100 or 8907"),
+    "nccl": _library("like 2.21.5 or 22105"),
+    "python": _python,
+    "pep440": _pep440,
+}
+
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural_key(text: str) -> list[tuple[int, int | str]]:
+    """A key to sort by: ``a9`` before ``a10``, ``535.54`` before ``535.104``, in any case."""
+    parts = _DIGITS.split(text.casefold())
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]

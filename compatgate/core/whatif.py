@@ -1,0 +1,316 @@
+"""Evaluate everything in use on a target before and after a change of the target or the facts.
+
+Each entry is evaluated on each pool by itself: a pool that fails already must not hide another
+one that begins to. Two verdicts are compared cause by cause. Pure; the gate asks it of a
+snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.evaluate import evaluate, is_allowed
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Entry, Matrix, Pool, Status, Target
+from compatgate.core.representative import StackSamples
+from compatgate.core.request import change_pool, change_stack
+from compatgate.core.rules import BY_ID
+from compatgate.core.rules.matrix import not_blessed
+from compatgate.core.stack import Stack
+from compatgate.core.verdict import RANK, Finding, Outcome, Verdict
+from compatgate.core.whatif_result import (
+    CAUSES,
+    ORDER,
+    Cause,
+    Change,
+    EntryChange,
+    PoolChange,
+    WhatIf,
+)
+
+
+def change_by_cause(before: Verdict, after: Verdict) -> dict[Cause, Change]:
+    """Return how what each cause says changes."""
+    return {cause: _change_of_cause(before, after, cause) for cause in CAUSES}
+
+
+def worst_change(found: dict[Cause, Change]) -> Change:
+    """Return the worst; an improvement where nothing else changes."""
+    change = max(found.values(), key=ORDER.__getitem__)
+    return "improves" if change == "same" and "improves" in found.values() else change
+
+
+def leaves_open(before: Verdict, after: Verdict) -> bool:
+    """Return whether it is not known that something goes on working, which is not known to fail."""
+    return any(_is_open(before, after, cause) for cause in CAUSES)
+
+
+def new_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
+    """Return findings of one verdict that weigh more than the other's on the same thing."""
+    known: dict[tuple[str, str], int] = {}
+    for finding in before.findings:
+        key = (finding.rule, finding.component)
+        known[key] = max(known.get(key, 0), RANK[finding.outcome])
+    return tuple(f for f in after.findings if RANK[f.outcome] > known.get((f.rule, f.component), 0))
+
+
+def resolved_findings(before: Verdict, after: Verdict) -> tuple[Finding, ...]:
+    """Return findings that are gone, except where worse of the same kind took their place."""
+    better = [cause for cause in CAUSES if weight_of(after, cause) <= weight_of(before, cause)]
+    return tuple(f for f in new_findings(after, before) if _cause_of(f) in better)
+
+
+def weight_of(verdict: Verdict, cause: Cause) -> int:
+    """Return how bad what one cause says is."""
+    said = (RANK[f.outcome] for f in verdict.findings if _cause_of(f) == cause)
+    return max(said, default=0)
+
+
+def _change_of_cause(before: Verdict, after: Verdict, cause: Cause) -> Change:
+    """Return how what one cause says changes; what failed for another reason may break as well."""
+    if any(f.outcome == "fail" and _cause_of(f) == cause for f in new_findings(before, after)):
+        return "breaks"
+    step = weight_of(after, cause) - weight_of(before, cause)
+    return "worsens" if step > 0 else "improves" if step < 0 else "same"
+
+
+def _is_open(before: Verdict, after: Verdict, cause: Cause) -> bool:
+    if any(f.outcome == "unknown" and _cause_of(f) == cause for f in new_findings(before, after)):
+        return True
+    unknown = weight_of(after, cause) == RANK["unknown"]
+    return unknown and weight_of(before, cause) < RANK["fail"]
+
+
+def _cause_of(finding: Finding) -> Cause:
+    return BY_ID[finding.rule].cause
+
+
+IN_USE: tuple[Status, ...] = ("blessed", "deprecated")
+"""Statuses of entries that workloads may be running by."""
+_MOST_FIXED = 50
+"""Stacks of which fixes are looked for; they cost more than all the rest."""
+_encode = msgspec.json.Encoder().encode
+
+
+class _PoolEvaluator:
+    """Gives verdicts on one pool of a target; what several entries have in common is judged once.
+
+    Args:
+        target: its policy counts.
+        facts: the catalog.
+        matrix: entries, waivers and evidence.
+        now: for ends of life, waivers and the age of evidence.
+    """
+
+    def __init__(self, target: Target, facts: Facts, matrix: Matrix, now: datetime) -> None:
+        self._target, self._facts, self._matrix, self._now = target, facts, matrix, now
+        self._known: dict[bytes, Verdict] = {}
+        self._fixed = 0
+
+    def __call__(self, stack: Stack, pool: Pool, *, with_fixes: bool = False) -> Verdict:
+        """Return the verdict; fixes are looked for as often as `_MOST_FIXED`."""
+        where = replace(self._target, pools=(pool,))
+        key = _encode((stack, id(pool), with_fixes))
+        if key not in self._known:
+            self._fixed += with_fixes
+            self._known[key] = evaluate(
+                stack,
+                where,
+                facts=self._facts,
+                matrix=self._matrix,
+                now=self._now,
+                with_fixes=with_fixes and self._fixed <= _MOST_FIXED,
+            )
+        return self._known[key]
+
+
+def what_if(
+    target: Target,
+    pools: Sequence[Pool],
+    changes: Mapping[str, Any],
+    *,
+    facts: Facts,
+    matrix: Matrix,
+    now: datetime,
+) -> WhatIf:
+    """Evaluate everything in use on a target before and after a change.
+
+    Args:
+        target: as it is.
+        pools: of the target, those that change.
+        changes: ``driver gpu os cpu`` of the pools, and components of every stack.
+        facts: the catalog.
+        matrix: entries, waivers and evidence.
+        now: for ends of life, waivers and the age of evidence.
+
+    Raises:
+        BadInput: a malformed value or an unknown component.
+    """
+    judge, samples = _PoolEvaluator(target, facts, matrix, now), StackSamples(facts, matrix)
+    judges = (judge, judge)
+    moves = [(pool, change_pool(pool, changes, facts.gpus)) for pool in pools]
+    entries = [
+        found
+        for entry in matrix.entries.of(target.name)
+        if entry.status in IN_USE
+        if (found := _of_entry(entry, moves, changes, samples, judges))
+    ]
+    entries.sort(key=_worst_first)
+    alone = [(judge(Stack({}), before), judge(Stack({}), after)) for before, after in moves]
+    host = _pool_findings(alone)
+    outcome = _outcome(entries, host)
+    return WhatIf(
+        target.name,
+        dict(changes),
+        outcome,
+        is_allowed(outcome, target.policy),
+        target.policy.mode,
+        host,
+        tuple(entries),
+        (),
+        tuple(before.pools[0] for before, _ in alone),
+        tuple(after.pools[0] for _, after in alone),
+        matrix.revision,
+        facts.digest,
+    )
+
+
+class Side(Struct, frozen=True):
+    """A target and a matrix as one set of facts resolves them, and those facts."""
+
+    target: Target
+    facts: Facts
+    matrix: Matrix
+
+
+def facts_change(before: Side, after: Side, now: datetime) -> tuple[EntryChange, ...]:
+    """Evaluate everything in use on a target with the facts of before and with other ones.
+
+    Args:
+        before: what stands for an entry is chosen by these facts, so that a release that only the
+            other ones know does not take its place.
+        after: the same target with other facts.
+        now: for ends of life, waivers and the age of evidence.
+
+    Returns:
+        Every entry in use, worst first.
+    """
+    judges = (
+        _PoolEvaluator(before.target, before.facts, before.matrix, now),
+        _PoolEvaluator(after.target, after.facts, after.matrix, now),
+    )
+    samples = StackSamples(before.facts, before.matrix)
+    pools = {pool.name: pool for pool in after.target.pools}
+    moves = [(pool, pools[pool.name]) for pool in before.target.pools if pool.name in pools]
+    found = (
+        _of_entry(entry, moves, {}, samples, judges)
+        for entry in before.matrix.entries.of(before.target.name)
+        if entry.status in IN_USE
+    )
+    return tuple(sorted(filter(None, found), key=_worst_first))
+
+
+def _worst_first(entry: EntryChange) -> tuple[int, int, str]:
+    return -ORDER[entry.change], -RANK[entry.outcome], entry.entry
+
+
+def _of_entry(
+    entry: Entry,
+    moves: Iterable[tuple[Pool, Pool]],
+    changes: Mapping[str, Any],
+    samples: StackSamples,
+    judges: tuple[_PoolEvaluator, _PoolEvaluator],
+) -> EntryChange | None:
+    """What becomes of an entry; None where it is for other GPUs than those of the pools."""
+    concerned = [(old, new) for old, new in moves if entry.is_for(old) or entry.is_for(new)]
+    if not concerned:
+        return None
+    stacks, left = samples.of(entry, [old for old, _ in concerned])
+    if not all(stacks):
+        return EntryChange(entry.name, entry.status, open=left)
+    found = [
+        _representative_sample(
+            [_on_pool(entry, stack, changes, old, new, judges) for stack in of_pool]
+        )
+        for (old, new), of_pool in zip(concerned, stacks, strict=True)
+    ]
+    return EntryChange(entry.name, entry.status, tuple(found))
+
+
+def _representative_sample(samples: Sequence[PoolChange]) -> PoolChange:
+    """Return the first that stands for an entry; another one where that worked and fares worse."""
+    worked = (s for s in samples[1:] if weight_of(s.before, "facts") <= RANK["warn"])
+    return max((samples[0], *worked), key=lambda sample: ORDER[sample.change])
+
+
+def _on_pool(
+    entry: Entry,
+    stack: Stack,
+    changes: Mapping[str, Any],
+    before: Pool,
+    after: Pool,
+    judges: tuple[_PoolEvaluator, _PoolEvaluator],
+) -> PoolChange:
+    changed = change_stack(stack, changes)
+    was, then = judges[0](stack, before), judges[1](changed, after)
+    found = change_by_cause(was, then)
+    worst = worst_change(found)
+    worse = ORDER[worst] > ORDER["same"]
+    if worse:
+        then = judges[1](changed, after, with_fixes=True)
+    return PoolChange(
+        before.name,
+        changed.to_json(),
+        was,
+        then,
+        worst,
+        next(cause for cause, change in found.items() if change == worst) if worse else None,
+        leaves_open(was, then),
+        tuple(_about(f, entry, changes) for f in new_findings(was, then)),
+        resolved_findings(was, then),
+    )
+
+
+def _about(finding: Finding, entry: Entry, changes: Mapping[str, Any]) -> Finding:
+    """Return a finding as it reads here: no fix undoes the change, and the entry is known."""
+    if BY_ID[finding.rule].about_facts:
+        return finding
+    fixes = tuple(f for f in finding.fixes if not any(name in changes for name in f.set))
+    bounds = {name: entry.components[name] for name in changes if name in entry.components}
+    if finding.rule != not_blessed.id or not bounds:
+        return replace(finding, fixes=fixes)
+    said = ", ".join(f"{name} {bound}" for name, bound in bounds.items())
+    asked = ", ".join(f"{name} {changes[name]}" for name in bounds)
+    message = (
+        f"it is {entry.status} with {said}, and nothing blesses it with {asked}; "
+        "run its suites on staging, then widen the entry or add one"
+    )
+    return replace(finding, message=message, have=asked, need=said, fixes=fixes)
+
+
+def _pool_findings(alone: Iterable[tuple[Verdict, Verdict]]) -> tuple[Finding, ...]:
+    """What is new of the pools themselves; what several share is said once."""
+    found: dict[tuple[str, str], Finding] = {}
+    for before, after in alone:
+        for finding in new_findings(before, after):
+            if BY_ID[finding.rule].pool_only:
+                known = found.setdefault((finding.rule, finding.message), finding)
+                pools = dict.fromkeys((*known.pools, *finding.pools))
+                found[finding.rule, finding.message] = replace(known, pools=tuple(pools))
+    return tuple(found.values())
+
+
+def _outcome(entries: Sequence[EntryChange], host: Sequence[Finding]) -> Outcome:
+    said = {finding.outcome for finding in host}
+    changes = {entry.change for entry in entries}
+    if "breaks" in changes or "fail" in said:
+        return "fail"
+    if not entries or "unknown" in said or any(entry.is_open for entry in entries):
+        return "unknown"
+    return "warn" if "worsens" in changes or "warn" in said else "pass"

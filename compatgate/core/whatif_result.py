@@ -1,0 +1,182 @@
+"""Describe what a change of a target does to what is in use there, as objects and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.core.matrix import Mode, Status
+from compatgate.core.verdict import RANK, Finding, Outcome, Verdict
+
+Change = Literal["breaks", "worsens", "same", "improves"]
+Cause = Literal["facts", "matrix", "evidence"]
+ORDER: dict[Change, int] = {"improves": 0, "same": 1, "worsens": 2, "breaks": 3}
+CAUSES: tuple[Cause, ...] = ("facts", "matrix", "evidence")
+"""Each is judged by itself: where a canary is missing anyway, vendors' facts must not be hidden."""
+_NAMED = 5
+
+
+class PoolChange(Struct, frozen=True):
+    """One entry on one pool.
+
+    Attributes:
+        stack: what stood for the entry, in JSON form.
+        change: ``breaks``: something fails that did not.
+        cause: what makes it worse: the vendors' facts, or only that the matrix does not bless it or
+            that canary runs are missing; None where nothing does.
+        is_open: it cannot be said that it goes on working.
+        lost: findings that are new, with fixes.
+        gained: findings that are gone.
+    """
+
+    pool: str
+    stack: dict[str, Any]
+    before: Verdict
+    after: Verdict
+    change: Change
+    cause: Cause | None
+    is_open: bool
+    lost: tuple[Finding, ...]
+    gained: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        return {
+            "pool": self.pool,
+            "stack": self.stack,
+            "before": self.before.verdict,
+            "after": self.after.verdict,
+            "change": self.change,
+            "cause": self.cause,
+            "lost": [finding.to_json() for finding in self.lost],
+            "gained": [finding.to_json() for finding in self.gained],
+        }
+
+
+class EntryChange(Struct, frozen=True):
+    """One entry.
+
+    Attributes:
+        open: why it cannot be evaluated, in words; then it has no pools and is unknown.
+    """
+
+    entry: str
+    status: Status
+    pools: tuple[PoolChange, ...] = ()
+    open: tuple[str, ...] = ()
+
+    @property
+    def change(self) -> Change:
+        """Return the worst over the pools."""
+        return max((pool.change for pool in self.pools), key=ORDER.__getitem__, default="same")
+
+    @property
+    def cause(self) -> Cause | None:
+        """What makes it worse where it fares worst; facts come first."""
+        causes = {pool.cause for pool in self.pools if pool.change == self.change}
+        return next((cause for cause in CAUSES if cause in causes), None)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the verdict afterwards, the worst over the pools."""
+        if self.open:
+            return "unknown"
+        return max((pool.after.verdict for pool in self.pools), key=RANK.__getitem__)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it cannot be said that it goes on working."""
+        return bool(self.open) or any(pool.is_open for pool in self.pools)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        return {
+            "entry": self.entry,
+            "status": self.status,
+            "verdict": self.outcome,
+            "change": self.change,
+            "cause": self.cause,
+            "open": list(self.open),
+            "pools": [pool.to_json() for pool in self.pools],
+        }
+
+
+class WhatIf(Struct, frozen=True):
+    """What a change of a target would do.
+
+    Attributes:
+        changes: as asked, in the form of a question's ``set``.
+        verdict: ``fail``: something breaks; ``unknown``: nothing is known to, and of something it
+            is not known; ``warn``: something gets worse.
+        allowed: what the target's policy makes of it.
+        host: what is new of the changed pools themselves, whatever runs on them.
+        entries: those in use that concern the changed pools, worst first.
+        remarks: what else there is to say.
+        before: changed pools as they are, in JSON form; ``after`` likewise.
+    """
+
+    target: str
+    changes: dict[str, Any]
+    verdict: Outcome
+    allowed: bool
+    mode: Mode
+    host: tuple[Finding, ...]
+    entries: tuple[EntryChange, ...]
+    remarks: tuple[str, ...]
+    before: tuple[dict[str, Any], ...]
+    after: tuple[dict[str, Any], ...]
+    matrix_revision: int
+    facts: str
+
+    def of(self, change: Change) -> tuple[EntryChange, ...]:
+        """Return entries that fare so."""
+        return tuple(entry for entry in self.entries if entry.change == change)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that answers carry."""
+        return {
+            "target": self.target,
+            "set": self.changes,
+            "verdict": self.verdict,
+            "allowed": self.allowed,
+            "mode": self.mode,
+            "summary": self.summary,
+            "host": [finding.to_json() for finding in self.host],
+            "entries": [entry.to_json() for entry in self.entries],
+            "remarks": list(self.remarks),
+            "before": list(self.before),
+            "after": list(self.after),
+            "matrix_revision": self.matrix_revision,
+            "facts": self.facts,
+        }
+
+    @property
+    def summary(self) -> str:
+        """Return the answer in one line."""
+        changed = ", ".join(f"{name} {value}" for name, value in self.changes.items())
+        about = f"{changed} on {self.target}"
+        total = _entries(len(self.entries))
+        if failing := [f for f in self.host if f.outcome == "fail"]:
+            return f"{about}: {failing[0].rule} {failing[0].message}"
+        if broken := self.of("breaks"):
+            return f"{about} breaks {len(broken)} of {total}: {_named(broken)}"
+        if not self.entries:
+            return f"{about}: nothing is blessed there, so nothing could be evaluated"
+        if left := [entry for entry in self.entries if entry.is_open]:
+            return f"{about} is not known to work for {len(left)} of {total}: {_named(left)}"
+        if self.verdict == "unknown":
+            return f"{about}: {self.host[0].rule} {self.host[0].message}"
+        if worse := self.of("worsens"):
+            return f"{about} breaks none of {total} and is worse for {len(worse)}: {_named(worse)}"
+        return f"{about} breaks none of {total}"
+
+
+def _entries(count: int) -> str:
+    return f"{count} entr{'y' if count == 1 else 'ies'}"
+
+
+def _named(entries: Sequence[EntryChange]) -> str:
+    names = [entry.entry for entry in entries[:_NAMED]]
+    return ", ".join(names) + (", ..." if len(entries) > _NAMED else "")

@@ -1,0 +1,226 @@
+"""Keep readings of images and measurements of wheels by digest, which never means another file.
+
+A file holds one entry, named by a digest of everything that it depends on, so that it never
+goes stale: another version of compatgate, of the published signals or of the settings has
+another name. Members of wheels are kept as well, so that a measurement that was cut off
+continues where it stopped. The schema in the name of a file grows with what is measured.
+
+A release may get another wheel later (a new Python, a rebuild), so the choice of a wheel for a
+platform holds for `DAYS` alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from platformdirs import user_cache_dir
+
+from compatgate.core.facts.records import Library, Record
+from compatgate.strict_json import NOT_JSON
+
+IMAGE_SCHEMA = "image-reading/1"
+_LARGEST_ENTRY = 64 * 1024 * 1024
+
+
+def default_image_folder() -> str | None:
+    """Where a user's readings are kept; None for a user without a home, as a container's may be."""
+    try:
+        return os.path.join(user_cache_dir("compatgate", appauthor=False), "images")
+    except RuntimeError:
+        return None
+
+
+def entry_key(digest: str, depends_on: Any) -> str:
+    """Return the name of a reading.
+
+    Args:
+        digest: of the image's manifest.
+        depends_on: everything else that the reading depends on, as JSON.
+    """
+    text = msgspec.json.encode([IMAGE_SCHEMA, digest, depends_on], order="deterministic")
+    return hashlib.sha256(text).hexdigest()
+
+
+def read_entry(folder: str, name: str) -> dict[str, Any] | None:
+    """Return an earlier reading; None where there is none, or it is damaged."""
+    try:
+        with open(_entry_path(folder, name), "rb") as file:
+            data = file.read(_LARGEST_ENTRY)
+    except OSError:
+        return None
+    checksum, _, body = data.partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != checksum:
+        return None
+    try:
+        document = msgspec.json.decode(body)
+    except NOT_JSON:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def write_entry(folder: str, name: str, document: dict[str, Any]) -> bool:
+    """Keep a reading, whole or not at all; False where the folder cannot be written."""
+    body = msgspec.json.encode(document)
+    path = _entry_path(folder, name)
+    temporary = ""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".new-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        return False
+    return True
+
+
+def remove_entry(folder: str, name: str) -> None:
+    """Remove a reading, where there is one."""
+    with suppress(OSError):
+        os.unlink(_entry_path(folder, name))
+
+
+def _entry_path(folder: str, name: str) -> str:
+    return os.path.join(folder, name[:2], f"{name}.json")
+
+
+RECORD_SCHEMA = "wheel-record/3"
+T = TypeVar("T")
+
+
+class MemberResult(Struct, frozen=True):
+    """What a member of a wheel gave.
+
+    Attributes:
+        library: None where it is no library or kernel file.
+        complete: all of it could be read.
+    """
+
+    library: Library | None = None
+    complete: bool = True
+
+
+def default_wheel_folder() -> str | None:
+    """Return the folder of the user's records; None for a user without a home."""
+    try:
+        return os.path.join(user_cache_dir("compatgate", appauthor=False), "wheels")
+    except RuntimeError:
+        return None
+
+
+class WheelCache:
+    """Earlier measurements of one wheel.
+
+    Args:
+        folder: None: nothing is found or kept.
+        digest: SHA-256 of the wheel; None where nobody states it: nothing is found or kept.
+    """
+
+    def __init__(self, folder: str | None, digest: str | None) -> None:
+        self._folder = folder if digest else None
+        self._digest = digest
+        self._names: set[str] = set()
+
+    def record(self) -> Record | None:
+        """Find the record of the whole wheel; a file of another wheel's record is none."""
+        found = self._find(["record"], Record)
+        return found if found is not None and found.sha256 == self._digest else None
+
+    def keep_record(self, record: Record) -> None:
+        """Keep the record of the whole wheel."""
+        self._keep(["record"], record)
+
+    def member(self, path: str, crc: int, size: int) -> MemberResult | None:
+        """Find what a member gave."""
+        return self._find(["member", path, crc, size], MemberResult)
+
+    def keep_member(self, path: str, crc: int, size: int, result: MemberResult) -> None:
+        """Keep what a member gave."""
+        self._keep(["member", path, crc, size], result)
+
+    def forget(self) -> None:
+        """Forget the members that were found or kept: the wheel is not the one it should be."""
+        for name in self._names:
+            remove_entry(self._folder or "", name)
+
+    def _find(self, key: list[object], kind: type[T]) -> T | None:
+        if not self._folder:
+            return None
+        document = read_entry(self._folder, self._name(key))
+        if document is None:
+            return None
+        try:
+            return msgspec.convert(document, kind)
+        except (msgspec.ValidationError, *NOT_JSON):
+            return None
+
+    def _keep(self, key: list[object], value: Struct) -> None:
+        if self._folder:
+            write_entry(self._folder, self._name(key), msgspec.to_builtins(value))
+
+    def _name(self, key: list[object]) -> str:
+        text = msgspec.json.encode([RECORD_SCHEMA, self._digest, *key])
+        name = hashlib.sha256(text).hexdigest()
+        self._names.add(name)
+        return name
+
+
+CHOICE_SCHEMA = "wheel-choice/1"
+DAYS = 7.0
+
+
+class WheelChoice(Struct, frozen=True):
+    """A wheel that was chosen.
+
+    Attributes:
+        wheel: its file name.
+        sha256: its digest, under which its record is kept.
+        at: when it was chosen, in seconds since the epoch.
+    """
+
+    wheel: str
+    sha256: str
+    at: float
+
+
+def read_choice(
+    folder: str | None, key: Sequence[object], *, aged: bool = False
+) -> WheelChoice | None:
+    """Return an earlier choice, where there is one.
+
+    Args:
+        folder: of the user's records; None: nothing is kept.
+        key: everything that the choice depends on.
+        aged: one that is older than `DAYS` counts, too: no index can be asked.
+    """
+    document = read_entry(folder, _choice_name(key)) if folder else None
+    if document is None:
+        return None
+    try:
+        found = msgspec.convert(document, WheelChoice)
+    except (msgspec.ValidationError, *NOT_JSON):
+        return None
+    return found if aged or 0 <= time.time() - found.at < DAYS * 86400 else None
+
+
+def write_choice(folder: str | None, key: Sequence[object], wheel: str, sha256: str) -> None:
+    """Keep a choice for next time."""
+    if folder:
+        choice = WheelChoice(wheel, sha256, time.time())
+        write_entry(folder, _choice_name(key), msgspec.to_builtins(choice))
+
+
+def _choice_name(key: Sequence[object]) -> str:
+    return hashlib.sha256(msgspec.json.encode([CHOICE_SCHEMA, *key])).hexdigest()

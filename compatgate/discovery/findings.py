@@ -1,0 +1,300 @@
+"""Gather what files show, and conclude one stack.
+
+Every source (an image, a wheel, a folder, a running host) gathers `Findings`. `conclude` makes
+one stack of them: `settle` says which witness of a version decides, `common_code` which GPU
+code runs wherever all of it must. The result is an `Inspection`: the stack, where each part was
+seen, where witnesses disagree, and what is left open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.facts.nvidia import CudaArch
+from compatgate.core.facts.packages import FILES_ARE_READ
+from compatgate.core.facts.records import Record
+from compatgate.core.gpu_code import Arch, how_it_runs
+from compatgate.discovery.gpucode import GpuCode, in_order
+from compatgate.discovery.libraries import library_observation, major_observation
+from compatgate.discovery.observations import Conflict, Observation, settle
+from compatgate.discovery.python_env import read_answer
+
+_OF_NVIDIA = re.compile(
+    r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nccl|nvinfer|npp|nvjpeg|nvshmem)"
+    r"|(?:cu(?:blas|dnn|fft|rand|solver|sparse|tensor)|nvinfer|npp|nvjpeg)\w*(?:-[0-9a-f]{8,})?\.dll"
+)
+_OF_OTHERS = re.compile(r"libtorch_(?:cuda_linalg|nvshmem)\.so")
+"""MAGMA's and NVSHMEM's code within PyTorch, for GPUs of their own choice: the wheel of 2.10 has
+MAGMA for 5.0 and nothing else below 7.0."""
+
+
+class CodeFile(Struct, frozen=True):
+    """A file with GPU code.
+
+    Attributes:
+        origin: the file, as people know it.
+        owner: the distribution that brought it, ``""`` when none is known to have.
+        arch: what a driver runs.
+        linked: names of link-time code, which no driver runs.
+        ptx_isa: newest PTX ISA version, None without PTX.
+        cuda: toolkit that made it, None where none is recorded.
+    """
+
+    origin: str
+    owner: str
+    arch: tuple[Arch, ...]
+    linked: tuple[str, ...] = ()
+    ptx_isa: str | None = None
+    cuda: str | None = None
+
+    @classmethod
+    def of(cls, origin: str, owner: str, code: GpuCode) -> CodeFile:
+        """What counts of the code of a file, without its thousands of entries."""
+        linked = sorted({entry.name for entry in code.entries if entry.kind == "lto"})
+        return cls(origin, owner, code.arch, tuple(linked), code.ptx_isa, code.cuda)
+
+    def seen(self) -> Observation:
+        """Return the code as an observation of ``arch``; what no driver runs is in parentheses."""
+        names = "+".join(code.name for code in self.arch)
+        linked = f" ({' '.join(self.linked)})" if self.linked else ""
+        return Observation("arch", f"{names}{linked}".strip(), self.origin, "measured")
+
+
+def common_code(
+    files: Sequence[CodeFile], facts: CudaArch | None
+) -> tuple[tuple[Arch, ...], list[Conflict]]:
+    """Code that runs wherever every distribution's code runs; libraries of others do not vote.
+
+    Args:
+        files: with GPU code.
+        facts: where code runs; without them the code of several distributions is united.
+    """
+    groups: dict[str, set[Arch]] = {}
+    for file in [f for f in files if not is_of_others(f)] or files:
+        groups.setdefault(file.owner, set()).update(file.arch)
+    groups = {owner: codes for owner, codes in groups.items() if codes}
+    union = in_order(set().union(*groups.values()))
+    if facts is None or len(groups) < 2:
+        return union, []
+    common = tuple(c for c in union if all(_runs(c, g, facts) for g in groups.values()))
+    if len(common) == len(union):
+        return union, []
+    lacking = "; ".join(
+        f"{owner or 'loose files'} has nothing for {' '.join(missing)}"
+        for owner, codes in groups.items()
+        if (missing := [c.name for c in union if not _runs(c, codes, facts)])
+    )
+    message = f"not all GPU code runs on the same GPUs: {lacking}"
+    return common, [Conflict("arch", message, "+".join(code.name for code in common))]
+
+
+def made_by(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Observation]:
+    """The newest toolkit that each file's code records, or that first had its PTX ISA version."""
+    found = []
+    series = {t.ptx_isa: cuda for cuda, t in facts.toolkits.items()} if facts else {}
+    for file in files:
+        if file.cuda:
+            how = f"{file.origin}: compiled by it"
+            found.append(Observation("cuda", file.cuda, how, "derived"))
+        elif file.ptx_isa and file.ptx_isa in series:
+            how = f"{file.origin}: has PTX ISA {file.ptx_isa}"
+            found.append(Observation("cuda", series[file.ptx_isa], how, "derived"))
+    return found
+
+
+def _runs(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
+    """Return whether other code runs on all GPUs that this code was made for."""
+    if code in carried:
+        return True
+    if code.kind == "sass":
+        return how_it_runs(carried, code.capability, facts) is not None
+    return any(
+        c.kind == "ptx" and not c.suffix and c.capability <= code.capability for c in carried
+    )
+
+
+def is_of_others(file: CodeFile) -> bool:
+    """Tell whether a file is NVIDIA's, or of a library within PyTorch: it does not vote."""
+    name = file.origin.rpartition("/")[2]
+    if file.owner.startswith("nvidia-"):
+        return True
+    return bool(_OF_NVIDIA.match(name) or _OF_OTHERS.match(name))
+
+
+class Findings(Struct):
+    """What was found.
+
+    Attributes:
+        observations: versions of components, the witness that decides first.
+        majors: components of which only the major version is known, from a library's name.
+        files: those with GPU code.
+        measured: what the files of packages hold, by the name of the package.
+        owned: origins of files that stand in such a record, with the name of the package.
+        open: what could not be read, in sentences.
+    """
+
+    observations: list[Observation] = []
+    majors: list[Observation] = []
+    files: list[CodeFile] = []
+    measured: dict[str, Record] = {}
+    owned: dict[str, str] = {}
+    open: list[str] = []
+
+    def add_library(self, path: str, *, how: str = "") -> None:
+        """Take what the name of a library tells; ``how`` explains where the name stands."""
+        origin = f"{path}{how}"
+        if seen := library_observation(path):
+            self.observations.append(replace(seen, origin=origin))
+        elif seen := major_observation(path):
+            self.majors.append(replace(seen, origin=origin))
+
+    def add_needed(self, origin: str, needed: Iterable[str]) -> None:
+        """Take what a library needs: CUDA's major, from ``libcudart.so.12``."""
+        for name in needed:
+            if seen := major_observation(name):
+                how = f"{origin}: needs {name}"
+                self.majors.append(replace(seen, origin=how, confidence="derived"))
+
+    def add_packages(
+        self, packages: dict[str, str], origin: str, conda: Iterable[str] = ()
+    ) -> None:
+        """Take what the metadata of Python distributions states.
+
+        Args:
+            packages: normalised name to version.
+            origin: where they are.
+            conda: names of those that conda installed.
+        """
+        answer = read_answer({"packages": packages, "conda": conda}, origin, FILES_ARE_READ)
+        self.observations += (o for o in answer.observations if o.component != "python")
+
+    def add_code(self, origin: str, code: GpuCode, owner: str = "") -> None:
+        """Take a file's GPU code; a file without is not kept."""
+        if code.entries:
+            self.files.append(CodeFile.of(origin, owner, code))
+
+    def add_unread(self, origin: str, why: str) -> None:
+        """Note a file that cannot be read."""
+        self.open.append(f"{origin} cannot be read and may hold GPU code: {why}")
+
+    def extend(self, other: Findings) -> None:
+        """Take what was found elsewhere."""
+        self.observations += other.observations
+        self.majors += other.majors
+        self.files += other.files
+        self.measured = {**other.measured, **self.measured}
+        self.owned |= other.owned
+        self.open += other.open
+
+
+class Inspection(Struct, frozen=True):
+    """A stack, where each part of it was seen, and what is doubtful about it.
+
+    Attributes:
+        stack: in the form of requests.
+        observations: every one of them.
+        conflicts: where witnesses disagree, and which decides.
+        open: what could not be read or is not decided, in sentences.
+    """
+
+    stack: dict[str, Any]
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+
+    @property
+    def doubts(self) -> tuple[Conflict, ...]:
+        """Conflicts, and what is open as a conflict that nothing decides."""
+        return (*self.conflicts, *(Conflict("open", sentence) for sentence in self.open))
+
+    def to_json(self) -> dict[str, Any]:
+        """``{"stack": {...}, "observations": [...], "conflicts": [...]}``."""
+        return {
+            "stack": self.stack,
+            "observations": [observation.to_json() for observation in self.observations],
+            "conflicts": [conflict.to_json() for conflict in self.doubts],
+        }
+
+
+def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
+    """Return the stack that the findings amount to.
+
+    Files that stand in a package's record speak for that package alone; ``arch`` is the code of the
+    others.
+
+    Args:
+        found: all of them.
+        facts: where code runs; without them the code of several distributions is not compared.
+    """
+    observations = list(found.observations)
+    compiled = made_by(found.files, facts)
+    if compiled and not any(o.component == "cuda" for o in observations):
+        observations.append(max(compiled, key=lambda o: _numbers(o.version)))
+    measured = measured_of(settle(observations)[0], found.measured)
+    loose = [file for file in found.files if found.owned.get(file.origin) not in measured]
+    if measured:  # what supports a package's code does not vote alone
+        loose = [file for file in loose if not is_of_others(file)]
+    arch, disagreements = common_code(loose, facts)
+    stack, conflicts = settle(observations, [code.name for code in arch])
+    if measured:
+        stack["measured"] = {name: record.to_stack() for name, record in measured.items()}
+    if any(file.arch for file in loose):
+        stack.setdefault("arch", [])  # code there is, but none that all of it can run with
+    with_ptx = [file for file in found.files if file.ptx_isa]
+    return Inspection(
+        stack,
+        tuple(dict.fromkeys([*observations, *found.majors, *(f.seen() for f in found.files)])),
+        (
+            *conflicts,
+            *_other_majors(stack, found.majors),
+            *_newer_ptx(stack, made_by(with_ptx, facts)),
+            *disagreements,
+        ),
+        tuple(found.open),
+    )
+
+
+def measured_of(stack: dict[str, Any], measured: Mapping[str, Record]) -> dict[str, Record]:
+    """Return the records of the releases that the stack has: another witness may have decided."""
+    return {
+        name: record
+        for name, record in measured.items()
+        if name in stack and _public(stack[name]) == _public(record.version)
+    }
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0].partition(".post")[0]
+
+
+def _other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:
+    """Return libraries whose major version is not the stack's."""
+    return [
+        Conflict(
+            seen.component,
+            f"the stack has {seen.component} {stack[seen.component]}, {seen.origin} says "
+            f"{seen.version}",
+            stack[seen.component],
+        )
+        for seen in dict.fromkeys(majors)
+        if seen.component in stack and stack[seen.component].partition(".")[0] != seen.version
+    ]
+
+
+def _newer_ptx(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
+    """PTX of a newer toolkit than the stack's, which an older driver cannot compile."""
+    cuda = stack.get("cuda")
+    return [
+        Conflict("cuda", f"the stack has CUDA {cuda}, {o.origin}, of CUDA {o.version}", cuda)
+        for o in dict.fromkeys(compiled)
+        if cuda and _numbers(o.version)[:2] > _numbers(cuda)[:2]
+    ]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))

@@ -1,0 +1,399 @@
+"""Read sections of ELF and PE files: where GPU code is, and what a library calls itself and needs.
+
+ELF files are read through pyelftools. The headers of a PE file (Windows) are all in its first
+bytes, so a stream needs no second look. pefile wants the file in memory or mapped, and
+torch_cuda.dll has a gigabyte; in a wheel it is a stream as well. Linkers cut the names of PE
+sections to 8 bytes: ``.nv_fatbin`` is ``.nv_fatb`` here. The content is that of ELF files.
+
+Sources: System V ABI, "Dynamic Section" (``DT_NEEDED`` 1, ``DT_SONAME`` 14; ELF64 little-endian,
+as on every platform that CUDA supports); Microsoft, "PE Format"
+(https://learn.microsoft.com/windows/win32/debug/pe-format).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from io import SEEK_CUR, SEEK_END, RawIOBase
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+
+from compatgate.discovery.gpucode.source import Source, damaged
+from compatgate.errors import Unavailable
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+ELF_MAGIC = b"\x7fELF"
+CODE = ".nv_fatbin"
+RELOCATABLE = "__nv_relfatbin"
+WRAPPERS = ".nvFatBinSegment"
+MOST_ELF_SECTIONS = 200_000
+_SECTION_NAME = 64
+_WITHOUT_BYTES = ("SHT_NULL", "SHT_NOBITS")
+
+
+class Section(Struct, frozen=True):
+    """A section with bytes in the file; ``name`` is None where the name is not kept."""
+
+    name: str | None
+    start: int
+    end: int
+
+
+class _ElfHeader(Struct, frozen=True):
+    """A section header; ``name`` is an offset in the table of names."""
+
+    type: str | int
+    name: int
+    offset: int
+    size: int
+
+
+class SectionView(RawIOBase):
+    """An ELF file within a source, as a file that pyelftools can read.
+
+    Of a stream, it has the first bytes that are given and what the source has kept; ``missed``
+    tells that something else was asked for.
+    """
+
+    def __init__(self, source: Source, base: int, size: int, head: bytes) -> None:
+        self._source, self._base, self._size, self._head = source, base, size, head
+        self._at = 0
+        self.missed = False
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Position from the ELF file's first byte."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a position."""
+        start = {SEEK_CUR: self._at, SEEK_END: self._size}.get(whence, 0)
+        self._at = max(start + offset, 0)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Return bytes from the position on, fewer at the end or where they are not kept."""
+        count = max(min(size if size >= 0 else self._size, self._size - self._at), 0)
+        offset = self._base + self._at
+        if self._at + count <= len(self._head):
+            data = self._head[self._at : self._at + count]
+        elif self._source.seekable:
+            self._source.seek(offset)
+            data = self._source.read(count)
+        else:
+            data = self._source.known(offset, count)
+            self.missed = self.missed or len(data) < count
+        self._at += len(data)
+        return data
+
+
+def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> list[Section] | None:
+    """Return the sections of an ELF file.
+
+    Args:
+        source: that holds it.
+        base: of its first byte.
+        size: of it, in bytes.
+        head: its first bytes, which a stream no longer has.
+
+    Returns:
+        None when the file has no section headers, or when they were not kept of a stream.
+
+    Raises:
+        BadInput: the file is damaged, or ends before its section headers.
+        Unavailable: pyelftools is not installed.
+    """
+    view = SectionView(source, base, size, head)
+    try:
+        return list(_elf_sections(source, view, base, size))
+    except _NoSections:
+        return None
+
+
+class _NoSections(Exception):
+    """There are no section headers, or none that are kept."""
+
+
+def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> Iterator[Section]:
+    elf = open_elf(source.name, view, base)
+    table, step = elf["e_shoff"], elf["e_shentsize"]
+    if not table:
+        raise _NoSections
+    if table + step > size:
+        what = f"section headers should begin at byte {base + table}"
+        raise damaged(source.name, base + size, what)
+    count = _elf_answer(source, view, base, elf.num_sections)
+    if (
+        count > MOST_ELF_SECTIONS
+        or table + count * step > size
+        or step < elf.structs.Elf_Shdr.sizeof()
+    ):
+        what = f"{count} section headers of {step} bytes do not fit"
+        raise damaged(source.name, base + table, what)
+    headers = [
+        _elf_answer(source, view, base, _elf_header, elf, table + i * step) for i in range(count)
+    ]
+    index = _elf_answer(source, view, base, elf.get_shstrndx)
+    if not 0 < index < count:
+        raise _NoSections
+    if headers[0].type != "SHT_NULL" or headers[index].type != "SHT_STRTAB":
+        raise damaged(source.name, base + table, "what should be section headers are none")
+    names = headers[index].offset
+    view.seek(names)
+    if names + headers[index].size > size or view.read(1) not in (b"\0", b""):
+        raise damaged(source.name, base + names, "what should be the names of sections are none")
+    for header in headers:
+        if header.type in _WITHOUT_BYTES:
+            continue
+        end = header.offset + header.size
+        name = _section_name(view, names + header.name)
+        if end > size and name in (CODE, RELOCATABLE):
+            what = f"section {name} should reach to byte {base + end}"
+            raise damaged(source.name, base + size, what)
+        yield Section(name, base + header.offset, base + end)
+
+
+def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
+    """Open an ELF file.
+
+    Raises:
+        BadInput: it is not one that can be read.
+        Unavailable: pyelftools is not installed.
+    """
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError:
+        raise Unavailable(
+            "reading ELF files needs pyelftools", hint="pip install pyelftools"
+        ) from None
+    try:
+        return ELFFile(cast("IO[bytes]", view))
+    except Exception as error:
+        if getattr(view, "missed", False):
+            raise _NoSections from None
+        raise damaged(name, base, f"its ELF header cannot be read ({error})") from None
+
+
+def _elf_header(elf: ELFFile, offset: int) -> _ElfHeader:
+    from elftools.common.utils import struct_parse
+
+    header = struct_parse(elf.structs.Elf_Shdr, elf.stream, offset)
+    return _ElfHeader(header["sh_type"], header["sh_name"], header["sh_offset"], header["sh_size"])
+
+
+def _elf_answer(
+    source: Source, view: SectionView, base: int, function: Any, *arguments: Any
+) -> Any:
+    """Return an answer of pyelftools, which meets damage with errors of many kinds."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        if view.missed:
+            raise _NoSections from None
+        what = f"its section headers cannot be read ({error or type(error).__name__})"
+        raise damaged(source.name, base, what) from None
+
+
+def _section_name(view: SectionView, offset: int) -> str | None:
+    view.seek(offset)
+    data = view.read(_SECTION_NAME)
+    return data.partition(b"\0")[0].decode("latin-1") if data else None
+
+
+_NEEDED, _SONAME = 1, 14
+_LARGEST_DYNAMIC = 4 * 1024 * 1024
+_LONGEST_NAME = 256
+
+
+class Dynamic(Struct, frozen=True):
+    """Names of libraries, as ``libcudart.so.12``."""
+
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+
+
+def read_dynamic(source: Source) -> Dynamic:
+    """Read the dynamic section of an ELF file that can seek; empty where there is none.
+
+    Raises:
+        BadInput: the ELF file is damaged.
+    """
+    head = source.peek(64)
+    if head[:6] != ELF_MAGIC + b"\2\1" or source.size is None:
+        return Dynamic()
+    sections = {s.name: s for s in read_sections(source, 0, source.size) or ()}
+    tags, names = (
+        _section_bytes(source, sections.get(".dynamic")),
+        _section_bytes(source, sections.get(".dynstr")),
+    )
+    soname, needed = None, []
+    for tag, value in struct.iter_unpack("<QQ", tags[: len(tags) // 16 * 16]):
+        if tag in (_NEEDED, _SONAME):
+            name = (
+                names[value : value + _LONGEST_NAME].partition(b"\0")[0].decode("utf-8", "replace")
+            )
+            if tag == _SONAME:
+                soname = name
+            else:
+                needed.append(name)
+    return Dynamic(soname, tuple(needed))
+
+
+def _section_bytes(source: Source, section: Section | None) -> bytes:
+    if section is None or section.start > (source.size or 0):
+        return b""
+    source.seek(section.start)
+    return source.read(min(section.end - section.start, _LARGEST_DYNAMIC))
+
+
+PE_MAGIC = b"MZ"
+LARGEST_PE_HEADERS = 64 * 1024
+"""Bytes from the beginning of a file in which its headers have to end."""
+_PE_SIGNATURE = b"PE\0\0"
+_PE32, _PE32_PLUS = 0x10B, 0x20B
+_MOST_PE_SECTIONS = 96  # the loader of Windows takes no more
+_PE_SECTION = struct.Struct("<8sIIII16x")
+_GPU_SECTIONS = {CODE[:8]: CODE, RELOCATABLE[:8]: RELOCATABLE, WRAPPERS[:8]: WRAPPERS}
+
+
+class PePart(Struct, frozen=True):
+    """A section.
+
+    Attributes:
+        name: as stored, at most 8 characters.
+        address: of its first byte in memory, from the beginning of the image.
+        start: of its bytes in the file.
+        end: behind its bytes in the file.
+    """
+
+    name: str
+    address: int
+    start: int
+    end: int
+
+
+class PeFile(Struct, frozen=True):
+    """The headers of a PE file.
+
+    Attributes:
+        wide: of a 64-bit program.
+        exports: address of the table of exported symbols; 0 without one.
+        imports: address of the table of imported libraries; 0 without one.
+    """
+
+    wide: bool
+    exports: int
+    imports: int
+    parts: tuple[PePart, ...]
+
+    def part_at(self, address: int) -> PePart | None:
+        """Return the section that has the byte of an address in the file."""
+        for part in self.parts:
+            if part.address <= address < part.address + part.end - part.start:
+                return part
+        return None
+
+    def tables(self) -> list[tuple[int, int]]:
+        """Return where the tables of symbols are in the file, each to the end of its section.
+
+        Linkers put the names behind the tables. What has no bytes in the file is left out.
+        """
+        starts: dict[int, int] = {}
+        for address in (self.exports, self.imports):
+            part = self.part_at(address) if address else None
+            if part is not None:
+                start = part.start + address - part.address
+                starts[part.end] = min(start, starts.get(part.end, start))
+        return sorted((start, end) for end, start in starts.items())
+
+    def sections(self, base: int) -> list[Section]:
+        """Return the sections as those of an ELF file, ascending.
+
+        Args:
+            base: of the file's first byte.
+        """
+        ordered = sorted(self.parts, key=lambda part: part.start)
+        return [
+            Section(_GPU_SECTIONS.get(p.name, p.name), base + p.start, base + p.end)
+            for p in ordered
+        ]
+
+
+def read_pe_file(source: Source, size: int | None = None) -> PeFile:
+    """Read the headers of the PE file at the source's position, which stays.
+
+    Args:
+        source: at the first byte.
+        size: of the file, in bytes; None: not known.
+
+    Raises:
+        BadInput: they are damaged, or sections of GPU code overlap or do not fit into the file.
+    """
+    base = source.position
+    file = parse_pe_file(source.peek(LARGEST_PE_HEADERS)[:size], source.name, base)
+    end = 0
+    for part in sorted(file.parts, key=lambda part: part.start):
+        if part.name not in _GPU_SECTIONS or part.end == part.start:
+            continue
+        if size is not None and part.end > size:
+            what = f"section {part.name} should reach to byte {base + part.end}"
+            raise damaged(source.name, base + size, what)
+        if part.start < end:
+            raise damaged(source.name, base + part.start, "sections of GPU code overlap")
+        end = part.end
+    return file
+
+
+def parse_pe_file(head: bytes, name: str, base: int = 0) -> PeFile:
+    """Read headers from the first bytes of a file.
+
+    Args:
+        head: its first bytes, `LARGEST_PE_HEADERS` or as many as there are.
+        name: for messages.
+        base: of the file's first byte, for messages.
+
+    Raises:
+        BadInput: they are damaged, or not all there.
+    """
+    try:
+        return _parse_pe(head, name, base)
+    except struct.error:
+        raise damaged(name, base + len(head), "the file ends within its PE headers") from None
+
+
+def _parse_pe(head: bytes, name: str, base: int) -> PeFile:
+    start = struct.unpack_from("<I", head, 60)[0]
+    if start + 24 > LARGEST_PE_HEADERS:
+        raise damaged(name, base + 60, f"its PE header should begin at byte {start}")
+    signature, count, optional = struct.unpack_from("<4s2xH12xH2x", head, start)
+    if signature != _PE_SIGNATURE:
+        raise damaged(name, base + start, "no PE header begins here")
+    place = start + 24
+    magic = struct.unpack_from("<H", head, place)[0]
+    if magic not in (_PE32, _PE32_PLUS):
+        raise damaged(name, base + place, f"an optional header of kind {magic:#x} is not known")
+    if not 0 < count <= _MOST_PE_SECTIONS:
+        raise damaged(name, base + start + 6, f"{count} sections")
+    directories = place + (112 if magic == _PE32_PLUS else 96)
+    known = struct.unpack_from("<I", head, directories - 4)[0]
+    known = min(known, max(place + optional - directories, 0) // 8)
+    exports, imports = struct.unpack_from("<I4xI", head, directories)
+    parts = [_pe_part(head, place + optional + n * _PE_SECTION.size) for n in range(count)]
+    wide = magic == _PE32_PLUS
+    return PeFile(wide, exports if known > 0 else 0, imports if known > 1 else 0, tuple(parts))
+
+
+def _pe_part(head: bytes, place: int) -> PePart:
+    name, virtual, address, raw, start = _PE_SECTION.unpack_from(head, place)
+    size = min(virtual, raw) if virtual else raw
+    return PePart(name.rstrip(b"\0").decode("latin-1"), address, start, start + size)

@@ -1,0 +1,337 @@
+"""Read the packages of rpm databases in memory: SQLite (RHEL 9), Berkeley DB (before), ndb (SUSE).
+
+Headers of installed packages are the same in every form: ``u32 entries, u32 bytes``, entries of
+tag, type, offset and count, then the data; big-endian.
+
+SQLite: the table ``Packages`` with a header in the column ``blob``.
+
+Berkeley DB hash (RHEL 8, UBI 8, CentOS 7 and before): pages are read in the order of the file,
+each once: every page says what it is, and none can lead in a circle. A header that does not fit
+on a page is on a chain of overflow pages, of which every page belongs to one header, so that the
+work is bounded by the size of the file. All numbers are in the byte order of the machine that
+wrote them; the magic number tells which.
+
+* Page 0: ``12 u32 magic; 16 u32 version; 20 u32 page size; 24 u8 encryption; 25 u8 page type 8;
+  26 u8 flags; 32 u32 last page``.
+* Every page: ``8 u32 own number; 16 u32 next page; 20 u16 items; 22 u16 end of free space, or
+  bytes of an overflow page; 25 u8 type``, from byte 26 on a ``u16`` offset for each item. Items,
+  key and value in turn, lie from the page's end downwards; the first byte is their type: 1 with
+  the bytes behind it, 3 with ``4 u32 first overflow page; 8 u32 bytes``.
+
+ndb (SUSE), little-endian:
+
+* Header, 32 bytes: ``"RpmP"; u32 version 0; u32 generation; u32 pages of slots; u32 next number``.
+* Slots, 16 bytes each, to the end of those pages (4096 bytes each): ``"Slot"; u32 number; u32
+  first block; u32 blocks``; first block 0 is a free slot. A block has 16 bytes.
+* At that block ``"BlbS"; u32 number; u32 time; u32 length``, the package's header, zeros, and in
+  the last bytes of the last block ``u32 Adler-32 of everything before; u32 length; "BlbE"``.
+
+Sources: rpm ``docs/manual/format_header.md``, ``lib/backend/sqlite.cc``,
+``lib/backend/ndb/rpmpkg.c`` and ``lib/backend/bdb_ro.c``, which reads the hash versions 8 to 10
+in the same way; Berkeley DB ``dbinc/db_page.h`` (pages, items).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+_NAME_TAG, _VERSION_TAG, _RELEASE_TAG = 1000, 1001, 1002
+_STRING_TYPES = (6, 9)
+_MOST_HEADER_ENTRIES = 65536
+_LONGEST_VALUE = 256
+
+
+def package_of_header(header: bytes) -> tuple[str, str] | None:
+    """Name and version with release; None for a header that names no package.
+
+    Raises:
+        ValueError: the header is damaged.
+    """
+    if len(header) < 8:
+        raise ValueError(f"a header of {len(header)} bytes is damaged")
+    count, length = struct.unpack_from(">II", header)
+    data = 8 + 16 * count
+    if count > _MOST_HEADER_ENTRIES or data + length > len(header):
+        raise ValueError(f"a header of {len(header)} bytes is damaged")
+    found: dict[int, str] = {}
+    for tag, kind, offset, _ in struct.iter_unpack(">IIiI", header[8:data]):
+        if (
+            tag in (_NAME_TAG, _VERSION_TAG, _RELEASE_TAG)
+            and kind in _STRING_TYPES
+            and 0 <= offset < length
+        ):
+            start = data + offset
+            text = header[start : start + _LONGEST_VALUE].partition(b"\0")[0]
+            found[tag] = text.decode("utf-8", "replace")
+    if _NAME_TAG not in found or _VERSION_TAG not in found:
+        return None
+    return found[_NAME_TAG], f"{found[_VERSION_TAG]}-{found.get(_RELEASE_TAG, '')}".rstrip("-")
+
+
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_SQLITE_HEADER = 100
+_LARGEST_SQLITE = 40 * 1024 * 1024
+"""Bytes; it is in memory twice for a moment."""
+_SQLITE_STEPS = 100_000
+
+
+def is_sqlite(data: bytearray) -> bool:
+    """Return whether this is an SQLite database."""
+    return data.startswith(_SQLITE_MAGIC) and len(data) >= _SQLITE_HEADER
+
+
+def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the headers of all packages.
+
+    Raises:
+        ValueError: the database is damaged, or has no such table.
+    """
+    if len(data) > _LARGEST_SQLITE:
+        raise ValueError(f"it is larger than {_LARGEST_SQLITE} bytes")
+    connection = sqlite3.connect(":memory:")
+    failure: list[Exception] = []
+
+    def step() -> int:
+        try:
+            check()
+        except Exception as error:
+            failure.append(error)
+            return 1
+        return 0
+
+    try:
+        # One in memory has no write-ahead log, which rpm asks for: rollback mode instead.
+        # SQLite, "Database File Format", "File format version numbers".
+        data[18:20] = b"\1\1"
+        connection.deserialize(data)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.set_progress_handler(step, _SQLITE_STEPS)
+        for (blob,) in connection.execute("SELECT blob FROM Packages"):
+            if not isinstance(blob, bytes):
+                raise ValueError("a row of the table Packages holds no header")
+            yield blob
+    except (sqlite3.Error, MemoryError) as error:
+        if failure:
+            raise failure[0] from None
+        raise ValueError(str(error)) from None
+    finally:
+        connection.close()
+
+
+_BERKELEY_MAGIC = 0x061561
+_BERKELEY_VERSIONS = range(8, 11)
+_PAGE_SIZES = frozenset(512 << n for n in range(8))
+_META, _UNSORTED, _OVERFLOW, _SORTED = 8, 2, 7, 13
+_KEYDATA, _OFFPAGE = 1, 3
+_PAGE_HEADER = 26
+_OFFPAGE_SIZE = 12
+_COUNTER = 4
+"""Bytes of the value of key 0, which is no header but the last number given."""
+
+
+class _Pages(Struct):
+    """A database's pages.
+
+    Attributes:
+        order: ``<`` or ``>``, of its numbers.
+        taken: for each page whether it has been read as part of a chain.
+    """
+
+    data: memoryview
+    order: str
+    size: int
+    count: int
+    taken: bytearray
+
+    def page(self, number: int) -> memoryview:
+        """Return a page that says itself that it is this one."""
+        if not 0 < number < self.count:
+            raise ValueError(f"its page {number} is not in the file")
+        page = self.data[number * self.size : (number + 1) * self.size]
+        if self.u32(page, 8) != number:
+            raise ValueError(f"its page {number} is damaged")
+        return page
+
+    def u16(self, page: memoryview, at: int) -> int:
+        value: int = struct.unpack_from(f"{self.order}H", page, at)[0]
+        return value
+
+    def u32(self, page: memoryview, at: int) -> int:
+        value: int = struct.unpack_from(f"{self.order}I", page, at)[0]
+        return value
+
+
+def is_berkeley(data: bytearray) -> bool:
+    """Return whether this is a Berkeley DB hash, of either byte order."""
+    return _byte_order(data) is not None
+
+
+def berkeley_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the headers of all packages.
+
+    Raises:
+        ValueError: the database is damaged, truncated, or of a kind that rpm does not write.
+    """
+    pages = _open_pages(data)
+    for number in range(1, pages.count):
+        check()
+        kind = pages.data[number * pages.size + 25]
+        if kind in (_UNSORTED, _SORTED):
+            page = pages.page(number)
+            for value in _page_values(pages, page, number):
+                if len(value) != _COUNTER:
+                    yield value
+
+
+def _byte_order(data: bytearray) -> str | None:
+    for order in ("<", ">"):
+        if data[12:16] == struct.pack(f"{order}I", _BERKELEY_MAGIC):
+            return order
+    return None
+
+
+def _open_pages(data: bytearray) -> _Pages:
+    order = _byte_order(data)
+    if order is None or len(data) < 512:
+        raise ValueError("it ends early")
+    version, size = struct.unpack_from(f"{order}II", data, 16)
+    last = struct.unpack_from(f"{order}I", data, 32)[0]
+    encryption, kind, flags = data[24:27]
+    if version not in _BERKELEY_VERSIONS or kind != _META or size not in _PAGE_SIZES:
+        raise ValueError(f"it is a Berkeley DB hash of version {version} that rpm does not write")
+    if encryption or flags:
+        raise ValueError("its pages are encrypted or have checksums, which rpm does not write")
+    if (last + 1) * size > len(data):
+        raise ValueError(f"it ends early: {last + 1} pages of {size} bytes should be there")
+    return _Pages(memoryview(data), order, size, last + 1, bytearray(last + 1))
+
+
+def _page_values(pages: _Pages, page: memoryview, number: int) -> Iterator[bytes]:
+    """Yield the values on a page: every second item."""
+    items = pages.u16(page, 20)
+    lowest = _PAGE_HEADER + 2 * items
+    if items % 2 or lowest > pages.size:
+        raise ValueError(f"its page {number} is damaged")
+    end = pages.size
+    for item in range(items):
+        start = pages.u16(page, _PAGE_HEADER + 2 * item)
+        if not lowest <= start < end:
+            raise ValueError(f"its page {number} is damaged")
+        if item % 2:
+            yield _item_value(pages, page[start:end], number)
+        end = start
+
+
+def _item_value(pages: _Pages, item: memoryview, number: int) -> bytes:
+    if item[0] == _KEYDATA:
+        return bytes(item[1:])
+    if item[0] == _OFFPAGE and len(item) == _OFFPAGE_SIZE:
+        return _overflow_chain(pages, pages.u32(item, 4), pages.u32(item, 8))
+    raise ValueError(f"its page {number} has an item of a kind that rpm does not write")
+
+
+def _overflow_chain(pages: _Pages, number: int, length: int) -> bytes:
+    """Return the bytes on a chain of overflow pages."""
+    parts: list[memoryview] = []
+    left = length
+    while left > 0:
+        page = pages.page(number)
+        used = pages.u16(page, 22)
+        if (
+            page[25] != _OVERFLOW
+            or pages.taken[number]
+            or not 0 < used <= pages.size - _PAGE_HEADER
+        ):
+            raise ValueError(f"its overflow page {number} is damaged")
+        pages.taken[number] = True
+        parts.append(page[_PAGE_HEADER : _PAGE_HEADER + used])
+        left -= used
+        number = pages.u32(page, 16)
+    if left:
+        raise ValueError(f"a value of {length} bytes has {length - left} on its overflow pages")
+    return b"".join(parts)
+
+
+_NDB_MAGIC = b"RpmP"
+_NDB_HEADER, _NDB_BLOCK, _NDB_PAGE = 32, 16, 4096
+_BLOB_HEAD, _BLOB_TAIL = struct.Struct("<4sIII"), struct.Struct("<II4s")
+
+
+def is_ndb(data: bytearray) -> bool:
+    """Return whether this is an ndb database."""
+    return data.startswith(_NDB_MAGIC)
+
+
+def ndb_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the headers of all packages.
+
+    Raises:
+        ValueError: the database is damaged or truncated.
+    """
+    if len(data) < _NDB_HEADER:
+        raise ValueError("it ends early")
+    version, _, pages = struct.unpack_from("<III", data, 4)
+    if version != 0:
+        raise ValueError(f"it is of version {version}; 0 is known")
+    slots = pages * _NDB_PAGE
+    if slots > len(data):
+        raise ValueError("it ends early")
+    view = memoryview(data)
+    left = len(data) - slots  # blobs do not overlap: all of them together are no larger
+    for magic, number, first, count in _BLOB_HEAD.iter_unpack(view[_NDB_HEADER:slots]):
+        if magic != b"Slot":
+            raise ValueError("one of its slots is damaged")
+        if not first:
+            continue
+        check()
+        start, end = first * _NDB_BLOCK, (first + count) * _NDB_BLOCK
+        left -= end - start
+        if start < slots or end > len(data) or left < 0:
+            raise ValueError(f"its package {number} is not in the file")
+        yield _ndb_blob(view[start:end], number)
+
+
+def _ndb_blob(blob: memoryview, number: int) -> bytes:
+    if len(blob) >= _BLOB_HEAD.size + _BLOB_TAIL.size:
+        magic, own, _, length = _BLOB_HEAD.unpack_from(blob)
+        body = len(blob) - _BLOB_TAIL.size
+        checksum, again, end = _BLOB_TAIL.unpack_from(blob, body)
+        whole = magic == b"BlbS" and end == b"BlbE" and own == number and length == again
+        if whole and _BLOB_HEAD.size + length <= body and zlib.adler32(blob[:body]) == checksum:
+            return bytes(blob[_BLOB_HEAD.size : _BLOB_HEAD.size + length])
+    raise ValueError(f"its package {number} is damaged")
+
+
+LARGEST_RPM = 64 * 1024 * 1024
+"""Bytes of the largest database that is read; it is in memory whole."""
+_Reader = Callable[[bytearray, Callable[[], None]], Iterator[bytes]]
+_FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
+    (is_sqlite, sqlite_headers),
+    (is_berkeley, berkeley_headers),
+    (is_ndb, ndb_headers),
+)
+
+
+def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[str, str]]:
+    """Yield names and versions with release, of a database in any of rpm's forms.
+
+    Args:
+        data: the file ``rpmdb.sqlite``, ``Packages`` or ``Packages.db``; it may be changed.
+        check: called now and then; raises when the time is over.
+
+    Raises:
+        ValueError: it is no such database, is damaged, or has what is not read; never is a part
+            of it passed over silently.
+    """
+    for recognises, headers in _FORMS:
+        if recognises(data):
+            for header in headers(data, check):
+                if found := package_of_header(header):
+                    yield found
+            return
+    raise ValueError("it is no SQLite, Berkeley DB or ndb database")

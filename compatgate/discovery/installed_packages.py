@@ -1,0 +1,380 @@
+"""Put together the GPU packages of an image, folder or environment from their own files.
+
+Metadata and libraries come in any order, as the members of a layer do. They are gathered here
+and put together at the end: which distribution owns which file, what the record of each package
+is, and which packages belong into the stack. An extension is compared with the torch installed
+in the same folder: does that torch define what the extension asks for?
+
+Sources: PyPA specifications, "Recording installed projects" (``RECORD``, ``INSTALLER``,
+``direct_url.json``); conda documentation, "conda-meta".
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.components import is_framework
+from compatgate.core.facts.packages import Packages
+from compatgate.core.facts.records import Library, Record
+from compatgate.core.frameworks import CONDA
+from compatgate.core.versions import parse_version
+from compatgate.discovery.installed_metadata import Distribution
+from compatgate.discovery.lockfiles import stack_components
+from compatgate.discovery.lockfiles.stack_components import is_toolkit
+from compatgate.discovery.observations import Observation
+from compatgate.discovery.wheels.members import kernel_files
+from compatgate.discovery.wheels.names import (
+    alternatives,
+    file_name,
+    is_tied,
+    linked_outside,
+    torch_of_build,
+    with_toolkits,
+)
+from compatgate.discovery.wheels.tables import NO_TORCH_SYMBOLS, TorchSymbols
+from compatgate.errors import BadInput
+
+_SILENT = ("nothing", "options")
+"""What carries no GPU code that a stack needs, whatever its name: its files decide."""
+MOST_FILES = 100_000
+"""Files that are gathered, libraries and kernels; of more none is known to belong to a package."""
+
+
+class InstalledFile(Struct, frozen=True):
+    """A file that may hold GPU code.
+
+    Attributes:
+        path: below the root, without leading slash.
+        origin: the file, as people know it.
+        library: what it holds; None where it could not be read, or holds nothing.
+        unread: it, or its tables, could not be read.
+        torch: what it asks torch for, and what it defines of torch.
+    """
+
+    path: str
+    origin: str
+    library: Library | None = None
+    unread: bool = False
+    torch: TorchSymbols = NO_TORCH_SYMBOLS
+
+
+class InstalledPackages(Struct, frozen=True):
+    """The GPU packages that are installed.
+
+    Attributes:
+        observations: one for each package that is no component.
+        measured: what the files of packages and frameworks hold, by their name in a stack.
+        owned: origins of the files that stand in a record, with the name of its package.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    measured: dict[str, Record] = {}
+    owned: dict[str, str] = {}
+
+
+class _Part(Struct):
+    """A package or framework, with the files of it that were met."""
+
+    name: str
+    distribution: Distribution
+    files: list[InstalledFile] = []
+
+    def as_torch(self) -> Torch | None:
+        """Return the torch that it is, with its symbols; None where it is none, or not all read."""
+        one = self.distribution
+        return torch_of(self.name, one.version, one.root, self.files)
+
+
+class Inventory(Struct):
+    """What was met of distributions and their files."""
+
+    distributions: dict[str, Distribution] = {}
+    files: dict[str, InstalledFile] = {}
+
+    def distribution(self, folder: str) -> Distribution:
+        """Return the distribution whose metadata are in a folder, a new one at first."""
+        return self.distributions.setdefault(folder, Distribution.at(folder))
+
+    def add_file(self, file: InstalledFile) -> None:
+        """Take a file; the one that is met first hides others of its path."""
+        if len(self.files) < MOST_FILES:
+            self.files.setdefault(file.path, file)
+
+    def installed(self, known: Packages, toolkits: Mapping[str, str]) -> InstalledPackages:
+        """Put together what was met.
+
+        Args:
+            known: what the facts say of packages and names.
+            toolkits: version of PTX to the first toolkit that had it.
+        """
+        measured: dict[str, Record] = {}
+        observations: list[Observation] = []
+        owned: dict[str, str] = {}
+        parts = list(self._parts(known))
+        torches = [torch for part in parts if (torch := part.as_torch())]
+        others = frozenset[int]().union(
+            *(file.torch.defines for part in parts if part.name != "torch" for file in part.files)
+        )
+        for part in parts:
+            record = _record(part, toolkits)
+            if record is not None:
+                record = with_torch(record, part.files, part.distribution.root, torches, others)
+            named = _is_named(part, record, known)
+            if named and not is_framework(part.name):
+                observations.append(_observation(part))
+            if record is None or not (named or part.files) or _is_silent(record, known):
+                continue
+            before = measured.get(part.name)
+            if before is None:
+                measured[part.name] = record
+            elif before.version != record.version:
+                continue  # another one decides; what this one carries belongs to no package
+            else:
+                measured[part.name] = _joined(before, record)
+            owned.update((file.origin, part.name) for file in part.files)
+        return InstalledPackages(tuple(observations), dict(sorted(measured.items())), owned)
+
+    def owner_names(self) -> Callable[[str], str]:
+        """Return what names the distribution of a path, empty where none is known to own it."""
+        owners = _Owners(self.distributions.values())
+        return lambda path: owner.name if (owner := owners.of(path)) else ""
+
+    def _parts(self, known: Packages) -> Iterator[_Part]:
+        """Yield the packages and frameworks with their files, in the order they were met."""
+        owners = _Owners(self.distributions.values())
+        files: dict[str, list[InstalledFile]] = {}
+        for file in self.files.values():
+            if owner := owners.of(file.path):
+                files.setdefault(owner.folder, []).append(file)
+        by_python = {one.name for one in self.distributions.values() if not one.by_conda}
+        for distribution in self.distributions.values():
+            if distribution.by_conda and distribution.name in by_python:
+                continue  # the same package, whose own metadata says more
+            name = stack_name(distribution)
+            if name and _is_version(name, distribution.version):
+                yield _Part(name, distribution, files.get(distribution.folder, []))
+
+
+def stack_name(distribution: Distribution) -> str | None:
+    """Return the name that a distribution has in a stack; None for libraries and parts.
+
+    NVIDIA's libraries that are components (cuDNN, NCCL, cuBLAS) and parts of a framework (jaxlib)
+    are no packages; CUDA's own libraries come with ``cuda`` where conda installed them.
+    """
+    name = distribution.name
+    if not name:
+        return None
+    found = stack_components.pypi_component(name)
+    if found:
+        return found[0].name if found[0].kind == "framework" else None
+    if stack_components.belongs_to_component(name) or (distribution.is_conda and is_toolkit(name)):
+        return None
+    return name
+
+
+class _Owners:
+    """Finds the distribution that a file belongs to.
+
+    ``RECORD`` and conda's own lists decide; then the folder of an egg or of an editable install. A
+    distribution without such a list owns the top-level folder of its name.
+    """
+
+    def __init__(self, distributions: Iterable[Distribution]) -> None:
+        self._by_path: dict[str, Distribution] = {}
+        self._below: dict[str, Distribution] = {}
+        for one in distributions:
+            for path in one.files or ():
+                held = self._by_path.get(path)
+                if held is None or (held.by_conda and not one.by_conda):
+                    self._by_path[path] = one
+            for folder in one.folders:
+                self._below.setdefault(folder, one)
+            if one.files is None and one.name:
+                for module in _modules(one.name):
+                    self._below.setdefault(posixpath.join(one.root, module), one)
+
+    def of(self, path: str) -> Distribution | None:
+        if found := self._by_path.get(path):
+            return found
+        folder = path
+        while folder:
+            if found := self._below.get(folder):
+                return found
+            stem = folder.partition(".")[0]  # a module that is one file, flash_attn_2_cuda.so
+            if folder == path and (found := self._below.get(stem)):
+                return found
+            folder = posixpath.dirname(folder)
+        return None
+
+
+def _modules(name: str) -> tuple[str, ...]:
+    stem = name.replace("-", "_")
+    return (stem, name, f"{stem}.libs")
+
+
+def _record(part: _Part, toolkits: Mapping[str, str]) -> Record | None:
+    """Return the record of a part; None where its files were not met."""
+    one = part.distribution
+    if not part.files and one.files != frozenset():
+        return None  # it has no list, or what it lists was left out or is in layers not read
+    read = [file.library for file in part.files if file.library]
+    kernels = kernel_files(read)
+    shared = [library for library in read if library.path not in kernels.paths]
+    libraries = linked_outside(shared, [library for library in shared if is_tied(library)])
+    libraries = [_own(part.name, library, one) for library in [*libraries, *kernels.libraries]]
+    libraries.sort(key=lambda library: library.path)
+    version = one.version
+    return Record(
+        package=part.name,
+        version=version,
+        wheel=one.wheel,
+        verified="members",
+        requires=one.requires,
+        libraries=with_toolkits(libraries, toolkits),
+        alternatives=alternatives(library.path for library in libraries),
+        unread=tuple(sorted(_inside(f.path, one) for f in part.files if _is_unread(part, f))),
+        built_for_torch=torch_of_build(one.requires, version),
+    )
+
+
+def _is_unread(part: _Part, file: InstalledFile) -> bool:
+    """Tell whether a file leaves its package open; of torch the code alone is asked for."""
+    return file.unread and not (part.name == "torch" and file.library)
+
+
+def _own(name: str, library: Library, distribution: Distribution) -> Library:
+    """Return a library with its path inside the package; torch asks no other torch for symbols."""
+    torch = None if name == "torch" else library.torch
+    return replace(library, path=_inside(library.path, distribution), torch=torch, opens=())
+
+
+def _inside(path: str, distribution: Distribution) -> str:
+    return path.removeprefix(f"{distribution.root}/") if distribution.root else path
+
+
+def _is_named(part: _Part, record: Record | None, known: Packages) -> bool:
+    """Tell whether a package belongs into the stack: its files say so, or else the facts."""
+    if record is not None and (record.libraries or record.unread):
+        return True
+    carries = known.carries(part.name)
+    if carries in _SILENT:
+        return False
+    if carries is not None:
+        return True
+    return record is None and known.why_named(part.name) is not None
+
+
+def _is_silent(record: Record, known: Packages) -> bool:
+    """Tell whether nothing is to be said of what files hold: none of it has to do with GPUs."""
+    if record.libraries or record.unread:
+        return False
+    return is_framework(record.package) or known.carries(record.package) in (None, *_SILENT)
+
+
+def _joined(one: Record, other: Record) -> Record:
+    """Return the record of one release that is installed twice, with the libraries of both."""
+    paths = {library.path for library in one.libraries}
+    more = tuple(library for library in other.libraries if library.path not in paths)
+    return replace(one, libraries=(*one.libraries, *more))
+
+
+def _observation(part: _Part) -> Observation:
+    one = part.distribution
+    version = f"{one.version}+{CONDA}" if one.is_conda and "+" not in one.version else one.version
+    return Observation(part.name, version, one.origin, "metadata")
+
+
+def _is_version(name: str, version: str) -> bool:
+    try:
+        parse_version(name, version)
+    except BadInput:
+        return False
+    return True
+
+
+_NEEDED = (
+    frozenset(("libc10.so", "libtorch_cpu.so", "libtorch_python.so")),
+    frozenset(("c10.dll", "torch_cpu.dll", "torch_python.dll")),
+)
+"""Libraries without which nothing can be said, on Linux and Windows; a build for CUDA has more."""
+_OF_TORCH = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|(?:torch|c10|shm|caffe2)\w*\.dll")
+_MOST_NAMED = 3
+_LONGEST = 256
+
+
+class PackageFile(Protocol):
+    """A file of a package, as `InstalledFile`."""
+
+    @property
+    def path(self) -> str:
+        """Return the path below the root."""
+
+    @property
+    def library(self) -> Library | None:
+        """Return what it holds."""
+
+    @property
+    def unread(self) -> bool:
+        """Tell whether it could not be read."""
+
+    @property
+    def torch(self) -> TorchSymbols:
+        """Return what it asks torch for."""
+
+
+class Torch(Struct, frozen=True):
+    """An installed torch.
+
+    Attributes:
+        root: folder that it is installed in.
+        version: public.
+        defines: hashes of its symbols.
+    """
+
+    root: str
+    version: str
+    defines: frozenset[int]
+
+
+def torch_of(name: str, version: str, root: str, files: Sequence[PackageFile]) -> Torch | None:
+    """Return a torch whose libraries were all read; None for other packages and otherwise."""
+    own = [file for file in files if _OF_TORCH.fullmatch(file_name(file.path))]
+    read = {file_name(file.path) for file in own if file.library and not file.unread}
+    if name != "torch" or any(file.unread for file in own):
+        return None
+    if not any(read >= needed for needed in _NEEDED):
+        return None
+    defines: frozenset[int] = frozenset().union(*(file.torch.defines for file in own))
+    return Torch(root, version.partition("+")[0], defines)
+
+
+def with_torch(
+    record: Record,
+    files: Iterable[PackageFile],
+    root: str,
+    torches: Sequence[Torch],
+    others: frozenset[int],
+) -> Record:
+    """Return a record with what its libraries ask for and the torch beside it does not define.
+
+    Args:
+        record: of the package.
+        files: of the package.
+        root: folder that the package is installed in.
+        torches: installed ones; that of the same folder counts, otherwise the only one.
+        others: hashes of the symbols that extensions define, for each other.
+    """
+    asked = frozenset[bytes]().union(*(file.torch.asks for file in files))
+    beside = [torch for torch in torches if torch.root == root] or list(torches)
+    if record.package == "torch" or not asked or len(beside) != 1:
+        return record
+    there = beside[0].defines
+    missing = sorted(n for n in asked if hash(n) not in there and hash(n) not in others)
+    named = tuple(name[:_LONGEST].decode("ascii", "replace") for name in missing[:_MOST_NAMED])
+    return replace(record, torch_beside=beside[0].version, torch_missing=named)

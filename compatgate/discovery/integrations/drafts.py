@@ -1,0 +1,323 @@
+"""Draft a target from other projects' files, one or several together, to review and import.
+
+Nodes say what is, the operator what is meant. An AICR recipe says what a cluster is to be like,
+before it is.
+
+Sources: NVIDIA/aicr ``examples/recipes`` and ``recipes/components/gpu-operator/values.yaml``;
+``criteria.accelerator`` is a token of ``pkg/recipe`` (``h100``, ``gb200``, ``any``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.versions import parse_version
+from compatgate.discovery.integrations.aicr import Snapshot, is_aicr, measurements_of, read_snapshot
+from compatgate.discovery.integrations.gpu_operator import (
+    DeclaredDriver,
+    Operator,
+    driver_of_settings,
+    is_operator,
+    read_operator,
+)
+from compatgate.discovery.integrations.objects import Body, items, part, read_objects, text_of
+from compatgate.discovery.node_labels import Node, pools_of_nodes
+from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
+from compatgate.discovery.observations import ObservedPool
+from compatgate.documents.specs import API_VERSION
+from compatgate.errors import BadInput
+
+_DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
+_PRODUCT_LABEL = "nvidia.com/gpu.product"
+_KNOWN = "AICR snapshots and recipes, ClusterPolicy, NVIDIADriver, Node"
+
+
+def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
+    """Read files together.
+
+    Args:
+        texts: origin (a file's name) and content of each.
+        facts: to resolve GPUs by.
+
+    Raises:
+        BadInput: a text is none of the known kinds, or they contradict each other in kind.
+    """
+    snapshots: list[Snapshot] = []
+    recipes: list[Body] = []
+    operators: list[Body] = []
+    nodes: list[Node] = []
+    for origin, text in texts:
+        for body in read_objects(text, origin):
+            if is_aicr(body, "Snapshot"):
+                snapshots.append(read_snapshot(body))
+            elif is_aicr(body, "Recipe"):
+                recipes.append(body)
+            elif is_operator(body):
+                operators.append(body)
+            elif body.get("kind") == "Node":
+                nodes.append(_node(body))
+            else:
+                kind = text_of(body.get("kind")) or "something without a kind"
+                group = text_of(body.get("apiVersion"))
+                raise BadInput(f"is {kind} {group}".strip(), field=origin, hint=f"read: {_KNOWN}")
+    if recipes and (snapshots or operators or nodes or len(recipes) > 1):
+        raise BadInput("a recipe is read alone", hint="snapshots and objects say what is there")
+    if recipes:
+        return read_recipe(recipes[0])
+    nodes += [node for snapshot in snapshots for node in snapshot.nodes]
+    operator = read_operator(operators) if operators else _of_snapshots(snapshots)
+    if nodes:
+        return _with_notes(_of_nodes(nodes, operator, facts), snapshots)
+    if snapshots:
+        return _joined([_of_snapshot(one, operator, facts) for one in snapshots])
+    return _of_operator(operator)
+
+
+def read_snapshot_pools(text: str, facts: Facts, *, origin: str) -> Draft | None:
+    """Return the node that an AICR snapshot was taken on; None where the text is something else.
+
+    Raises:
+        BadInput: the text is neither YAML nor JSON.
+    """
+    bodies = read_objects(text, origin)
+    if len(bodies) != 1 or not is_aicr(bodies[0], "Snapshot"):
+        return None
+    draft = _of_snapshot(read_snapshot(bodies[0]), Operator(), facts)
+    return Draft(tuple(pool for pool in draft.pools if pool.gpu), draft.notes)
+
+
+def _node(body: Body) -> Node:
+    metadata = part(body, "metadata")
+    labels = {str(key): text_of(value) for key, value in part(metadata, "labels").items()}
+    return Node(text_of(metadata.get("name")), labels)
+
+
+def _of_snapshots(snapshots: Sequence[Snapshot]) -> Operator:
+    """What the ClusterPolicy of the cluster says that a snapshot was taken of."""
+    found = [driver_of_settings(one.policy, "ClusterPolicy", "cluster-policy")
+             for one in snapshots if one.policy]  # fmt: skip
+    return Operator(tuple(found[:1]))
+
+
+def _of_snapshot(snapshot: Snapshot, operator: Operator, facts: Facts) -> Draft:
+    """Return the node that a snapshot was taken on; its own driver decides."""
+    notes = list(snapshot.notes)
+    if snapshot.report is None:
+        why = {"driver": snapshot.why, **({} if snapshot.sku else {"gpu": snapshot.why})}
+        pool = DraftPool(snapshot.sku or "node", snapshot.sku or None, why=why)
+        return Draft((pool,), tuple(notes))
+    found = observed_pools(snapshot.report, facts.gpus)
+    notes += [*found.notes, *(one.message for one in disagreements(snapshot.report, facts))]
+    declared = operator.for_node({}) if operator.drivers else None
+    if declared and declared.version and declared.version != snapshot.report.driver:
+        notes.append(_differs(declared, snapshot.node or "the node", snapshot.report.driver))
+    pools = tuple(of_observed(replace(pool, devices=1)) for pool in found.pools)
+    if snapshot.report.driver is None:
+        pools = tuple(replace(p, why={"driver": "nvidia-smi named no driver"}) for p in pools)
+    return Draft(pools, (*operator.notes, *notes))
+
+
+def _of_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:
+    """Return nodes grouped by what they have and what the operator is told to give them."""
+    notes, why, meant = list(operator.notes), dict[str, str](), []
+    for node in nodes:
+        declared = operator.for_node(node.labels) if operator.drivers else None
+        has = node.labels.get(_DRIVER_LABEL)
+        if declared is None:
+            if operator.drivers and _PRODUCT_LABEL in node.labels:
+                notes.append(f"no driver is declared for node {node.name}")
+            meant.append(node)
+            continue
+        notes += [declared.note] if declared.note else []
+        if declared.version is None:
+            why["driver"] = declared.why
+            notes.append(declared.why)
+            meant.append(node)
+            continue
+        if has and has != declared.version:
+            notes.append(_differs(declared, node.name, has))
+        meant.append(Node(node.name, {**node.labels, _DRIVER_LABEL: declared.version}))
+    found = pools_of_nodes(meant, facts)
+    notes += [*found.notes, *(conflict.message for conflict in found.conflicts)]
+    pools = tuple(_labelled(pool, why) for pool in found.pools)
+    return Draft(pools, tuple(dict.fromkeys(notes)))
+
+
+def _labelled(pool: ObservedPool, why: dict[str, str]) -> DraftPool:
+    reasons = why or {"driver": "no label names it"}
+    return of_observed(pool, reasons if pool.driver is None else None)
+
+
+def _of_operator(operator: Operator) -> Draft:
+    """Without nodes: a pool for each driver, its GPU by the selector where that names one."""
+    pools, notes = [], list(operator.notes)
+    for one in operator.drivers:
+        product = one.selector.get(_PRODUCT_LABEL)
+        why = {} if product else {"gpu": "the objects do not name it; give the nodes as well"}
+        why |= {} if one.version else {"driver": one.why}
+        notes += [one.note] if one.note else []
+        pools.append(DraftPool(one.name.lower(), product, one.version, why=why))
+    if not pools:
+        nothing = "; ".join(notes) or "nothing declares a driver"
+        raise BadInput(nothing, hint="give the NVIDIADriver objects, or a ClusterPolicy")
+    return Draft(tuple(pools), tuple(dict.fromkeys(notes)))
+
+
+def _differs(declared: DeclaredDriver, node: str, has: str | None) -> str:
+    return f"{declared.origin} declares driver {declared.version}, {node} has {has}"
+
+
+def _with_notes(draft: Draft, snapshots: Sequence[Snapshot]) -> Draft:
+    if not snapshots:
+        return draft
+    return Draft(draft.pools, (*draft.notes, "nodes are told by the labels in the snapshot"))
+
+
+def _joined(drafts: Sequence[Draft]) -> Draft:
+    """Snapshots of several nodes: nodes that are alike are one pool."""
+    found: dict[str, list[DraftPool]] = {}
+    for draft in drafts:
+        for pool in draft.pools:
+            found.setdefault(repr(pool), []).append(pool)
+    notes = dict.fromkeys(note for draft in drafts for note in draft.notes)
+    return Draft(tuple(replace(like[0], count=len(like)) for like in found.values()), tuple(notes))
+
+
+class DraftPool(Struct, frozen=True):
+    """A pool of which something may not be known.
+
+    Attributes:
+        gpu: product in a form that `resolve_gpu` reads; None: not known.
+        driver: version; None: not known.
+        os: of the nodes.
+        cpu: None where nothing says it.
+        count: nodes.
+        why: by property, why it is not known.
+    """
+
+    name: str
+    gpu: str | None = None
+    driver: str | None = None
+    os: str = "linux"
+    cpu: str | None = None
+    count: int | None = None
+    why: dict[str, str] = {}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What a target needs and this does not have."""
+        return tuple(name for name in ("gpu", "driver") if getattr(self, name) is None)
+
+    def to_body(self) -> dict[str, Any]:
+        """Return the pool of a request or document; what is not known is left out."""
+        body: dict[str, Any] = {"name": self.name, "gpu": self.gpu, "driver": self.driver}
+        body |= {"os": self.os, "cpu": self.cpu, "count": self.count}
+        return {key: value for key, value in body.items() if value is not None}
+
+
+class Draft(Struct, frozen=True):
+    """Pools, and what is to be known about them before they are believed.
+
+    Attributes:
+        notes: in sentences: where it is from, what contradicts, what was left out.
+    """
+
+    pools: tuple[DraftPool, ...]
+    notes: tuple[str, ...] = ()
+
+    def filled(self, table: Gpus, **values: str | None) -> Draft:
+        """With what a person states: it decides, and what it contradicts is a note.
+
+        Raises:
+            BadInput: a value is no GPU or no driver version.
+        """
+        stated = {name: value for name, value in values.items() if value}
+        if "gpu" in stated:
+            resolve_gpu(stated["gpu"], table)
+        if "driver" in stated:
+            parse_version("driver", stated["driver"])
+        notes = list(self.notes)
+        for name, value in stated.items():
+            known = {getattr(pool, name) for pool in self.pools} - {None, value}
+            if known and name in ("gpu", "driver", "cpu"):
+                notes.append(f"{name}: the files say {', '.join(sorted(known))}, {value} is stated")
+        pools = tuple(replace(pool, **stated) for pool in self.pools)
+        return Draft(pools, tuple(notes))
+
+
+def of_observed(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPool:
+    """Return a pool that was observed on nodes."""
+    return DraftPool(pool.name, pool.gpu, pool.driver, pool.os, pool.cpu, pool.nodes, why or {})
+
+
+def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:
+    """The ``Target`` document; a property that is not known is left out, and import refuses it.
+
+    Raises:
+        BadInput: a GPU is none that the facts know.
+    """
+    pools = [replace(pool, **_product(pool, table)).to_body() for pool in draft.pools]
+    spec = {"pools": pools}
+    return {"apiVersion": API_VERSION, "kind": "Target", "metadata": {"name": name}, "spec": spec}
+
+
+def _product(pool: DraftPool, table: Gpus) -> dict[str, Any]:
+    """The product's own name, and the processor that it comes with where nothing tells it."""
+    if pool.gpu is None:
+        return {}
+    try:
+        gpu = resolve_gpu(pool.gpu, table)
+    except BadInput as error:
+        raise error.at(f"pools.{pool.name}") from None
+    return {"gpu": gpu.sku, "cpu": pool.cpu or gpu.cpu}
+
+
+_OPERATOR = "gpu-operator"
+
+
+def read_recipe(body: Body) -> Draft:
+    """Return the pool that a recipe is for; the driver where the recipe itself names it."""
+    why: dict[str, str] = {}
+    notes = [f"{name}: {value}" for name, value in _constraints(body) if "driver" in name.lower()]
+    criteria = part(body, "criteria") or part(body, "spec", "criteria") or part(body, "request")
+    accelerator = text_of(criteria.get("accelerator") or criteria.get("gpu"))
+    gpu = accelerator if accelerator not in ("", "any") else None
+    if gpu is None:
+        why["gpu"] = "the recipe is for any accelerator"
+    declared = _recipe_driver(body)
+    if declared.version is None:
+        why["driver"] = declared.why
+    named = "-".join(filter(None, (text_of(criteria.get("service")), accelerator))) or "recipe"
+    pool = DraftPool(named.lower(), gpu, declared.version, why=why)
+    notes.append("a recipe says what is intended; what nodes have, a snapshot tells")
+    return Draft((pool,), tuple(notes))
+
+
+def _recipe_driver(body: Body) -> DeclaredDriver:
+    """By the operator's overrides, else (older recipes) by the driver's image or version."""
+    spec = part(body, "spec") if items(part(body, "spec"), "componentRefs") else body
+    for component in items(spec, "componentRefs"):
+        if component.get("name") == _OPERATOR:
+            settings = part(component, "overrides", "driver")
+            if "version" in settings or "enabled" in settings:
+                return driver_of_settings(settings, f"override of {_OPERATOR}", _OPERATOR)
+            values = text_of(component.get("valuesFile"))
+            why = f"the recipe takes the driver's version from {values or 'the chart'}"
+            return DeclaredDriver(_OPERATOR, _OPERATOR, why=f"{why}, which it does not hold")
+    older = text_of(measurements_of(body, "K8s", "image").get("driver"))
+    older = older or text_of(measurements_of(body, "GPU", "smi").get("driver-version"))
+    if older:
+        return driver_of_settings({"version": older}, "measurements of the recipe", _OPERATOR)
+    return DeclaredDriver(_OPERATOR, _OPERATOR, why="the recipe names no driver")
+
+
+def _constraints(body: Body) -> list[tuple[str, str]]:
+    found = [*items(body, "constraints"), *items(part(body, "spec"), "constraints")]
+    return [(text_of(one.get("name")), text_of(one.get("value"))) for one in found]

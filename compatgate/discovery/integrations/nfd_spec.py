@@ -1,0 +1,335 @@
+"""Read and write image-compatibility specs, ``v1alpha1``, of Node Feature Discovery (NFD).
+
+`spec_of_stack` writes what of a stack NFD can see on a node, and names what it cannot.
+``matrix/nfd/devices.yaml`` has the PCI device ids of NVIDIA's GPUs.
+
+NFD's validator knows cpu, kernel, memory, network, pci, storage, system and usb of a node, and no
+labels: kubernetes-sigs/node-feature-discovery ``pkg/client-nfd/compat/node-validator`` registers
+no ``local`` source. So neither the driver's version nor GPU Feature Discovery's labels can be
+asked for; a rule that did would fail on every node. Rules have no ``matchAny`` either: with rules
+of that alone, releases up to 0.17 answer "matches" whatever the node has
+(``nodefeaturerule/rule.go``, ``Execute`` without fail-fast).
+
+Sources: kubernetes-sigs/node-feature-discovery ``docs/usage/image-compatibility.md``,
+``api/image-compatibility/v1alpha1/spec.go`` and ``api/nfd/v1alpha1/types.go`` (GroupRule,
+MatchExpression).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.components import COMPONENTS
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Pair
+from compatgate.core.gpu_code import Arch, Capability, how_it_runs, parse_capability
+from compatgate.core.package_finder import package_finder
+from compatgate.core.packages import GpuPackage, ways_here
+from compatgate.core.stack import Stack, complete
+from compatgate.core.versions import show
+from compatgate.discovery.integrations.objects import read_objects
+from compatgate.errors import BadInput, Inconclusive
+from compatgate.resources import locate
+
+VERSION = "v1alpha1"
+ARTIFACT_TYPE = "application/vnd.nfd.image-compatibility.v1alpha1"
+LAYER_TYPE = "application/vnd.nfd.image-compatibility.spec.v1alpha1+yaml"
+MOST_RULES = 1000
+_HINT = "see https://kubernetes-sigs.github.io/node-feature-discovery, Image Compatibility"
+
+
+class Expression(Struct, frozen=True, omit_defaults=True):
+    """What a value must be.
+
+    Attributes:
+        type: ``version`` makes numbers out of ``1.2.3``.
+    """
+
+    op: str = ""
+    value: tuple[str, ...] = ()
+    type: str = ""
+
+
+class Term(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Expressions on one feature, which must all hold."""
+
+    feature: str
+    match_expressions: dict[str, Expression] = {}
+    match_name: Expression | None = None
+
+
+class Alternative(Struct, frozen=True, rename="camel"):
+    """One alternative."""
+
+    match_features: tuple[Term, ...] = ()
+
+
+class Rule(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """All terms, and one of the alternatives where there are some, must hold."""
+
+    name: str
+    match_features: tuple[Term, ...] = ()
+    match_any: tuple[Alternative, ...] = ()
+
+
+class Compatibility(Struct, frozen=True, omit_defaults=True):
+    """A compatibility set: rules that must all hold."""
+
+    rules: tuple[Rule, ...]
+    weight: int = 0
+    tag: str = ""
+    description: str = ""
+
+
+class Spec(Struct, frozen=True):
+    """What an image asks of a node."""
+
+    version: str
+    compatibilities: tuple[Compatibility, ...]
+
+
+def read_spec(text: str, *, origin: str = "image-compatibility spec") -> Spec:
+    """Read a spec.
+
+    Args:
+        text: YAML or JSON.
+        origin: what to call it in errors.
+
+    Raises:
+        BadInput: it is neither, of another version, or of another form.
+    """
+    bodies = read_objects(text, origin)
+    if len(bodies) != 1 or "compatibilities" not in bodies[0]:
+        raise BadInput("is no image-compatibility spec", field=origin, hint=_HINT)
+    version = bodies[0].get("version")
+    if version != VERSION:
+        known = f"version {VERSION} is read"
+        raise BadInput(f"is of version {version!r}", field=origin, value=version, hint=known)
+    try:
+        spec = msgspec.convert(_without_nothing(bodies[0]), Spec, strict=False)
+    except (msgspec.ValidationError, RecursionError) as error:
+        problem = f"is no image-compatibility spec: {error}"
+        raise BadInput(problem, field=origin, hint=_HINT) from None
+    if sum(len(one.rules) for one in spec.compatibilities) > MOST_RULES:
+        raise BadInput(f"has more than {MOST_RULES} rules", field=origin)
+    return spec
+
+
+def write_spec(spec: Spec) -> str:
+    """Return the spec as YAML.
+
+    Values are always quoted: 1e38 is a text to one reader of YAML and a number to Go's.
+    """
+    import yaml
+
+    class Quoted(str):
+        __slots__ = ()
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def quoted(dumper: Any, text: str) -> Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style='"')
+
+    def values(body: Any) -> Any:
+        if isinstance(body, dict):
+            return {k: [Quoted(v) for v in one] if k == "value" else values(one)
+                    for k, one in body.items()}  # fmt: skip
+        return [values(one) for one in body] if isinstance(body, list | tuple) else body
+
+    Dumper.add_representer(Quoted, quoted)
+    body = values(msgspec.to_builtins(spec))
+    text: str = yaml.dump(body, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def _without_nothing(value: Any) -> Any:
+    """Empty values of YAML stand for nothing, as they do for NFD."""
+    if isinstance(value, dict):
+        return {k: _without_nothing(v) for k, v in value.items() if v not in (None, "", "null")}
+    if isinstance(value, list):
+        return [_without_nothing(one) for one in value]
+    return value
+
+
+VENDOR = "10de"
+
+
+class DeviceRow(Struct, frozen=True):
+    """Devices that are one product.
+
+    Attributes:
+        gpu: how the product's names begin; empty where the facts have none.
+    """
+
+    capability: str
+    ids: tuple[str, ...]
+    gpu: str = ""
+
+
+class Devices(Struct, frozen=True):
+    """All rows."""
+
+    devices: tuple[DeviceRow, ...]
+
+    def capabilities(self) -> dict[str, Capability]:
+        """Capability of each device, ascending by id."""
+        pairs = ((i, parse_capability(row.capability)) for row in self.devices for i in row.ids)
+        return dict(sorted(pairs))
+
+    def of_product(self, name: str) -> frozenset[str]:
+        """Return the ids that a product may have; empty where none is known."""
+        rows = (
+            r for r in self.devices if r.gpu and (name == r.gpu or name.startswith(f"{r.gpu}-"))
+        )
+        return frozenset(i for row in rows for i in row.ids)
+
+
+@cache
+def load_devices() -> Devices:
+    """Return the table that travels with the program."""
+    import yaml
+
+    with open(os.path.join(locate("matrix"), "nfd", "devices.yaml"), encoding="utf-8") as file:
+        return msgspec.convert(yaml.safe_load(file), Devices)
+
+
+_CLASSES = ("0300", "0302")
+"""VGA and 3D controllers; NVIDIA's GPUs are one or the other."""
+
+
+class StackSpec(Struct, frozen=True):
+    """A spec, and what the stack needs that it does not say."""
+
+    spec: Spec
+    left_out: tuple[str, ...]
+
+
+def spec_of_stack(
+    stack: Stack, facts: Facts, devices: Devices, *, platform: str = "linux/amd64"
+) -> StackSpec:
+    """Write what a stack asks of a node.
+
+    Args:
+        stack: of an image.
+        facts: where code runs, and which driver CUDA needs.
+        devices: PCI ids of GPUs.
+        platform: of the image.
+
+    Raises:
+        Inconclusive: nothing of it can be asked for: NFD would find that every node fits.
+    """
+    stack = complete(stack)
+    left_out = [*_driver_needs(stack, facts), *_unseen(stack)]
+    if not (stack.components or stack.packages or stack.arch or stack.require):
+        hint = "an image without a CUDA component or GPU code asks nothing of a GPU node"
+        raise Inconclusive("the stack names nothing that needs a GPU", field="stack", hint=hint)
+    if platform.startswith("linux/arm64") and _may_run_on_tegra(stack, facts):
+        raise Inconclusive(
+            "the image may run on Jetson, whose GPU is no PCI device: no rule holds for all nodes",
+            field="platform",
+            value=platform,
+            hint="state the code that it has with --stack arch=sm_90, if that is all",
+        )
+    gpu, unknown = _gpu_rule(stack, facts, devices)
+    rules = (gpu, _module_rule())
+    left_out += unknown
+    description = _description(stack, left_out, facts)
+    sets = (Compatibility(rules, description=description),)
+    return StackSpec(Spec(VERSION, sets), tuple(left_out))
+
+
+def _gpu_rule(stack: Stack, facts: Facts, devices: Devices) -> tuple[Rule, list[str]]:
+    """Return a GPU of NVIDIA is there; none of those that no code of the stack runs on."""
+    asked = {"vendor": Expression("In", (VENDOR,)), "class": Expression("In", _CLASSES)}
+    code = _code(stack, facts)
+    if not code:
+        note = "GPU code: the stack states none, so any GPU of NVIDIA is taken to do"
+        return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
+    if any(text.partition(": ")[0] not in COMPONENTS for text in stack.open):
+        note = "GPU code: not all of the image was read, so any GPU of NVIDIA is taken to do"
+        return Rule("NVIDIA GPU", (Term("pci.device", asked),)), [note]
+    capabilities = devices.capabilities()
+    useless = tuple(
+        device for device, capability in capabilities.items() if not _runs(stack, capability, facts)
+    )
+    if len(useless) == len(capabilities):
+        names = " ".join(arch.name for arch in code)
+        raise Inconclusive(
+            f"no GPU with a known PCI id runs {names}", field="arch", hint="it may be Tegra code"
+        )
+    if useless:
+        asked["device"] = Expression("NotIn", useless)
+    note = (
+        "GPU code: PCI ids of data-center GPUs are excluded; a GPU with another id is not checked"
+    )
+    return Rule("NVIDIA GPU that the image has code for", (Term("pci.device", asked),)), [note]
+
+
+def _module_rule() -> Rule:
+    term = Term("kernel.loadedmodule", {"nvidia": Expression("Exists")})
+    return Rule("NVIDIA driver is loaded", (term,))
+
+
+def _driver_needs(stack: Stack, facts: Facts) -> list[str]:
+    cuda = stack.components.get("cuda")
+    floor = cuda and facts.cuda_driver.minor_compat.get(cuda.major)
+    if not cuda or not floor or "linux" not in floor.minimum:
+        return [f"driver: for CUDA {cuda}"] if cuda else []
+    series = show(cuda.major_minor)
+    least = floor.exceptions.get(series, {}).get("linux", floor.minimum["linux"])
+    helped = " or its forward-compatibility package" if stack.cuda_compat else ""
+    return [f"driver: at least {least} for CUDA {cuda}{helped}"]
+
+
+def _unseen(stack: Stack) -> list[str]:
+    asked = [f"NVIDIA_REQUIRE: {text}" for text in stack.require]
+    return [*asked, *(f"left open: {text}" for text in stack.open)]
+
+
+def _may_run_on_tegra(stack: Stack, facts: Facts) -> bool:
+    if not _code(stack, facts):
+        return True
+    return any(_runs(stack, device, facts) for device in facts.arch.tegra)
+
+
+def _code(stack: Stack, facts: Facts) -> tuple[Arch, ...]:
+    """Return all GPU code of a stack, that of its packages' files included."""
+    packages = [code for one in _measured(stack, facts) for code in one.carried]
+    return tuple(dict.fromkeys([*(stack.arch or ()), *packages]))
+
+
+def _runs(stack: Stack, device: Pair, facts: Facts) -> bool:
+    """Tell whether loose code runs on a GPU, and something of each package that has any."""
+    if stack.arch and how_it_runs(stack.arch, device, facts.arch) is None:
+        return False
+    cuda = stack.get("cuda")
+    return all(
+        any(how for group in groups for _, how in group)
+        for one in _measured(stack, facts)
+        if (groups := ways_here(one, device, cuda, facts.arch))
+    )
+
+
+def _measured(stack: Stack, facts: Facts) -> list[GpuPackage]:
+    """The packages whose code has to run: not those that work without, nor NVIDIA's libraries."""
+    finder = package_finder(facts, "linux", "x86_64", stack.get("python"))
+    return [
+        finder.of_stack(stack, name)
+        for name in stack.measured
+        if name in stack.versions
+        and not facts.packages.is_optional(name)
+        and facts.packages.carries(name) != "libraries"
+    ]
+
+
+def _description(stack: Stack, left_out: list[str], facts: Facts) -> str:
+    parts = [f"{name} {version}" for name, version in sorted(stack.components.items())]
+    code = " ".join(arch.name for arch in _code(stack, facts))
+    what = ", ".join([*parts, *([code] if code else [])])
+    return f"compatgate: {what}. Not checked by these rules: {'; '.join(left_out)}"

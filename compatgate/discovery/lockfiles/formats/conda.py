@@ -1,0 +1,298 @@
+"""Read the files of conda and pixi: environment.yml, explicit lists, conda-lock.yml, pixi.lock.
+
+* environment.yml names what an environment is asked to hold, and what pip adds to it. Source:
+  conda's "Creating an environment file manually", and its match specifications
+  (https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html).
+* An explicit list is ``@EXPLICIT`` and one URL a line, as ``conda list --explicit`` writes it.
+  Source: conda's "Identical conda environments", and conda-lock's explicit rendering.
+* conda-lock.yml is one list of packages for all platforms. Source: conda-lock's unified format,
+  version 1 (https://conda.github.io/conda-lock/).
+* pixi.lock has environments, each with its packages for each platform. Source:
+  https://pixi.sh/latest/workspace/lockfile/ and the files that pixi writes (versions 4 to 6).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from compatgate.discovery.lockfiles import stack_components, wheel_builds
+from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
+from compatgate.discovery.lockfiles.interface import Contents, LockFile, Package, Selection
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.text import (
+    MOST_PACKAGES,
+    read_yaml,
+    refuse_variable,
+    tables,
+    text_of,
+)
+from compatgate.discovery.lockfiles.wheel_builds import fitting_wheels
+from compatgate.errors import BadInput, Inconclusive
+
+_ENVIRONMENT_NAME = re.compile(r".*environment.*\.ya?ml|conda.*\.ya?ml", re.IGNORECASE)
+_ENVIRONMENT_SHAPE = re.compile(r"^dependencies:\s*$", re.MULTILINE)
+
+
+class CondaEnvironment:
+    """A conda environment file, also as ``conda env export`` writes it."""
+
+    name = "environment.yml"
+
+    def recognises(self, file: LockFile) -> bool:
+        """Return a YAML file with dependencies."""
+        if not file.may_end(".yml", ".yaml"):
+            return False
+        return bool(_ENVIRONMENT_SHAPE.search(file.text) or _ENVIRONMENT_NAME.fullmatch(file.name))
+
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+        """conda's and pip's packages."""
+        document = read_yaml(file.text, file.name)
+        stated = document.get("dependencies") if isinstance(document, dict) else None
+        if not isinstance(stated, list):
+            hint = "a conda environment has a list of dependencies"
+            raise BadInput("is not a conda environment", field=file.name, hint=hint)
+        if len(stated) > MOST_PACKAGES:
+            raise BadInput(f"has more than {MOST_PACKAGES} dependencies", field=file.name)
+        packages: list[Package] = []
+        pip: list[str] = []
+        lines = _entry_lines(file.text)
+        for item in stated:
+            if isinstance(item, dict):
+                pip += _pip_entries(item, file)
+            else:
+                packages.append(_conda_entry(item, file, lines))
+        if not pip:
+            return Contents(tuple(packages))
+        inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
+        added = RequirementsTxt().read(inner, platform, selection)
+        packages += [_entry_place(package, file) for package in added.packages]
+        return Contents(tuple(packages), added.indexes, added.open)
+
+
+def _conda_entry(item: Any, file: LockFile, lines: dict[str, int]) -> Package:
+    if not isinstance(item, str):
+        raise BadInput("a dependency must be text", field=file.name, value=item)
+    where = f"{file.name}:{lines[item]}" if item in lines else file.name
+    package = stack_components.package_of_spec(refuse_variable(item, where), where)
+    if package is None:
+        raise BadInput(f"{item[:100]!r} is not a conda dependency", field=where)
+    return package
+
+
+def _pip_entries(item: dict[str, Any], file: LockFile) -> list[str]:
+    lines = item.get("pip")
+    if set(item) != {"pip"} or not isinstance(lines, list):
+        if "pip" in item and not lines:
+            return []
+        raise BadInput("only pip may have dependencies of its own", field=file.name, value=item)
+    if not all(isinstance(line, str) for line in lines):
+        raise BadInput("pip's dependencies must be text", field=file.name)
+    return [line.replace("\n", " ") for line in lines]
+
+
+def _entry_place(package: Package, file: LockFile) -> Package:
+    return Package(
+        package.name,
+        f"{file.name}: pip {package.name}",
+        version=package.version,
+        specifier=package.specifier,
+        sources=package.sources,
+        when=package.when,
+    )
+
+
+def _entry_lines(text: str) -> dict[str, int]:
+    """Return the line of each item of a list, found again in the text."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        item = line.split(" #")[0].strip()
+        if item.startswith("-"):
+            found.setdefault(item[1:].strip().strip("\"'"), number)
+    return found
+
+
+_EXPLICIT_MARK = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
+_EXPLICIT_PIP = "# pip "
+
+
+class CondaExplicit:
+    """conda's explicit specification."""
+
+    name = "conda explicit list"
+
+    def recognises(self, file: LockFile) -> bool:
+        """Return the line ``@EXPLICIT``."""
+        return bool(_EXPLICIT_MARK.search(file.text))
+
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+        """Return every package, if they are for the platform."""
+        packages: list[Package] = []
+        subdirs: set[str] = set()
+        pip: list[str] = []
+        for number, raw in enumerate(file.text.splitlines(), 1):
+            line = refuse_variable(raw.strip(), f"{file.name}:{number}")
+            is_pip = line.startswith(_EXPLICIT_PIP)
+            pip.append(line.removeprefix(_EXPLICIT_PIP).partition(" --hash")[0] if is_pip else "")
+            if not line or line.startswith("#") or line == "@EXPLICIT":
+                continue
+            package = stack_components.package_of_url(line, f"{file.name}:{number}")
+            if package is None or not stack_components.conda_subdir(line):
+                hint = "after @EXPLICIT each line is the URL of a package"
+                raise BadInput("is not a package's URL", field=f"{file.name}:{number}", hint=hint)
+            packages.append(package)
+            subdirs.add(stack_components.conda_subdir(line))
+            if len(packages) > MOST_PACKAGES:
+                raise BadInput(f"has more than {MOST_PACKAGES} packages", field=file.name)
+        subdirs.discard("noarch")
+        if subdirs and platform.conda not in subdirs:
+            problem = f"is for {', '.join(sorted(subdirs))}, the target is {platform.conda}"
+            raise Inconclusive(problem, field=file.name, hint=f"list one for {platform.conda}")
+        added = RequirementsTxt().read(LockFile(file.name, "\n".join(pip)), platform, selection)
+        return Contents((*packages, *added.packages))
+
+
+_LOCK_SHAPE = (re.compile(r"^metadata:", re.MULTILINE), re.compile(r"^package:", re.MULTILINE))
+_LOCK_NAME = re.compile(r".*conda-lock\.ya?ml", re.IGNORECASE)
+
+
+class CondaLock:
+    """conda-lock's unified lockfile."""
+
+    name = "conda-lock.yml"
+
+    def recognises(self, file: LockFile) -> bool:
+        """conda-lock's name, or its metadata and packages."""
+        return bool(_LOCK_NAME.fullmatch(file.name)) or (
+            file.may_end(".yml", ".yaml") and all(s.search(file.text) for s in _LOCK_SHAPE)
+        )
+
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+        """Return packages of the main category and of the selected ones, for the platform."""
+        document = read_yaml(file.text, file.name)
+        if not isinstance(document, dict) or "package" not in document:
+            raise BadInput("is not a conda-lock file", field=file.name)
+        if str(document.get("version", "1")) != "1":
+            problem = f"has version {document['version']!r} of conda-lock's format"
+            raise BadInput(problem, field=file.name, hint="version 1 is read")
+        entries = tables(document["package"], "package", file.name)
+        own = [e for e in entries if e.get("platform") in (platform.conda, "noarch")]
+        if entries and not own:
+            have = ", ".join(sorted({str(e.get("platform")) for e in entries}))
+            problem = f"has no packages for {platform.conda}, only for {have}"
+            raise Inconclusive(problem, field=file.name, hint=f"lock for {platform.conda} as well")
+        return Contents(
+            tuple(_locked_package(entry, file.name, platform, selection) for entry in own)
+        )
+
+
+def _locked_package(
+    entry: dict[str, Any], file: str, platform: Platform, selection: Selection
+) -> Package:
+    name = text_of(entry, "name", file)
+    url = text_of(entry, "url", file)
+    category = text_of(entry, "category", file, "main")
+    wanted = {"main", *selection.extras, *selection.groups}
+    is_pip = entry.get("manager") == "pip"
+    files = [{"url": url, "hashes": entry.get("hash")}] if is_pip else []
+    stated = None if is_pip else stack_components.package_of_url(url, file)
+    package = stated or Package(name, "", ecosystem="pypi" if is_pip else "conda")
+    return replace(
+        package,
+        name=name,
+        origin=f"{file}: {name}",
+        version=text_of(entry, "version", file) or None,
+        sources=(url,) if url else (),
+        wheels=tuple(fitting_wheels(files, platform)),
+        build=text_of(entry, "build", file, package.build),
+        selection="" if category in wanted else f"category {category}",
+    )
+
+
+_PIXI_VERSIONS = ("4", "5", "6")
+_PIXI_DEFAULT = "default"
+_PIXI_SHAPE = (re.compile(r"^environments:\s*$", re.M), re.compile(r"^packages:\s*$", re.M))
+
+
+class PixiLock:
+    """The lockfile of pixi's workspaces."""
+
+    name = "pixi.lock"
+
+    def recognises(self, file: LockFile) -> bool:
+        """pixi's name, or its environments and packages."""
+        return file.name.lower() == "pixi.lock" or (
+            file.may_end(".lock") and all(shape.search(file.text) for shape in _PIXI_SHAPE)
+        )
+
+    def read(self, file: LockFile, platform: Platform, selection: Selection) -> Contents:
+        """Return packages of the default environment; those of others need to be selected."""
+        document = read_yaml(file.text, file.name)
+        version = str(document.get("version")) if isinstance(document, dict) else ""
+        environments = document.get("environments") if isinstance(document, dict) else None
+        if version not in _PIXI_VERSIONS or not isinstance(environments, dict):
+            hint = f"versions {', '.join(_PIXI_VERSIONS)} are read"
+            raise BadInput("is not a pixi lock that is read", field=file.name, hint=hint)
+        known = _known_pixi_version(tables(document.get("packages"), "packages", file.name))
+        wanted = selection.extras | selection.groups or {_PIXI_DEFAULT}
+        found: list[Package] = []
+        platforms: set[str] = set()
+        for name, environment in environments.items():
+            listed = environment.get("packages") if isinstance(environment, dict) else None
+            if not isinstance(listed, dict):
+                raise BadInput("must have packages", field=f"{file.name}: {name}")
+            platforms |= {str(p) for p in listed if listed[p]}
+            chosen = "" if name in wanted else f"environment {name}"
+            for item in tables(listed.get(platform.conda), str(name), file.name):
+                package = _pixi_package(item, file.name, known, platform, chosen)
+                if package:
+                    found.append(package)
+        if platforms and not found:
+            problem = (
+                f"has no packages for {platform.conda}, only for {', '.join(sorted(platforms))}"
+            )
+            raise Inconclusive(
+                problem, field=file.name, hint=f"add {platform.conda} and lock again"
+            )
+        return Contents(tuple(found))
+
+
+def _known_pixi_version(packages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the described packages by their URL; Python's have their name and version there."""
+    return {str(p.get("pypi") or p.get("conda") or p.get("url")): p for p in packages}
+
+
+def _pixi_package(
+    item: dict[str, Any],
+    file: str,
+    known: dict[str, dict[str, Any]],
+    platform: Platform,
+    selection: str,
+) -> Package | None:
+    for ecosystem in ("conda", "pypi"):
+        url = item.get(ecosystem)
+        if not isinstance(url, str):
+            continue
+        refuse_variable(url, file)
+        if ecosystem == "conda":
+            package = stack_components.package_of_url(url, file)
+            if package is None:
+                return None
+            origin = f"{file}: {package.name}"
+            return replace(package, origin=origin, sources=(url,), selection=selection)
+        described = known.get(url, {})
+        named = wheel_builds.file_version(url) or ("", None)
+        name = str(described.get("name") or named[0])
+        version = described.get("version") or named[1]
+        files = [{"url": url, "hash": described.get("sha256")}]
+        return Package(
+            name,
+            f"{file}: {name}",
+            version=None if version is None else str(version),
+            sources=(url,),
+            selection=selection,
+            wheels=tuple(fitting_wheels(files, platform)),
+        )
+    return None

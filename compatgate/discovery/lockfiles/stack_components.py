@@ -1,0 +1,352 @@
+"""Turn locked packages of PyPI and of conda into components of a stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from compatgate.core.components import COMPONENTS, Component, find_component, is_framework, mention
+from compatgate.core.versions import parse_version
+from compatgate.core.vocabulary import CONDA, CUDA_BY_PLUGIN, META, NOT_ON_INDEX
+from compatgate.discovery.lockfiles import wheel_builds
+from compatgate.discovery.lockfiles.interface import Package
+from compatgate.discovery.observations import Conflict, Observation
+from compatgate.errors import BadInput
+
+_UNLABELLED = ("cuda", "cublas")
+"""Their versions are the toolkit's own: 12.4.127 needs no label to say CUDA 12."""
+_PARTS = re.compile(r"tensorrt(?:-(?:cu\d{2}|lean|dispatch))*-(?:libs|bindings)")
+_JAX_PARTS = re.compile(r"jax-cuda(\d{2})-(?:plugin|pjrt)")
+
+
+class LockedComponents(Struct, frozen=True):
+    """What packages come to.
+
+    Attributes:
+        of_index: components whose packages are all from the package index.
+    """
+
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    open: tuple[str, ...] = ()
+    of_index: frozenset[str] = frozenset()
+
+
+_INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org", "pypi.python.org")
+"""Where the package index and its files are; a mirror may serve other wheels."""
+
+
+def is_from_index(package: Package, indexes: Sequence[str]) -> bool:
+    """Tell whether a package is from the package index, as far as the file says where it is from.
+
+    Args:
+        package: of the Python ecosystem.
+        indexes: index URLs that hold for all packages of the file.
+    """
+    named = [url for url in package.sources if "/" in url or "\\" in url] or indexes
+    return all(map(_is_at_index, named))
+
+
+def _is_at_index(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname in _INDEX_HOSTS
+    except ValueError:
+        return False
+
+
+def pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
+    """Return the component that a package on the index is, and the CUDA that its name states."""
+    canonical = canonicalize_name(name)
+    if canonical in NOT_ON_INDEX or len(canonical) > 100 or not mention().search(canonical):
+        return None
+    resolved = find_component(canonical)
+    if resolved is None or resolved.component.kind in ("driver", "runtime"):
+        return None
+    return resolved.component, resolved.cuda
+
+
+def belongs_to_component(name: str) -> bool:
+    """Tell whether a package is a component, or a part or stub of one.
+
+    Args:
+        name: normalised.
+    """
+    return bool(
+        pypi_component(name)
+        or name in NOT_ON_INDEX
+        or _PARTS.fullmatch(name)
+        or find_component(name)
+    )
+
+
+def observe_pypi(packages: Sequence[Package], indexes: Sequence[str]) -> LockedComponents:
+    """Return components among locked packages.
+
+    Args:
+        packages: of the Python ecosystem, decided ones only.
+        indexes: index URLs that hold for all of them.
+    """
+    observations: list[Observation] = []
+    conflicts: list[Conflict] = []
+    left: list[str] = []
+    companion = _jax_label(packages)
+    index: set[str] = set()
+    elsewhere: set[str] = set()
+    for package in packages:
+        found = pypi_component(package.name)
+        if not found:
+            continue
+        component, cuda = found
+        decided = is_from_index(package, indexes) and component.name not in CUDA_BY_PLUGIN
+        (index if decided else elsewhere).add(component.name)
+        if package.version is None:
+            left.append(unpinned_message(component.name, package))
+            continue
+        label, disagreement = _pypi_label(component, package, indexes)
+        if cuda and component.name not in _UNLABELLED:
+            label = label or f"cu{''.join(map(str, cuda))}"
+        if component.name == "jax":
+            label = label or companion
+        observation = _observation(component, package, package.version, label)
+        try:
+            parse_version(component.name, observation.version)
+        except BadInput as error:
+            left.append(f"{package.origin}: {error.problem}")
+            continue
+        observations.append(observation)
+        conflicts += disagreement
+    seen = list(_without_meta(observations))
+    if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
+        seen = _without_cpu_jax(seen)
+    of_index = frozenset(index - elsewhere)
+    return LockedComponents(tuple(seen), tuple(conflicts), tuple(left), of_index)
+
+
+def _without_cpu_jax(observations: list[Observation]) -> list[Observation]:
+    """Leave out JAX beside another framework: without a CUDA plugin it is a package for CPUs."""
+    others = any(is_framework(o.component) and o.component != "jax" for o in observations)
+    return [o for o in observations if o.component != "jax"] if others else observations
+
+
+def _without_meta(observations: Sequence[Observation]) -> list[Observation]:
+    """Observations without those of a meta package whose own package is locked beside it."""
+    brought = {
+        (seen.component, seen.version.partition("+")[0])
+        for seen in observations
+        if seen.component in META and "+" in seen.version
+    }
+    return [o for o in observations if (o.component, o.version) not in brought]
+
+
+def _observation(component: Component, package: Package, version: str, label: str) -> Observation:
+    if not label or "+" in version:
+        return Observation(component.name, version, package.origin, "metadata")
+    return Observation(component.name, f"{version}+{label}", package.origin, "metadata")
+
+
+def _pypi_label(
+    component: Component, package: Package, indexes: Sequence[str]
+) -> tuple[str, list[Conflict]]:
+    """Return the CUDA build: of the version, else of the package's own URLs, else of the index.
+
+    An index for all packages speaks of PyTorch alone: what else is on it is the same everywhere.
+    """
+    own = wheel_builds.label_of_version(package.version or "")
+    if component.kind != "framework":
+        return own, []
+    named = wheel_builds.labels_of_sources(package.sources)
+    if own:
+        others = [label for label in named if label != own]
+        return own, [_two_builds(component, package, own, others[0])] if others else []
+    if len(named) > 1:
+        return "", [_two_builds(component, package, named[0], named[1])]
+    if named:
+        return named[0], []
+    if component.name != "torch":
+        return "", []
+    general = tuple(dict.fromkeys(filter(None, map(wheel_builds.label_of_url, indexes))))
+    if len(general) > 1:
+        return "", [_two_builds(component, package, general[0], general[1])]
+    return (general[0] if general else ""), []
+
+
+def _two_builds(component: Component, package: Package, one: str, other: str) -> Conflict:
+    message = f"{package.origin} names two builds of {component.name}: {one} and {other}"
+    return Conflict(component.name, message, None)
+
+
+def unpinned_message(name: str, package: Package) -> str:
+    """Return the sentence that says why a package has no version."""
+    asked = package.specifier.strip()
+    if asked:
+        return f"{name}: {asked!r} allows several versions ({package.origin})"
+    return f"{name}: no version is stated ({package.origin})"
+
+
+def _jax_label(packages: Sequence[Package]) -> str:
+    """JAX's CUDA is its plugin's, and was its jaxlib's label."""
+    for package in packages:
+        name = canonicalize_name(package.name)
+        if match := _JAX_PARTS.fullmatch(name):
+            return f"cuda{match[1]}"
+        if name == "jaxlib" and (label := wheel_builds.label_of_version(package.version or "")):
+            return label
+    return ""
+
+
+_TOOLKIT = re.compile(
+    r"cuda(?:-.+)?|lib(?:cu|npp|nv)[a-z]+(?:-(?:dev|static))?|nvidia-.+|pytorch-mutex"
+)
+"""Names of the toolkit's own packages on conda's channels."""
+_NUMBERS_OF_VERSION = {"cuda": 2, "python": 2}
+"""Numbers that settle a version; three for all others."""
+_URL = re.compile(r"(?P<name>[^/]+)-(?P<version>[^-/]+)-(?P<build>[^-/]+)\.(?:tar\.bz2|conda)")
+_SPEC = re.compile(
+    r"(?:(?P<channel>[\w.\-/:]+)::)?(?P<name>[A-Za-z0-9_.\-]+)\s*"
+    r"(?P<version>(?:[=<>!~]|\s+\d|\s+\*).*)?"
+)
+_SUBDIR = re.compile(r"noarch|(?:linux|win|osx)-\w+")
+_LONGEST_SPEC = 1000
+_BRACKET = re.compile(r"\[(?P<body>[^\]]*)\]$")
+_KEY = re.compile(r"""(version|build|build_number|channel|subdir)\s*=\s*["']?([^"',\]]*)["']?""")
+_EXACT = re.compile(
+    r"(?:={1,2})?\s*(?P<version>[A-Za-z0-9_.+!]+)(?:(?:\s*=\s*|\s+)(?P<build>\S+))?"
+)
+
+
+def conda_component(package: Package) -> Component | None:
+    """Return the component that a conda package is; ONNX Runtime counts in its CUDA builds only."""
+    name = package.name.lower()
+    if name == "onnxruntime" and not wheel_builds.uses_cuda(package.build):
+        return None
+    component = COMPONENTS.get(CONDA.get(name, name))
+    return None if component is None or component.kind == "driver" else component
+
+
+def is_toolkit(name: str) -> bool:
+    """Tell whether a package is a part of the CUDA toolkit, which ``cuda`` stands for."""
+    return bool(_TOOLKIT.fullmatch(name))
+
+
+def observe_conda(packages: Sequence[Package]) -> LockedComponents:
+    """Return components among locked conda packages; decided ones only."""
+    observations: list[Observation] = []
+    left: list[str] = []
+    builds = {package.name.lower(): package.build for package in packages}
+    for package in packages:
+        component = conda_component(package)
+        if component is None:
+            continue
+        if not _is_exact(component, package):
+            asked = package.specifier or package.version or "any version"
+            left.append(f"{component.name}: {asked!r} allows several versions ({package.origin})")
+            continue
+        version = _with_conda_label(component, package, builds)
+        try:
+            parse_version(component.name, version)
+        except BadInput as error:
+            left.append(f"{package.origin}: {error.problem}")
+            continue
+        observations.append(Observation(component.name, version, package.origin, "metadata"))
+        if component.name == "torch" and (
+            cudnn := wheel_builds.cudnn_of_conda_build(package.build)
+        ):
+            observations.append(Observation("cudnn", cudnn, package.origin, "derived"))
+    return LockedComponents(tuple(observations), (), tuple(left))
+
+
+def _is_exact(component: Component, package: Package) -> bool:
+    """Exact, or conda's fuzzy ``=12.1`` with as many numbers as the component's versions need."""
+    if not package.version:
+        return False
+    if not package.specifier:
+        return True
+    return package.version.count(".") + 1 >= _NUMBERS_OF_VERSION.get(component.name, 3)
+
+
+def _with_conda_label(component: Component, package: Package, builds: dict[str, str]) -> str:
+    version = package.version or ""
+    if component.name in ("cuda", "cublas", "python") or "+" in version:
+        return version
+    build = package.build
+    if component.name == "jax":
+        build = builds.get("jaxlib", build)
+    if component.name == "tensorflow" and not wheel_builds.label_of_conda_build(build):
+        build = builds.get("tensorflow-base", build)
+    label = wheel_builds.label_of_conda_build(build)
+    if component.kind == "framework":
+        label = wheel_builds.label_of_conda_framework(build, package.channel)
+    if package.name.lower() == "pytorch-cpu":
+        label = "cpu"
+    return f"{version}+{label}" if label else version
+
+
+def package_of_url(url: str, origin: str) -> Package | None:
+    """Return a package from its file's URL; None when the URL is not one of a conda package."""
+    path = url.split("#")[0].split("?")[0]
+    match = _URL.fullmatch(path.rsplit("/", 1)[-1])
+    if not match:
+        return None
+    return Package(
+        match["name"],
+        f"{origin}: {match['name']}",
+        version=match["version"],
+        sources=(path,),
+        build=match["build"],
+        channel=channel_of(path.rpartition("/")[0]),
+        ecosystem="conda",
+    )
+
+
+def conda_subdir(url: str) -> str:
+    """``linux-64`` of a conda package's URL."""
+    parts = url.split("#")[0].rsplit("/", 2)
+    return parts[1] if len(parts) == 3 else ""
+
+
+def channel_of(stated: str) -> str:
+    """Return a channel's name: ``conda-forge`` of ``https://.../conda-forge/linux-64``.
+
+    What is below a label (``conda-forge/label/pytorch_rc``) is not what the channel publishes.
+    """
+    parts = [part for part in stated.rstrip("/").split("/") if part]
+    if parts and _SUBDIR.fullmatch(parts[-1]):
+        parts.pop()
+    return "" if not parts or "label" in parts else parts[-1]
+
+
+def package_of_spec(spec: str, origin: str) -> Package | None:
+    """Return a package from a match specification; None when it is none.
+
+    ``pytorch=2.4.1=py3.11_cuda12.1_cudnn9.1.0_0``, ``nvidia::cuda-version ==12.4``,
+    ``python>=3.10``, ``pytorch[version='2.4.1', build='*cuda*']``. conda: ``=`` is a prefix
+    (``=2.4`` means 2.4.*), ``==`` exact.
+    """
+    text = spec.strip()
+    if len(text) > _LONGEST_SPEC:
+        return None
+    keys: dict[str, str] = {}
+    if match := _BRACKET.search(text):
+        keys = dict(_KEY.findall(match["body"]))
+        text = text[: match.start()].strip()
+    match = _SPEC.fullmatch(text)
+    if not match:
+        return None
+    asked = (match["version"] or keys.get("version", "")).strip()
+    exact = _EXACT.fullmatch(asked)
+    if not exact or "*" in exact["version"]:
+        return Package(match["name"], origin, specifier=asked or "*", ecosystem="conda")
+    fuzzy = not asked.startswith("==") and not exact["build"]
+    return Package(
+        match["name"],
+        origin,
+        version=exact["version"],
+        specifier=asked if fuzzy else "",
+        build=exact["build"] or keys.get("build", ""),
+        channel=channel_of(match["channel"] or keys.get("channel", "")),
+        ecosystem="conda",
+    )

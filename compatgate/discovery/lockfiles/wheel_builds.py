@@ -1,0 +1,265 @@
+"""Choose among the builds of a locked package: wheels for the platform, variants, CUDA labels.
+
+A label says for which CUDA a package was built, where an index, a file name or a build string
+says so.
+
+Sources: PEP 427 (names of wheels), PEP 425 (tags), PEP 825 (variant labels; a draft in 2026).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename
+from packaging.utils import parse_wheel_filename as _parse_wheel
+from packaging.version import InvalidVersion
+
+from compatgate.core.frameworks import conda_label
+from compatgate.core.versions import parse_version
+from compatgate.discovery.lockfiles.platform import Platform
+
+_INDEX_LABEL = re.compile(r"/(?P<label>cu\d{2,4}|cpu|rocm\d[\d.]*|xpu)(?=/|$)")
+"""``https://download.pytorch.org/whl/nightly/cu124/``, ``https://wheels.vllm.ai/0.9.0/cu128``."""
+_LOCAL_LABEL = re.compile(r"\+(?P<label>[a-z0-9._\-]+)$", re.IGNORECASE)
+_ACCELERATOR = re.compile(r"cu(?:da)?[\d-]|cpu|rocm|xpu", re.IGNORECASE)
+_CONDA_CUDA = re.compile(
+    r"(?:^|[_*\-])cuda[_\-]?(?:(?P<dotted>\d{1,2}\.\d{1,2})|(?P<tag>\d{2,3}))(?!\d)"
+)
+_CONDA_CUDNN = re.compile(r"cudnn(?P<version>\d{1,2}\.\d{1,2}(?:\.\d{1,3}){0,2})")
+_CONDA_CPU = re.compile(r"(?:^|[_*\-])cpu(?:[_*\-]|$)")
+_PLAIN_CUDA = re.compile(r"(?:^|[_*\-])(?:cuda|gpu)(?:[_*\-]|$|py)")
+
+
+def label_of_url(url: str) -> str:
+    """``cu121`` for an index or wheel URL below ``/whl/cu121``; ``""`` where it says nothing."""
+    try:
+        path = unquote(urlsplit(url).path)
+    except ValueError:
+        return ""
+    found = [match["label"] for match in _INDEX_LABEL.finditer(path.lower())]
+    return found[-1] if found else ""
+
+
+def label_of_version(version: str) -> str:
+    """``cu121`` for ``2.4.1+cu121``; ``""`` without a label that names an accelerator."""
+    match = _LOCAL_LABEL.search(version)
+    return match["label"].lower() if match and _ACCELERATOR.match(match["label"]) else ""
+
+
+def labels_of_sources(urls: Iterable[str]) -> tuple[str, ...]:
+    """The distinct labels that URLs name, in order: a wheel's own version before its folder."""
+    found: dict[str, None] = {}
+    for url in urls:
+        named = file_version(url)
+        label = (label_of_version(named[1]) if named else "") or label_of_url(url)
+        if label:
+            found[label] = None
+    return tuple(found)
+
+
+def file_version(url: str) -> tuple[str, str] | None:
+    """Name and version from the name of a wheel or sdist: ``("torch", "2.4.1+cu121")``."""
+    name = unquote(url.split("#")[0].split("?")[0]).replace("\\", "/").rsplit("/", 1)[-1]
+    try:
+        if name.endswith(".whl"):
+            project, version, *_ = _parse_wheel(without_variant(name)[0])
+        elif name.endswith((".tar.gz", ".zip")):
+            project, version = parse_sdist_filename(name)
+        else:
+            return None
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion, ValueError):
+        return None
+    return project, str(version)
+
+
+def without_variant(wheel: str) -> tuple[str, str]:
+    """Return a wheel's name as PEP 427 has it, and its variant label (PEP 825), ``""`` without one.
+
+    The label is one more part, last: ``torch-2.8.0-cp311-cp311-manylinux_2_28_x86_64-cu128.whl``.
+    """
+    parts = wheel.removesuffix(".whl").split("-")
+    if len(parts) in (6, 7) and not parts[-1].startswith(_PLATFORM_STARTS):
+        return "-".join(parts[:-1]) + ".whl", parts[-1]
+    return wheel, ""
+
+
+_PLATFORM_STARTS = ("manylinux", "musllinux", "linux", "macosx", "win", "any", "ios", "android")
+
+
+def label_of_conda_build(build: str) -> str:
+    """Return the label of a conda build string, as PyPI's wheels write it.
+
+    ``py3.11_cuda12.1_cudnn8.9.2_0`` is ``cu121``, ``cuda126_py311h...`` is ``cu126``,
+    ``py3.11_cpu_0`` is ``cpu``; ``""`` where it says nothing.
+    """
+    text = build.lower()
+    if match := _CONDA_CUDA.search(text):
+        return f"cu{(match['dotted'] or match['tag']).replace('.', '')}"
+    return "cpu" if _CONDA_CPU.search(text) else ""
+
+
+def label_of_conda_framework(build: str, channel: str = "") -> str:
+    """Return the label of a framework that a channel of conda built, told apart from PyPI's wheels.
+
+    ``cuda126_py312h...`` is ``conda.cu126``, and ``conda.forge.cu126`` where the channel is
+    conda-forge; ``h955ad1f_0`` is ``conda``, ``py3.11_cpu_0`` is ``cpu``.
+    """
+    label, begins = label_of_conda_build(build), conda_label(channel)
+    return label if label == "cpu" else f"{begins}.{label}" if label else begins
+
+
+def uses_cuda(build: str) -> bool:
+    """Return whether a conda build string says CUDA at all, with or without its version."""
+    text = build.lower()
+    return bool(_PLAIN_CUDA.search(text)) or label_of_conda_build(text).startswith("cu")
+
+
+def cudnn_of_conda_build(build: str) -> str:
+    """Return the cuDNN of a conda build string: ``8.9.2`` of ``py3.11_cuda12.1_cudnn8.9.2_0``."""
+    match = _CONDA_CUDNN.search(build.lower())
+    return match["version"] if match else ""
+
+
+_MOST_WHEELS = 2000
+_ARCHITECTURE = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
+_PYTHON_TAG = re.compile(r"(?:cp|py)(\d)(\d*)")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_CUDA_ARCH = re.compile(r"(\d{2,3}[af]?)_(real|virtual)")
+
+
+class Wheel(Struct, frozen=True):
+    """A wheel that a lock names.
+
+    Attributes:
+        url: or its path.
+        label: of its variant, ``""`` without one.
+        sha256: in hexadecimal, ``""`` where the lock does not state it.
+    """
+
+    url: str
+    label: str = ""
+    sha256: str = ""
+
+
+def fitting_wheels(value: Any, platform: Platform) -> list[Wheel]:
+    """Return the wheels of a package's ``wheels`` array that the platform can install.
+
+    The array's tables have ``url``, ``path`` or ``filename``, in uv.lock as in pylock.toml.
+    """
+    found = []
+    for item in (value if isinstance(value, list) else [])[:_MOST_WHEELS]:
+        if not isinstance(item, dict):
+            continue
+        url = next((str(item[k]) for k in ("url", "path", "filename", "name") if k in item), "")
+        name, label = without_variant(unquote(url.split("#")[0]).rsplit("/", 1)[-1])
+        if name.endswith(".whl") and _fits(name, platform):
+            found.append(Wheel(url, label, _sha256(item)))
+    return found
+
+
+def named_files(value: Any) -> list[dict[str, Any]]:
+    """Return the ``files`` of Poetry and PDM in the form of other locks' wheels."""
+    rows = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [
+        {"url": str(item.get("url", item.get("file", ""))), "hash": item.get("hash")}
+        for item in rows
+    ]
+
+
+def _sha256(item: Mapping[str, Any]) -> str:
+    """Return the digest that uv (``hash``) or a pylock (``hashes``) states."""
+    hashes = item.get("hashes")
+    stated = hashes.get("sha256") if isinstance(hashes, dict) else item.get("hash")
+    digest = str(stated or "").removeprefix("sha256:").lower()
+    return digest if _DIGEST.fullmatch(digest) else ""
+
+
+def no_wheel(table: Mapping[str, Any], wheels: Sequence[Wheel], platform: Platform) -> str:
+    """What is undecided of a package that has wheels, but none for the platform, and no source."""
+    if wheels or not table.get("wheels") or table.get("sdist"):
+        return ""
+    return f"there is a wheel for {platform}, which the lock does not have"
+
+
+def _fits(name: str, platform: Platform) -> bool:
+    """Return whether a wheel's tags allow the platform; a Python that is not stated allows all."""
+    parts = name.removesuffix(".whl").split("-")
+    if len(parts) < 5:
+        return False
+    python, abi, tags = parts[-3:]
+    return _python_fits(python, abi, platform.python) and any(
+        _platform_fits(tag, platform) for tag in tags.split(".")
+    )
+
+
+def _platform_fits(tag: str, platform: Platform) -> bool:
+    if tag == "any":
+        return True
+    starts = ("win",) if platform.os == "windows" else ("manylinux", "linux")
+    return tag.startswith(starts) and tag.endswith(_ARCHITECTURE[platform.cpu])
+
+
+def _python_fits(tags: str, abi: str, python: str | None) -> bool:
+    if python is None:
+        return True
+    have = parse_version("python", python).parts
+    for tag in tags.split("."):
+        match = _PYTHON_TAG.fullmatch(tag)
+        if not match or int(match[1]) != have[0]:
+            continue
+        minor = int(match[2]) if match[2] else 0
+        exact = tag.startswith("cp") and abi not in ("abi3", "none")
+        if minor == have[1] if exact else minor <= have[1]:
+            return True
+    return False
+
+
+def variants_of(
+    value: Any, wheels: Sequence[Wheel]
+) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Return the labels of the fitting variant wheels, and the properties of each.
+
+    ``variants-json`` of a package is ``{"variants": {label: {namespace: {feature: [value]}}}}``;
+    where it only names a URL, the properties are not in the lock.
+    """
+    labels = tuple(dict.fromkeys(wheel.label for wheel in wheels if wheel.label))
+    table = value.get("variants") if isinstance(value, dict) else None
+    found: dict[str, tuple[str, ...]] = {}
+    for label in labels:
+        properties = table.get(label) if isinstance(table, dict) else None
+        found[label] = tuple(_variant_lines(properties)) if isinstance(properties, dict) else ()
+    return labels, found
+
+
+def _variant_lines(properties: dict[str, Any]) -> list[str]:
+    return [
+        f"{namespace} :: {feature} :: {value}"
+        for namespace, features in properties.items()
+        if isinstance(features, dict)
+        for feature, values in features.items()
+        if isinstance(values, list)
+        for value in values
+    ]
+
+
+def cuda_of(properties: Sequence[str]) -> str:
+    """``12.8`` of ``nvidia :: cuda_version_lower_bound :: 12.8``."""
+    return next(iter(_variant_values(properties, "cuda_version_lower_bound")), "")
+
+
+def arch_of(properties: Sequence[str]) -> tuple[str, ...]:
+    """``sm_90`` of ``nvidia :: sm_arch :: 90_real``, ``compute_120`` of ``120_virtual``."""
+    found = []
+    for value in _variant_values(properties, "sm_arch"):
+        if match := _CUDA_ARCH.fullmatch(value):
+            found.append(f"{'sm' if match[2] == 'real' else 'compute'}_{match[1]}")
+    return tuple(found)
+
+
+def _variant_values(properties: Sequence[str], feature: str) -> list[str]:
+    start = f"nvidia :: {feature} :: "
+    return [line.removeprefix(start) for line in properties if line.startswith(start)]

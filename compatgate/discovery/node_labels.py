@@ -1,0 +1,385 @@
+"""Read Kubernetes nodes as their labels describe them, and group them into pools.
+
+GPU Feature Discovery (GFD) writes which GPUs and which driver a node has, Node Feature Discovery
+(NFD) whether it has an NVIDIA device.
+
+Source: NVIDIA/k8s-device-plugin ``docs/gpu-feature-discovery`` and ``internal/lm`` (which labels
+exist, with and without MIG strategy and sharing).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from compatgate.core.facts import Facts
+from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
+from compatgate.discovery.nvidia_smi.report import NODE_LABELS, Device, Report
+from compatgate.discovery.observations import Conflict, ObservedPool
+from compatgate.errors import BadInput
+
+LARGEST = 512 * 1024 * 1024
+"""Bytes of the largest file that is read; 5,000 nodes with their images are 150 MB of JSON."""
+LARGEST_YAML = 32 * 1024 * 1024
+MOST_NODES = 100_000
+_LONGEST_VALUE = 256
+_HINT = "give kubectl get nodes -o json, or labels as key=value or key: value, one a line"
+_PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
+
+
+class Node(Struct, frozen=True):
+    """A node: its name, empty where only labels were given, and its labels.
+
+    Attributes:
+        target: that its annotation ``compatgate.dev/target`` names; empty where there is none.
+    """
+
+    name: str
+    labels: dict[str, str]
+    target: str = ""
+
+
+class _Annotations(Struct):
+    target: str = field(name="compatgate.dev/target", default="")
+
+
+class _Metadata(Struct):
+    name: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: _Annotations | None = None
+
+
+class _Object(Struct):
+    """A node or a list of nodes; everything else of them is passed over."""
+
+    kind: str | None = None
+    metadata: _Metadata | None = None
+    items: list[_Object] | None = None
+
+
+def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
+    """Read nodes.
+
+    Args:
+        text: a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone:
+            a mapping, or ``key=value`` separated by lines or commas.
+        origin: what to call the text in errors.
+
+    Raises:
+        BadInput: it is empty, damaged or something else, or names no node.
+    """
+    clean = text.lstrip("\ufeff").strip()
+    if not clean:
+        raise BadInput("is empty", field=origin, hint=_HINT)
+    if clean.startswith(("{", "[")):
+        nodes = _of_json(clean, origin)
+    else:
+        nodes = _of_pairs(clean) or tuple(_of_yaml(clean, origin))
+    if not nodes:
+        raise BadInput("names no node and no label", field=origin, hint=_HINT)
+    if len(nodes) > MOST_NODES:
+        raise BadInput(f"names more than {MOST_NODES} nodes", field=origin)
+    return nodes
+
+
+def _of_json(text: str, origin: str) -> tuple[Node, ...]:
+    try:
+        try:
+            return _nodes(msgspec.json.decode(text, type=_Object), origin)
+        except msgspec.ValidationError:
+            return tuple(_of_document(msgspec.json.decode(text), origin))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadInput(f"is not JSON: {error}", field=origin, hint=_HINT) from None
+
+
+def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
+    """Return the nodes of a typed document.
+
+    Raises:
+        msgspec.ValidationError: it is neither a node nor a list.
+    """
+    if found.items is not None:
+        return tuple(node for item in found.items for node in _nodes(item, origin))
+    if found.kind not in (None, "Node"):
+        raise BadInput(f"is a {found.kind}, not a Node", field=origin, hint=_HINT)
+    if found.metadata is None:
+        raise msgspec.ValidationError("no metadata")
+    about = found.metadata
+    target = about.annotations.target.strip() if about.annotations else ""
+    return (Node(about.name or "", about.labels or {}, target),)
+
+
+def _of_yaml(text: str, origin: str) -> Iterator[Node]:
+    import yaml
+
+    if len(text) > LARGEST_YAML:
+        raise BadInput("is too long to be read as YAML", field=origin, hint="give JSON")
+    try:
+        # Every value stays the text that it is: the driver 550.10 is not the number 550.1.
+        for document in yaml.load_all(text, Loader=yaml.BaseLoader):
+            yield from _of_document(document, origin)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = " ".join(str(error).split())[:200]
+        raise BadInput(f"is neither YAML nor labels: {where}", field=origin, hint=_HINT) from None
+
+
+def _of_document(document: Any, origin: str) -> Iterator[Node]:
+    if document is None or document == "":
+        return
+    if isinstance(document, list):
+        for item in document:
+            yield from _of_document(item, origin)
+        return
+    if not isinstance(document, Mapping):
+        raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
+    if "items" in document or "metadata" in document:
+        try:
+            yield from _nodes(msgspec.convert(document, _Object, strict=False), origin)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise BadInput(f"is no node: {error}", field=origin, hint=_HINT) from None
+        return
+    labels = document.get("labels", document)
+    if not isinstance(labels, Mapping) or not all(_is_value(v) for v in labels.values()):
+        raise BadInput("is neither a node nor labels", field=origin, hint=_HINT)
+    yield Node("", {str(key): _text(value) for key, value in labels.items()})
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, (str, int, bool)) and len(str(value)) <= _LONGEST_VALUE
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _of_pairs(text: str) -> tuple[Node, ...]:
+    """``key=value`` on lines or between commas; empty where a line is something else."""
+    labels: dict[str, str] = {}
+    for line in text.splitlines():
+        clean = line.strip().removeprefix("Labels:").strip()
+        if not clean or clean.startswith("#"):
+            continue
+        for item in filter(None, (part.strip() for part in clean.split(","))):
+            match = _PAIR.fullmatch(item)
+            if match is None:
+                return ()
+            labels[match["key"]] = match["value"]
+    return (Node("", labels),) if labels else ()
+
+
+_GPU = "nvidia.com/gpu"
+_MIG = re.compile(r"nvidia\.com/(?P<resource>mig-(?P<profile>\d[\w.]*))\.(?:product|count)")
+_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
+_MOST_GPUS = 1024
+_INVALID = "MIG-INVALID"
+_PRESENT = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+)
+"""Labels of the operator and of NFD that an NVIDIA device is there, whether GFD ran or not."""
+
+
+class NodeDescription(Struct, frozen=True):
+    """One node.
+
+    Attributes:
+        report: None where the labels name no GPU.
+        cpu: None where the labels do not tell.
+        note: what is missing or contradicts; empty when nothing is.
+    """
+
+    report: Report | None
+    cpu: str | None = None
+    note: str = ""
+
+
+def describe_node(labels: Mapping[str, str]) -> NodeDescription:
+    """Read the labels of a node."""
+    devices, note = _devices(labels)
+    cpu = _CPUS.get(labels.get("kubernetes.io/arch", labels.get("beta.kubernetes.io/arch", "")))
+    if not devices:
+        return NodeDescription(None, cpu, note)
+    system = labels.get("kubernetes.io/os", labels.get("beta.kubernetes.io/os", "linux"))
+    report = Report(
+        NODE_LABELS,
+        driver=_driver(labels),
+        cuda=_cuda(labels),
+        os="windows" if system == "windows" else "linux",
+        devices=devices,
+    )
+    return NodeDescription(report, cpu, note)
+
+
+def _devices(labels: Mapping[str, str]) -> tuple[tuple[Device, ...], str]:
+    product = labels.get(f"{_GPU}.product", "")
+    slices = tuple(_slices(labels, product))
+    if product.endswith((_INVALID, f"{_INVALID}-SHARED")):
+        return slices, "its MIG devices do not fit the strategy 'single': GFD labels none of them"
+    whole = _whole(labels, product)
+    if slices and labels.get(f"{_GPU}.replicas") == "0":
+        whole = ()  # GFD: every GPU of this product is in MIG mode, none is given out whole
+    note = ""
+    if not whole and not slices and any(labels.get(name) == "true" for name in _PRESENT):
+        note = "it has an NVIDIA device, and no label of GPU Feature Discovery names it"
+    return (*whole, *slices), note
+
+
+def _whole(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
+    capability = _capability(labels)
+    count = _count(labels.get(f"{_GPU}.count"))
+    if not product and not capability:
+        return ()
+    name = product.removesuffix("-SHARED") or str(capability)
+    device = Device(name, memory_mib=_count_or_none(labels, "memory"), capability=capability)
+    return (device,) * count
+
+
+def _slices(labels: Mapping[str, str], product: str) -> Iterator[Device]:
+    """Yield the MIG devices of strategy ``mixed``, each kind with labels of its own."""
+    resources = {match["resource"] for name in labels if (match := _MIG.fullmatch(name))}
+    for resource in sorted(resources):
+        profile = resource.removeprefix("mig-")
+        named = labels.get(f"nvidia.com/{resource}.product") or f"{product}-MIG-{profile}"
+        device = Device(named.removesuffix("-SHARED"), capability=_capability(labels))
+        yield from (device,) * _count(labels.get(f"nvidia.com/{resource}.count"))
+
+
+def _capability(labels: Mapping[str, str]) -> str | None:
+    major, minor = labels.get(f"{_GPU}.compute.major"), labels.get(f"{_GPU}.compute.minor")
+    return f"{major}.{minor}" if _number(major) and _number(minor) else None
+
+
+def _driver(labels: Mapping[str, str]) -> str | None:
+    """In full, or from its parts: older GFD wrote those alone."""
+    full = labels.get("nvidia.com/cuda.driver-version.full")
+    if full:
+        return full
+    for prefix, last in (("driver-version", "revision"), ("driver", "rev")):
+        names = (f"nvidia.com/cuda.{prefix}.{part}" for part in ("major", "minor", last))
+        parts = [labels.get(name, "") for name in names]
+        if parts[0] and parts[1]:
+            return ".".join(filter(None, parts))
+    return None
+
+
+def _cuda(labels: Mapping[str, str]) -> str | None:
+    """Return the newest CUDA that the driver supports; GFD calls it the runtime."""
+    for prefix in ("runtime-version", "runtime"):
+        major = labels.get(f"nvidia.com/cuda.{prefix}.major")
+        minor = labels.get(f"nvidia.com/cuda.{prefix}.minor")
+        if _number(major) and _number(minor):
+            return f"{major}.{minor}"
+    return None
+
+
+def _number(text: str | None) -> bool:
+    return bool(text and text.isascii() and text.isdecimal())
+
+
+def _count(text: str | None) -> int:
+    """Return how many; one where the label is missing, none where it says 0."""
+    return min(int(text), _MOST_GPUS) if text and _number(text) else 1
+
+
+def _count_or_none(labels: Mapping[str, str], part: str) -> int | None:
+    text = labels.get(f"{_GPU}.{part}")
+    return int(text) if text and _number(text) and int(text) else None
+
+
+_NAMED = 5
+
+
+class NodePools(Struct, frozen=True):
+    """The pools of nodes.
+
+    Attributes:
+        pools: one per GPU product, driver, system and kind of CPU.
+        notes: nodes that are in no pool, and what their labels do not tell.
+        conflicts: labels that contradict each other.
+    """
+
+    pools: tuple[ObservedPool, ...]
+    notes: tuple[str, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def pools_of_nodes(
+    nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels"
+) -> NodePools:
+    """Group nodes by what their labels say.
+
+    Raises:
+        BadInput: no node is labelled with a GPU.
+    """
+    pools: dict[ObservedPool, int] = {}
+    without: list[str] = []
+    notes: dict[str, list[str]] = {}
+    conflicts: dict[Conflict, None] = {}
+    for node in nodes:
+        described = describe_node(node.labels)
+        if described.note:
+            notes.setdefault(described.note, []).append(node.name)
+        elif described.report is None:
+            without.append(node.name)
+        for pool in _pools(described, facts, notes, node.name, conflicts):
+            pools[pool] = pools.get(pool, 0) + 1
+    if not pools:
+        raise _nothing(origin, notes)
+    if without:
+        notes["no label names a GPU"] = without
+    found = [replace(pool, nodes=count) for pool, count in pools.items()]
+    said = [f"{_names(names)}{note}" for note, names in notes.items()]
+    return NodePools(tuple(_apart(found)), tuple(said), tuple(conflicts))
+
+
+def _pools(
+    described: NodeDescription,
+    facts: Facts,
+    notes: dict[str, list[str]],
+    name: str,
+    conflicts: dict[Conflict, None],
+) -> list[ObservedPool]:
+    if described.report is None:
+        return []
+    found = observed_pools(described.report, facts.gpus)
+    for note in found.notes:
+        notes.setdefault(note, []).append(name)
+    conflicts |= dict.fromkeys(disagreements(described.report, facts))
+    # GPUs of one kind may be 8 on one node and 4 on another: it is the same pool.
+    return [replace(pool, cpu=described.cpu, devices=1) for pool in found.pools]
+
+
+def _apart(pools: list[ObservedPool]) -> list[ObservedPool]:
+    """Return pools of the same GPU and another driver get names of their own."""
+    taken: dict[str, int] = {}
+    named = []
+    for pool in pools:
+        taken[pool.name] = taken.get(pool.name, 0) + 1
+        number = taken[pool.name]
+        named.append(replace(pool, name=f"{pool.name}-{number}") if number > 1 else pool)
+    return named
+
+
+def _nothing(origin: str, notes: dict[str, list[str]]) -> BadInput:
+    said = "; ".join(f"{_names(names)}{note}" for note, names in notes.items())
+    return BadInput(
+        "no node is labelled with a GPU" + (f": {said}" if said else ""),
+        field=origin,
+        hint="GPU Feature Discovery writes nvidia.com/gpu.product and its companions",
+    )
+
+
+def _names(names: list[str]) -> str:
+    """``3 nodes (a, b, c): ``; nothing where labels came without a name."""
+    shown = [name for name in names if name]
+    if not shown:
+        return ""
+    listed = ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")
+    return f"{len(shown)} node{'s' if len(shown) > 1 else ''} ({listed}): "

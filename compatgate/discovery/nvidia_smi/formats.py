@@ -1,0 +1,372 @@
+"""Parse each format of ``nvidia-smi`` output: XML, the indented report, the list, CSV, the table.
+
+* ``-q -x``: read with the bare expat parser; entity declarations are refused, the DTD is not
+  fetched, and of the hundreds of elements only a few are kept.
+* ``-q``: the indented report.
+* ``-L``: the list, the only format that names MIG profiles.
+* ``--query-gpu=... --format=csv``: rows with or without header and units.
+* plain ``nvidia-smi``: the table, from R290 to R610.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.parsers import expat
+
+from msgspec.structs import replace
+
+from compatgate.discovery.nvidia_smi.report import Device, Report, Slice, mib, stated
+from compatgate.errors import BadInput
+
+_XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
+
+
+def parse_xml(text: str) -> Report | None:
+    """Read the document; None when there is none in the text.
+
+    Raises:
+        BadInput: it is cut off or otherwise not well-formed.
+    """
+    start = text.find(_XML_START)
+    if start < 0:
+        return None
+    end = text.find(_XML_END, start)
+    document = text[start : end + len(_XML_END)] if end >= 0 else text[start:]
+    reader = _XmlReader()
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.data
+    try:
+        parser.Parse(document, True)
+    except expat.ExpatError as error:
+        raise BadInput(
+            f"the XML of nvidia-smi is not whole: {error}", hint="run nvidia-smi -q -x again"
+        ) from None
+    windows = any(model in ("WDDM", "TCC", "MCDM") for model in reader.models)
+    return Report(
+        "-q -x",
+        driver=stated(reader.driver),
+        cuda=stated(reader.cuda),
+        os="windows" if windows else "linux",
+        attached=reader.attached,
+        devices=tuple(reader.devices),
+    )
+
+
+class _XmlReader:
+    """Collects the few elements that matter, by their path below the root."""
+
+    def __init__(self) -> None:
+        self.driver: str | None = None
+        self.cuda: str | None = None
+        self.attached: int | None = None
+        self.models: list[str | None] = []
+        self.devices: list[Device] = []
+        self._path: list[str] = []
+        self._text: list[str] = []
+
+    def start(self, name: str, attributes: dict[str, Any]) -> None:
+        self._path.append(name)
+        self._text = []
+        if self._path[1:] == ["gpu"]:
+            self.devices.append(Device("", bus=str(attributes.get("id", "")).strip('\\"').lower()))
+        elif self._path[1:] == ["gpu", "mig_devices", "mig_device"]:
+            self._change(slices=(*self.devices[-1].slices, Slice()))
+
+    def data(self, text: str) -> None:
+        self._text.append(text)
+
+    def end(self, name: str) -> None:
+        path, value = tuple(self._path[1:]), "".join(self._text).strip()
+        self._path.pop()
+        self._text = []
+        if path in (("driver_version",), ("kmd_version",)):
+            self.driver = value
+        elif path in (("cuda_version",), ("cuda_umd_version",)):
+            self.cuda = value
+        elif path == ("attached_gpus",) and value.isdecimal():
+            self.attached = int(value)
+        elif path[:1] == ("gpu",):
+            self._device(path[1:], value)
+
+    def _device(self, path: tuple[str, ...], value: str) -> None:
+        if path == ("product_name",):
+            self._change(name=value)
+        elif path == ("uuid",):
+            self._change(uuid=stated(value))
+        elif path == ("fb_memory_usage", "total"):
+            self._change(memory_mib=mib(value))
+        elif path == ("mig_mode", "current_mig"):
+            self._change(mig=value == "Enabled")
+        elif path == ("driver_model", "current_dm"):
+            self.models.append(stated(value))
+        elif path[:2] == ("mig_devices", "mig_device"):
+            self._slice(path[2:], value)
+
+    def _slice(self, path: tuple[str, ...], value: str) -> None:
+        *others, last = self.devices[-1].slices
+        if path[-1:] == ("copy_engine_count",) and value.isdecimal():
+            last = replace(last, engines=int(value))
+        elif len(path) == 2 and "fb_memory_usage" in path[0] and path[1] == "total":
+            last = replace(last, memory_mib=mib(value))
+        else:
+            return
+        self._change(slices=(*others, last))
+
+    def _change(self, **fields: Any) -> None:
+        self.devices[-1] = replace(self.devices[-1], **fields)
+
+
+_REPORT_DRIVER = re.compile(r"^\s*(?:Driver|KMD) Version\s*:\s*(.+?)\s*$", re.MULTILINE)
+_REPORT_CUDA = re.compile(r"^\s*CUDA(?: UMD)? Version\s*:\s*(.+?)\s*$", re.MULTILINE)
+_REPORT_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*")
+_REPORT_START = re.compile(r"=+\s*NVSMI LOG\s*=+|^\s+Product Name\s+: ", re.MULTILINE)
+_REPORT_ATTACHED = re.compile(r"^\s*Attached GPUs\s*:\s*(\d+)", re.MULTILINE)
+
+
+def parse_report(text: str) -> Report | None:
+    """Read the report; None when there is none in the text."""
+    if not _REPORT_START.search(text):
+        return None
+    driver, cuda, attached = (
+        p.search(text) for p in (_REPORT_DRIVER, _REPORT_CUDA, _REPORT_ATTACHED)
+    )
+    found = [_report_device(bus, lines) for bus, lines in _report_blocks(text)]
+    devices = [device for device, _ in found if device.name]
+    windows = any(model in ("WDDM", "TCC", "MCDM") for _, model in found)
+    return Report(
+        "-q",
+        driver=stated(driver[1]) if driver else None,
+        cuda=stated(cuda[1]) if cuda else None,
+        os="windows" if windows else "linux",
+        attached=int(attached[1]) if attached else None,
+        devices=tuple(devices),
+    )
+
+
+def _report_blocks(text: str) -> list[tuple[str, list[str]]]:
+    """Return the lines that belong to each GPU."""
+    blocks: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if match := _REPORT_GPU.fullmatch(line):
+            blocks.append((match[1].lower(), []))
+        elif blocks and line.startswith((" ", "\t")):
+            blocks[-1][1].append(line)
+    return blocks
+
+
+def _report_device(bus: str, lines: list[str]) -> tuple[Device, str | None]:
+    """Return a device and its Windows driver model."""
+    device, model = Device("", bus=bus), None
+    path: list[tuple[int, str]] = []
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        key, colon, value = (part.strip() for part in line.partition(" : "))
+        while path and path[-1][0] >= indent:
+            path.pop()
+        path.append((indent, key))
+        names = tuple(name for _, name in path)
+        if names == ("MIG Device",):
+            device = replace(device, slices=(*device.slices, Slice()))
+        elif colon and names[0] == "MIG Device":
+            last = _report_slice(device.slices[-1], names[1:], value)
+            device = replace(device, slices=(*device.slices[:-1], last))
+        elif names == ("Driver Model", "Current"):
+            model = stated(value)
+        elif colon:
+            device = _report_property(device, names, value)
+    return device, model
+
+
+def _report_property(device: Device, names: tuple[str, ...], value: str) -> Device:
+    if names == ("Product Name",):
+        return replace(device, name=stated(value) or "")
+    if names == ("FB Memory Usage", "Total"):
+        return replace(device, memory_mib=mib(value))
+    if names == ("MIG Mode", "Current"):
+        return replace(device, mig=value == "Enabled")
+    return device
+
+
+def _report_slice(part: Slice, names: tuple[str, ...], value: str) -> Slice:
+    if names[0] in ("FB Memory Usage", "Shared FB Memory Usage") and names[-1] == "Total":
+        return replace(part, memory_mib=mib(value))
+    if names[-1].lower() == "copy engine count" and value.isdecimal():
+        return replace(part, engines=int(value))
+    return part
+
+
+_LIST_GPU = re.compile(r"\s*GPU (\d+): (.+?) \(UUID:\s*([^)]*)\)?\s*")
+_LIST_MIG = re.compile(r"\s*MIG (\d+c\.)?(\S+)\s+Device\s+\d+:(?:.*UUID:\s*([^)\s]+))?.*")
+
+
+def parse_list(text: str) -> Report | None:
+    """Read the list; None when there is none in the text."""
+    devices: list[Device] = []
+    for line in text.splitlines():
+        if match := _LIST_GPU.fullmatch(line):
+            devices.append(Device(match[2].strip(), bus=match[1], uuid=match[3].strip() or None))
+        elif devices and (match := _LIST_MIG.fullmatch(line)):
+            profile = f"{match[1] or ''}{match[2].lower()}"
+            slices = (*devices[-1].slices, Slice(profile=profile, uuid=match[3]))
+            devices[-1] = replace(devices[-1], mig=True, slices=slices)
+    return Report("-L", devices=tuple(devices)) if devices else None
+
+
+_CSV_NAMES = ("name", "gpu_name")
+_CSV_FIELD = re.compile(r"[a-z][a-z0-9_.]*")
+_CSV_DRIVER = re.compile(r"\d{3}\.\d{1,4}(?:\.\d{1,4})?")
+_CSV_CAPABILITY = re.compile(r"\d{1,2}\.\d")
+_CSV_PRODUCT = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|Orin|Thor|Xavier)\b.*", re.I)
+
+
+def parse_csv(text: str) -> Report | None:
+    """Read the rows; None when there are none in the text."""
+    lines = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+    for position, cells in enumerate(lines):
+        header = [cell.partition("[")[0].rstrip().lower() for cell in cells]
+        if any(name in header for name in _CSV_NAMES) and all(map(_CSV_FIELD.fullmatch, header)):
+            return _read_csv(header, lines[position + 1 :])
+    guessed = [(cells, _guess_csv_header(cells)) for cells in lines if len(cells) > 1]
+    rows = [(cells, header) for cells, header in guessed if header]
+    if not rows:
+        return None
+    return _read_csv(rows[0][1], [cells for cells, header in rows if header == rows[0][1]])
+
+
+def _guess_csv_header(cells: list[str]) -> list[str]:
+    """Which column is which without a header; empty when there is no product or nothing else."""
+    header = [""] * len(cells)
+    for position, cell in enumerate(cells):
+        for column, pattern in (
+            ("name", _CSV_PRODUCT),
+            ("driver_version", _CSV_DRIVER),
+            ("compute_cap", _CSV_CAPABILITY),
+        ):
+            if column not in header and not header[position] and pattern.fullmatch(cell):
+                header[position] = column
+    return header if "name" in header and len([h for h in header if h]) > 1 else []
+
+
+def _read_csv(header: list[str], lines: list[list[str]]) -> Report:
+    devices: list[Device] = []
+    drivers: list[str] = []
+    windows = False
+    for cells in lines:
+        if len(cells) != len(header):
+            if devices:
+                break
+            continue
+        row = dict(zip(header, cells, strict=True))
+        name = stated(row.get("name") or row.get("gpu_name"))
+        if name is None:
+            continue
+        if driver := stated(row.get("driver_version")):
+            drivers.append(driver)
+        windows = windows or row.get("driver_model.current") in ("WDDM", "TCC", "MCDM")
+        devices.append(
+            Device(
+                name,
+                bus=(row.get("pci.bus_id") or row.get("index") or "").lower(),
+                memory_mib=mib(row.get("memory.total")),
+                capability=stated(row.get("compute_cap")),
+                mig=row.get("mig.mode.current") == "Enabled",
+            )
+        )
+    return Report(
+        "csv",
+        driver=drivers[0] if drivers else None,
+        os="windows" if windows else "linux",
+        devices=tuple(devices),
+    )
+
+
+# R610 writes "KMD Version" and "CUDA UMD Version"; before R410 no CUDA version is printed.
+_TABLE_HEADER = re.compile(
+    r"NVIDIA-SMI\s+(?P<tool>[\w.]+)\s+(?:Driver|KMD) Version:\s*(?P<driver>[\w./]+)"
+    r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>[\w./!]+(?: Found)?))?"
+)
+_TABLE_DEVICE = re.compile(
+    r"(?P<index>\d{1,3})\s+(?P<name>\S.*?)\s+(?P<mode>On|Off|N/A|WDDM|TCC|MCDM)"
+)
+_TABLE_BUS = re.compile(r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d|N/A)\b")
+_TABLE_MEMORY = re.compile(r"/\s*(\d+\s*MiB)")
+_TABLE_SLICE = re.compile(r"(?P<gpu>\d+)\s+\d+\s+\d+\s+\d+")
+_TABLE_WINDOWS = re.compile(r"TCC/WDDM|WDDM|Driver-Model|MCDM")
+
+
+def parse_table(text: str) -> Report | None:
+    """Read the table; None when there is none in the text."""
+    header = _TABLE_HEADER.search(text)
+    if header is None:
+        return None
+    tool, driver = stated(header["tool"]), stated(header["driver"])
+    rows = [_table_cells(line) for line in text[header.start() :].splitlines()]
+    return Report(
+        "table",
+        driver=driver,
+        cuda=stated(header["cuda"]),
+        tool=tool,
+        os=_table_system(text, tool, driver),
+        devices=_table_devices(rows),
+    )
+
+
+def _table_system(text: str, tool: str | None, driver: str | None) -> str:
+    """WSL runs a Linux nvidia-smi on the Windows driver: their versions differ."""
+    if _TABLE_WINDOWS.search(text):
+        return "windows"
+    return "wsl" if tool and driver and tool != driver else "linux"
+
+
+def _table_cells(line: str) -> list[str]:
+    clean = line.strip().lstrip(">").strip()
+    if not clean.startswith("|") or set(clean) <= set("|+-= "):
+        return []
+    return [cell.strip() for cell in clean.strip("|").split("|")]
+
+
+def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
+    devices: list[Device] = []
+    indexes: dict[str, int] = {}
+    for position, cells in enumerate(rows):
+        if len(cells) == 1 and cells[0].startswith("Processes"):
+            break
+        if (
+            len(cells) == 3
+            and (match := _TABLE_DEVICE.fullmatch(cells[0]))
+            and _TABLE_BUS.match(cells[1])
+        ):
+            indexes[match["index"]] = len(devices)
+            devices.append(_table_device(match["name"], cells, rows[position + 1 : position + 3]))
+        elif (
+            len(cells) == 4
+            and (match := _TABLE_SLICE.fullmatch(cells[0]))
+            and match["gpu"] in indexes
+        ):
+            at = indexes[match["gpu"]]
+            devices[at] = replace(devices[at], slices=(*devices[at].slices, _table_slice(cells)))
+    return tuple(devices)
+
+
+def _table_device(name: str, cells: list[str], following: list[list[str]]) -> Device:
+    bus = _TABLE_BUS.match(cells[1])
+    below = [row for row in following if len(row) == 3]
+    memory = _TABLE_MEMORY.search(below[0][1]) if below else None
+    return Device(
+        name,
+        bus=bus["bus"].lower() if bus else "",
+        memory_mib=mib(memory[1]) if memory else None,
+        mig=len(below) > 1 and below[1][2] == "Enabled",
+    )
+
+
+def _table_slice(cells: list[str]) -> Slice:
+    memory = _TABLE_MEMORY.search(cells[1])
+    engines = cells[3].split()
+    return Slice(
+        memory_mib=mib(memory[1]) if memory else None,
+        engines=int(engines[0]) if engines and engines[0].isdecimal() else None,
+    )

@@ -1,0 +1,415 @@
+"""Attach artifacts to images in registries, and fetch what is attached.
+
+`attach` pushes, `fetch_attachments` lists and fetches. A registry that knows OCI 1.1 keeps the list
+itself; for others it is kept under a tag that is made of the image's digest.
+
+Sources: opencontainers/image-spec ``manifest.md`` ("Guidelines for artifact usage") and
+``image-index.md``; opencontainers/distribution-spec ``spec.md``, "Pushing blobs", "Pushing
+manifests", "Listing Referrers", "Pushing Manifests with Subject" and "Referrers Tag Schema".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+from urllib.parse import quote, urljoin
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.discovery.registry.client import LARGEST_MANIFEST, Registry, registries_of
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, damaged
+from compatgate.discovery.registry.manifest import (
+    OCI_INDEX,
+    OCI_MANIFEST,
+    Manifest,
+    choose_manifest,
+    parse_manifest,
+    parse_platform,
+)
+from compatgate.discovery.registry.manifest import Descriptor as Blob
+from compatgate.discovery.registry.reference import Reference, is_digest, parse_reference
+from compatgate.discovery.registry.transport import Response, Transport
+from compatgate.errors import BadInput, NotFound, TimedOut, Unavailable
+from compatgate.strict_json import NOT_JSON
+
+DEADLINE_S = 60.0
+_MOST_ARTIFACTS = 200
+_LARGEST_ATTACHMENT = 4 * 1024 * 1024
+
+
+class Attachment(Struct, frozen=True):
+    """One layer of an artifact that refers to an image.
+
+    Attributes:
+        digest: of the artifact's manifest.
+        image: digest that it refers to.
+        annotations: of the artifact.
+    """
+
+    digest: str
+    image: str
+    data: bytes
+    annotations: dict[str, str] = {}
+
+
+class ImageLocation(Struct, frozen=True):
+    """An image in its registry, never at a mirror: what is attached is nowhere else."""
+
+    registry: Registry
+    name: Reference
+
+    def digests(self, platform: str) -> tuple[str, ...]:
+        """Return the image's digest; of an index also that of its image for a platform.
+
+        Raises:
+            NotFound: there is no such image.
+        """
+        found = self.registry.manifest(self.name.locator)
+        document = parse_manifest(found.data, found.media_type, str(self.name))
+        if isinstance(document, Manifest):
+            return (found.digest,)
+        try:
+            child = choose_manifest(document, parse_platform(platform), str(self.name))
+        except BadInput:  # what refers to the index may still be of use
+            return (found.digest,)
+        return (found.digest, child.digest)
+
+
+@contextmanager
+def open_location(
+    reference: str, options: ImageOptions | None = None, deadline_s: float = DEADLINE_S
+) -> Iterator[ImageLocation]:
+    """Open an image's registry, with the user's credentials.
+
+    Raises:
+        BadInput: the reference is none, or its registry may not be asked.
+    """
+    options = options or ImageOptions()
+    name = parse_reference(reference)
+    with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
+        yield ImageLocation(registries_of(name, transport, options)[-1], name)
+
+
+def attach(
+    place: ImageLocation,
+    image: str,
+    kind: str,
+    layers: Sequence[ArtifactLayer],
+    annotations: Mapping[str, str],
+) -> str:
+    """Push an artifact that refers to an image; the same artifact again changes nothing.
+
+    Args:
+        place: whose repository the image is in.
+        image: digest of its manifest or index.
+        kind: artifact type.
+        layers: what it holds.
+        annotations: of the artifact, shown in lists.
+
+    Returns:
+        The digest of the artifact's manifest.
+
+    Raises:
+        NotFound: the image is not in this repository.
+        Unavailable: the registry does not answer, or does not let it be.
+    """
+    registry = place.registry
+    found = registry.manifest(image)
+    subject = ArtifactDescriptor(found.media_type, found.digest, len(found.data))
+    manifest = artifact_manifest(kind, layers, subject, annotations)
+    own = describe_bytes(manifest, OCI_MANIFEST, artifact_type=kind, annotations=dict(annotations))
+    blobs = {describe_bytes(EMPTY, EMPTY_TYPE).digest: EMPTY}
+    blobs |= {describe_bytes(layer.data, layer.media_type).digest: layer.data for layer in layers}
+    answer = push_all(registry, blobs, manifest, own)
+    if answer.headers.get("OCI-Subject") != image:
+        list_by_tag(registry, image, own)
+    return own.digest
+
+
+def fetch_attachments(
+    place: ImageLocation, image: str, kind: str, media_type: str
+) -> Iterator[Attachment]:
+    """Yield the layers of a type, of artifacts of a kind that refer to an image.
+
+    Raises:
+        BadInput: there are more than anybody reads.
+        Damaged: one is not what its digest says.
+        Unavailable: the registry does not answer.
+    """
+    listed = list_referrers(place.registry, image, kind)
+    if len(listed) > _MOST_ARTIFACTS:
+        hint = "name the one that is meant as a file"
+        raise BadInput(f"{image} has {len(listed)} artifacts", field="image", hint=hint)
+    for one in listed:
+        try:
+            found = place.registry.manifest(one.digest, one.size)
+        except NotFound:  # a tag's list outlives what it names
+            continue
+        artifact = decode_manifest(found.data, Artifact, f"the artifact {one.digest}")
+        said = artifact.annotations or {}
+        for layer in artifact.layers:
+            if layer.media_type == media_type and 0 <= layer.size <= _LARGEST_ATTACHMENT:
+                blob = Blob(layer.digest, layer.size, layer.media_type)
+                yield Attachment(one.digest, image, place.registry.config(blob), said)
+
+
+EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+EMPTY = b"{}"
+_encode = msgspec.json.Encoder(order="sorted").encode
+T = TypeVar("T")
+
+
+class ArtifactLayer(Struct, frozen=True):
+    """What an artifact holds."""
+
+    data: bytes
+    media_type: str
+    annotations: Mapping[str, str] = {}
+
+
+class ArtifactDescriptor(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Names a blob or manifest."""
+
+    media_type: str
+    digest: str
+    size: int
+    artifact_type: str = ""
+    annotations: dict[str, str] = {}
+
+
+class Artifact(Struct, frozen=True, rename="camel"):
+    """A manifest that was read."""
+
+    layers: list[ArtifactDescriptor] = []
+    artifact_type: str = ""
+    config: ArtifactDescriptor | None = None
+    subject: ArtifactDescriptor | None = None
+    annotations: dict[str, str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return its artifact type; before OCI 1.1 the config's."""
+        return self.artifact_type or (self.config.media_type if self.config else "")
+
+
+class ArtifactIndex(Struct, frozen=True, rename="camel"):
+    """A list of artifacts that was read."""
+
+    schema_version: int
+    manifests: list[ArtifactDescriptor]
+
+
+def describe_bytes(data: bytes, media_type: str, **more: Any) -> ArtifactDescriptor:
+    """Return the descriptor of bytes."""
+    return ArtifactDescriptor(
+        media_type, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data), **more
+    )
+
+
+def artifact_manifest(
+    kind: str,
+    layers: Sequence[ArtifactLayer],
+    subject: ArtifactDescriptor,
+    annotations: Mapping[str, str],
+) -> bytes:
+    """Return the manifest of an artifact that refers to an image."""
+    return _encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "artifactType": kind,
+            "config": describe_bytes(EMPTY, EMPTY_TYPE),
+            "layers": [
+                describe_bytes(layer.data, layer.media_type, annotations=dict(layer.annotations))
+                for layer in layers
+            ],
+            "subject": subject,
+            "annotations": dict(annotations),
+        }
+    )
+
+
+def encode_index(manifests: Sequence[ArtifactDescriptor]) -> bytes:
+    """Return a list of artifacts as an index."""
+    return _encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(manifests)})
+
+
+def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
+    """Return a manifest or list, checked as far as it is used.
+
+    Raises:
+        Damaged: not JSON of that form.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except NOT_JSON as error:
+        raise damaged(f"{what} cannot be read: {error}") from None
+
+
+def valid_descriptors(descriptors: Sequence[ArtifactDescriptor]) -> list[ArtifactDescriptor]:
+    """Return those that name something."""
+    return [found for found in descriptors if is_digest(found.digest) and found.size >= 0]
+
+
+PAUSES_S = (0.2, 0.6)
+"""Before an artifact is pushed once more."""
+_PUSH_VERB = "written to"
+
+
+def push_blob(registry: Registry, data: bytes, digest: str) -> None:
+    """Push a blob, unless it is there.
+
+    Raises:
+        Unavailable: the registry does not answer, or not let it be.
+    """
+    with registry.send("HEAD", registry.url(f"blobs/{digest}"), {}) as answer:
+        if answer.status == 200:
+            return
+    with registry.send("POST", registry.url("blobs/uploads/"), {"Content-Length": "0"}) as answer:
+        if answer.status != 202:
+            raise registry.refusal(answer, "upload", _PUSH_VERB)
+        place = registry.lead(answer)
+    joint = "&" if "?" in place else "?"
+    url = f"{place}{joint}digest={quote(digest, safe='')}"
+    with registry.send("PUT", url, {"Content-Type": "application/octet-stream"}, data) as answer:
+        if answer.status != 201:
+            raise registry.refusal(answer, f"blob {digest}", _PUSH_VERB)
+
+
+def push_manifest(registry: Registry, data: bytes, media_type: str, locator: str) -> Response:
+    """Push a manifest under a tag or its digest; the answer is closed, its headers are there.
+
+    Raises:
+        Unavailable: the registry does not answer, or not let it be.
+        BadInput: it takes no manifests of this form.
+    """
+    url = registry.url(f"manifests/{locator}")
+    with registry.send("PUT", url, {"Content-Type": media_type}, data) as answer:
+        if answer.status in (400, 415):
+            said = answer.read_all(64 * 1024).decode("utf-8", "replace")[:300]
+            hint = "it needs to take OCI manifests with any config (distribution 2.7 and later)"
+            what = f"{registry.base} refuses the manifest: {said}"
+            raise BadInput(what, field="image", hint=hint)
+        if answer.status not in (200, 201):
+            raise registry.refusal(answer, f"manifest {locator}", _PUSH_VERB)
+        return answer
+
+
+def push_all(
+    registry: Registry, blobs: dict[str, bytes], manifest: bytes, own: ArtifactDescriptor
+) -> Response:
+    """Push an artifact's blobs, then its manifest under its digest.
+
+    While others push the same blobs, registries refuse a manifest for want of them: what is refused
+    is tried again.
+
+    Raises:
+        Unavailable: the registry does not answer, or not let it be.
+        BadInput: it takes no manifests of this form.
+    """
+    for pause in PAUSES_S:
+        with suppress(BadInput):
+            return _push_once(registry, blobs, manifest, own)
+        time.sleep(pause)
+    return _push_once(registry, blobs, manifest, own)
+
+
+def _push_once(
+    registry: Registry, blobs: dict[str, bytes], manifest: bytes, own: ArtifactDescriptor
+) -> Response:
+    for digest, data in blobs.items():
+        push_blob(registry, data, digest)
+    return push_manifest(registry, manifest, own.media_type, own.digest)
+
+
+SETTLE_S = 0.3
+"""What others need at most between reading such a list and writing it."""
+_MOST_PAGES = 20
+_ATTEMPTS = 10
+_MOST_TROUBLES = 3
+_NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
+
+
+def list_referrers(registry: Registry, digest: str, kind: str) -> list[ArtifactDescriptor]:
+    """The artifacts of a kind that refer to an image; of the registry's list, else of the tag's.
+
+    Raises:
+        Unavailable: the registry does not answer.
+        Damaged: its list cannot be read.
+    """
+    found = _registry_referrers(registry, digest, kind)
+    if found is None:
+        found = _tag_referrers(registry, digest)
+    return [one for one in found if one.artifact_type == kind]
+
+
+def list_by_tag(registry: Registry, digest: str, own: ArtifactDescriptor) -> None:
+    """Add an artifact to the list that a tag holds, where the registry keeps none itself.
+
+    Whoever read the list before may write it after, without this one; so it is looked at again when
+    they have had the time to.
+
+    Raises:
+        Unavailable: the registry does not answer, or others kept overwriting it.
+    """
+    troubles = 0
+    for attempt in range(_ATTEMPTS):
+        try:
+            listed = _tag_referrers(registry, digest)
+            if any(one.digest == own.digest for one in listed):
+                return
+            push_manifest(registry, encode_index([*listed, own]), OCI_INDEX, _referrers_tag(digest))
+        except (
+            BadInput,
+            Unavailable,
+        ) as error:  # registries stumble over a tag that is just being written
+            troubles += 1
+            if troubles > _MOST_TROUBLES or isinstance(error, TimedOut):
+                raise
+        time.sleep(SETTLE_S * random.uniform(1, 2 + attempt))  # noqa: S311 - not all at once again
+    what = f"others write the list of {digest} at the same time"
+    raise Unavailable(what, field="image", hint="try again")
+
+
+def _registry_referrers(
+    registry: Registry, digest: str, kind: str
+) -> list[ArtifactDescriptor] | None:
+    """None where the registry has no such list."""
+    url = registry.url(f"referrers/{digest}?artifactType={quote(kind, safe='')}")
+    found: list[ArtifactDescriptor] = []
+    for _ in range(_MOST_PAGES):
+        with registry.send("GET", url, {"Accept": OCI_INDEX}) as answer:
+            if answer.status == 404:
+                return None
+            if answer.status != 200:
+                raise registry.refusal(answer, f"referrers of {digest}")
+            listed = decode_manifest(
+                answer.read_all(LARGEST_MANIFEST), ArtifactIndex, f"referrers of {digest}"
+            )
+            following = _NEXT.search(answer.headers.get("Link", ""))
+        found += valid_descriptors(listed.manifests)
+        if following is None:
+            return found
+        url = urljoin(url, following[1])
+    raise Unavailable(f"{digest} has more artifacts than are read", field="image")
+
+
+def _tag_referrers(registry: Registry, digest: str) -> list[ArtifactDescriptor]:
+    try:
+        found = registry.manifest(_referrers_tag(digest))
+    except NotFound:
+        return []
+    return valid_descriptors(
+        decode_manifest(found.data, ArtifactIndex, f"the list of artifacts of {digest}").manifests
+    )
+
+
+def _referrers_tag(digest: str) -> str:
+    algorithm, _, digits = digest.partition(":")
+    return f"{algorithm[:32]}-{digits[:64]}"

@@ -1,0 +1,289 @@
+"""Read manifests and blobs of a registry by digest, every byte of them verified.
+
+Source: opencontainers/distribution-spec ``spec.md``, "Pulling manifests" and "Pulling blobs".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
+
+from compatgate.discovery.registry import authentication
+from compatgate.discovery.registry.authentication import Credentials, find_credentials
+from compatgate.discovery.registry.limits import ImageOptions, damaged
+from compatgate.discovery.registry.manifest import ACCEPT, Descriptor
+from compatgate.discovery.registry.reference import Reference, is_digest, is_loopback
+from compatgate.discovery.registry.transport import CHUNK, Response, Transport
+from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+
+LARGEST_MANIFEST = 4 * 1024 * 1024
+LARGEST_CONFIG = 16 * 1024 * 1024
+
+
+class ManifestBytes(Struct, frozen=True):
+    """A manifest as the registry sent it, with the digest of these bytes."""
+
+    digest: str
+    media_type: str
+    data: bytes
+
+
+class Registry:
+    """One place that serves a repository: a registry or a mirror of it.
+
+    Args:
+        base: URL without the API's path.
+        reference: whose repository is meant.
+        transport: that requests go through.
+        credentials: called when the registry asks for them.
+        plain_http: hosts that may be told credentials without TLS, besides loopback.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        reference: Reference,
+        transport: Transport,
+        credentials: Callable[[], Credentials | None],
+        plain_http: frozenset[str] = frozenset(),
+    ) -> None:
+        self.base = base
+        self._repository = reference.repository
+        self._transport = transport
+        self._credentials = credentials
+        self._plain_http = plain_http
+        self._authorization = ""
+
+    def manifest(self, locator: str, size: int | None = None) -> ManifestBytes:
+        """Return a manifest or index.
+
+        Args:
+            locator: tag or digest.
+            size: that it should have, where that is known.
+
+        Raises:
+            NotFound: there is none.
+            Damaged: its digest or size is another.
+        """
+        with self._get(f"manifests/{locator}", {"Accept": ACCEPT}, f"image {locator}") as answer:
+            data = answer.read_all(LARGEST_MANIFEST)
+            stated = answer.headers.get("Docker-Content-Digest", "")
+            media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip()
+        wanted = locator if ":" in locator else stated
+        algorithm = wanted.partition(":")[0] if wanted.startswith("sha512:") else "sha256"
+        digest = f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}"
+        if wanted and digest != wanted:
+            raise damaged(
+                f"the manifest {locator} should have the digest {wanted}, it has {digest}"
+            )
+        if size is not None and len(data) != size:
+            raise damaged(f"the manifest {locator} should have {size} bytes, it has {len(data)}")
+        return ManifestBytes(digest, media_type, data)
+
+    def digest_of(self, locator: str) -> str | None:
+        """The digest that a tag stands for, without a body; None where the registry does not say.
+
+        Raises:
+            NotFound: there is none.
+        """
+        headers = {"Accept": ACCEPT}
+        path = f"manifests/{locator}"
+        with self._get(path, headers, f"image {locator}", method="HEAD") as answer:
+            digest = answer.headers.get("Docker-Content-Digest", "")
+        return digest if is_digest(digest) else None
+
+    def config(self, descriptor: Descriptor) -> bytes:
+        """Return a small blob, whole.
+
+        Raises:
+            BadInput: it is larger than configs are.
+            Damaged: it is not what its descriptor says.
+        """
+        if descriptor.size > LARGEST_CONFIG:
+            what = f"the config has {descriptor.size} bytes, more than is read"
+            raise BadInput(what, field="image")
+        parts = bytearray()
+        with self.blob(descriptor) as blob:
+            while data := blob.read():
+                parts += data
+        return bytes(parts)
+
+    @contextmanager
+    def blob(self, descriptor: Descriptor) -> Iterator[Blob]:
+        """Open a blob; leaving ends the connection, wherever the reading stopped."""
+        headers = {"Accept-Encoding": "identity"}
+        with self._get(f"blobs/{descriptor.digest}", headers, descriptor.digest) as answer:
+            yield Blob(answer, descriptor)
+
+    def _get(
+        self, path: str, headers: dict[str, str], what: str, *, method: str = "GET"
+    ) -> Response:
+        answer = self.send(method, self.url(path), headers)
+        if answer.status == 200:
+            return answer
+        answer.close()
+        raise self.refusal(answer, what)
+
+    def url(self, path: str) -> str:
+        """Return the address of something in the repository."""
+        return f"{self.base}/v2/{self._repository}/{path}"
+
+    def send(
+        self, method: str, url: str, headers: dict[str, str], body: bytes | None = None
+    ) -> Response:
+        """A request with what the registry wants to know of who asks, whatever it answers then.
+
+        Args:
+            method: of HTTP.
+            url: of the repository, or where the registry led from it.
+            headers: besides those of authentication, which go to the registry alone.
+            body: to be sent.
+
+        Raises:
+            Unavailable: no answer, or no credentials for what is asked.
+        """
+        own = urlsplit(url)[:2] == urlsplit(self.base)[:2]
+        for attempt in range(2):
+            known = {"Authorization": self._authorization} if self._authorization and own else {}
+            answer = self._transport.open(url, {**headers, **known}, body=body, method=method)
+            if answer.status != 401 or attempt or not own:
+                return answer
+            answer.close()
+            self._authorization = authentication.authorize(
+                answer.headers.get("WWW-Authenticate", ""),
+                self._repository,
+                self._credentials(),
+                self._fetch,
+                plain_http=self._plain_http,
+            )
+        raise AssertionError("the second answer returns or raises")
+
+    def _fetch(self, url: str, headers: dict[str, str], form: bytes | None) -> tuple[int, bytes]:
+        method = "GET" if form is None else "POST"
+        with self._transport.open(url, headers, body=form, method=method) as answer:
+            return answer.status, answer.read_all(authentication.LARGEST_TOKEN)
+
+    def lead(self, answer: Response) -> str:
+        """Where an answer leads on to.
+
+        Raises:
+            Unavailable: nowhere, or to where nothing may be sent.
+        """
+        location = answer.headers.get("Location")
+        if not location:
+            raise Unavailable(f"{self.base} does not say where to send to", field="image")
+        target = urljoin(answer.url, location)
+        self._transport.check_lead(answer.url, target)
+        return target
+
+    def refusal(self, answer: Response, what: str, verb: str = "read") -> CompatgateError:
+        """Return the error for an answer that is none of those that were hoped for."""
+        if answer.status in (401, 403):
+            return authentication.access_refused(
+                f"{self.base} does not let {self._repository} be {verb}"
+            )
+        if answer.status == 404:
+            hint = "check the name, the tag and whether it was deleted"
+            problem = f"{self.base} has no {what} in {self._repository}"
+            return NotFound(problem, field="image", hint=hint)
+        return Unavailable(f"{self.base} answers {answer.status} for {what}", field="image")
+
+
+def registries_of(
+    reference: Reference, transport: Transport, options: ImageOptions
+) -> list[Registry]:
+    """Where an image may be read from, mirrors first.
+
+    Raises:
+        BadInput: the registry is not one of those that may be asked.
+    """
+    if options.registries is not None and reference.registry not in options.registries:
+        raise BadInput(
+            f"images of {reference.registry} may not be read here",
+            field="image",
+            value=str(reference),
+            hint=f"allowed: {', '.join(sorted(options.registries)) or 'none'}",
+        )
+    plain = is_loopback(reference.host) or reference.host in options.plain_http
+    origin = f"{'http' if plain else 'https'}://{reference.host}"
+    mirrors = options.mirrors.get(reference.registry, ())
+    return [
+        Registry(
+            base,
+            reference,
+            transport,
+            _lookup(base, origin, reference, transport, options),
+            options.plain_http,
+        )
+        for base in (*mirrors, origin)
+    ]
+
+
+def _lookup(
+    base: str, origin: str, reference: Reference, transport: Transport, options: ImageOptions
+) -> Callable[[], Credentials | None]:
+    """A mirror is told the credentials that are kept for the mirror, never the registry's."""
+    if base != origin:
+        host = base.partition("://")[2].partition("/")[0]
+        reference = Reference(host, reference.repository)
+
+    def find() -> Credentials | None:
+        return find_credentials(
+            reference, transport.deadline, folder=options.docker_config, helpers=options.helpers
+        )
+
+    return find
+
+
+class Blob:
+    """A blob that is read once, front to back; its end is reached only if it is what it should be.
+
+    Attributes:
+        verified: it was read to its end, and digest and size are right.
+    """
+
+    def __init__(self, response: Response, descriptor: Descriptor) -> None:
+        self.verified = False
+        self.position = 0
+        self._response = response
+        self._descriptor = descriptor
+        self._hash = hashlib.new(descriptor.digest.partition(":")[0])
+
+    def read(self, size: int = CHUNK, /) -> bytes:
+        """Return the next bytes; none at the end.
+
+        Raises:
+            Damaged: the blob is truncated, too long, or has another digest.
+            Unavailable: as `Response.read`.
+        """
+        if self.verified:
+            return b""
+        data = self._response.read(size)
+        self.position += len(data)
+        self._hash.update(data)
+        if self.position > self._descriptor.size:
+            raise self._damaged(f"has more than the {self._descriptor.size} bytes it should have")
+        if not data:
+            self._verify()
+        return data
+
+    def drain(self) -> None:
+        """Read what is left, to verify it."""
+        while self.read():
+            pass
+
+    def _verify(self) -> None:
+        if self.position < self._descriptor.size:
+            what = f"ends after {self.position} of {self._descriptor.size} bytes"
+            raise self._damaged(what)
+        found = f"{self._hash.name}:{self._hash.hexdigest()}"
+        if found != self._descriptor.digest:
+            raise self._damaged(f"has the digest {found}")
+        self.verified = True
+
+    def _damaged(self, what: str) -> Damaged:
+        return damaged(f"the blob {self._descriptor.digest} {what}")

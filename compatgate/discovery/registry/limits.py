@@ -1,0 +1,209 @@
+"""Bound what reading an image may take: options, one deadline, and the errors for going over.
+
+The deadline is one time limit for everything, whatever the registry does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
+from typing import Literal
+from weakref import WeakSet
+
+from msgspec import Struct
+
+from compatgate.core.facts.nvidia import CudaArch
+from compatgate.core.facts.packages import FILES_ARE_READ, Packages
+from compatgate.errors import BadInput, Damaged, TimedOut, TooLarge
+
+Layers = Literal["auto", "all", "none"]
+MIRRORS = "COMPATGATE_REGISTRY_MIRRORS"
+CA_FILE = "COMPATGATE_REGISTRY_CA"
+GIB = 1024**3
+
+
+class Limits(Struct, frozen=True):
+    """How much is taken from an image before it counts as hostile.
+
+    Attributes:
+        unpacked: bytes of all layers, decompressed.
+        ratio: decompressed bytes for one compressed byte of a layer; asked from `ratio_from` on,
+            since small layers of zeros are harmless and compress a thousandfold.
+        ratio_from: bytes of a layer, decompressed.
+        layers: of one image.
+        members: files of all layers.
+        wanted: files of all layers that may tell something.
+        remembered: paths that may hide something below; 1,000,000 are some 80 MB.
+        whiteouts: of all layers; they are remembered.
+        window: bytes of the largest zstd window, which is in memory.
+    """
+
+    unpacked: int = 256 * GIB
+    ratio: int = 200
+    ratio_from: int = 4 * GIB
+    layers: int = 512
+    members: int = 20_000_000
+    wanted: int = 200_000
+    remembered: int = 1_000_000
+    whiteouts: int = 200_000
+    window: int = 64 * 1024**2
+
+
+class ImageOptions(Struct, frozen=True):
+    """Settings for `read_image`.
+
+    Attributes:
+        layers: ``auto`` reads every layer that the config does not account for, ``all`` every
+            layer, ``none`` the config alone.
+        needs: components, as ``("cudnn", "torch")``; reading stops when each has been seen in a
+            layer. Empty: everything is wanted.
+        mirrors: registry to base URLs that are tried before it.
+        plain_http: registries, besides those on loopback, that are spoken to without TLS.
+        unverified_tls: registries whose certificate is not checked.
+        ca_file: PEM file of the authorities to trust instead of the system's.
+        registries: the only registries that may be asked; None: any.
+        internal: whether a registry may redirect to, or name as token service, addresses that are
+            not public (this machine, private networks, a cloud's metadata service), other than
+            where it is itself.
+        networks: addresses that are not public, and that a registry may lead to all the same.
+        docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
+        helpers: whether credential helpers may be run.
+        cache: folder of earlier readings; None: none is used or kept.
+        arch_facts: where code runs, to compare the GPU code of several distributions.
+        packages: what the facts say of packages, to name those that matter whatever their files.
+        limits: how much is taken from an image.
+    """
+
+    layers: Layers = "auto"
+    needs: tuple[str, ...] = ()
+    mirrors: Mapping[str, tuple[str, ...]] = {}
+    plain_http: frozenset[str] = frozenset()
+    unverified_tls: frozenset[str] = frozenset()
+    ca_file: str | None = None
+    registries: frozenset[str] | None = None
+    internal: bool = True
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    docker_config: str | None = None
+    helpers: bool = True
+    cache: str | None = None
+    arch_facts: CudaArch | None = None
+    packages: Packages = FILES_ARE_READ
+    limits: Limits = Limits()
+
+
+def options_from_environment(
+    environment: Mapping[str, str] | None = None, *, cache: str | None = None
+) -> ImageOptions:
+    """Return the settings that ``COMPATGATE_REGISTRY_MIRRORS`` and ``COMPATGATE_REGISTRY_CA`` make.
+
+    Args:
+        environment: None: this process's.
+        cache: as in `ImageOptions`.
+
+    Raises:
+        BadInput: a mirror is not ``REGISTRY=URL``.
+    """
+    environment = os.environ if environment is None else environment
+    return ImageOptions(
+        mirrors=parse_mirrors(environment.get(MIRRORS, "")),
+        ca_file=environment.get(CA_FILE) or None,
+        cache=cache,
+    )
+
+
+def parse_mirrors(text: str) -> dict[str, tuple[str, ...]]:
+    """Read ``docker.io=https://mirror.example,docker.io=http://localhost:5001``.
+
+    Raises:
+        BadInput: an item is not ``REGISTRY=URL``.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for item in re.split(r"[,\s]+", text.strip()):
+        registry, equals, url = item.partition("=")
+        if not item:
+            continue
+        if not equals or not registry or not re.match(r"https?://[^/?#\s]+", url):
+            hint = "like docker.io=https://mirror.example"
+            raise BadInput(f"{item!r} is not REGISTRY=URL", field=MIRRORS, value=item, hint=hint)
+        found[registry] = (*found.get(registry, ()), url.rstrip("/"))
+    return found
+
+
+class Deadline:
+    """A time limit that also ends what waits for a socket.
+
+    A socket's own timeout starts anew with every byte; a server that sends one byte a second would
+    never meet it. At the deadline every watched socket is shut down, so that whoever reads from it
+    goes on at once.
+
+    Args:
+        seconds: from now.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(seconds, self._shut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Deadline:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    @property
+    def left(self) -> float:
+        """Return seconds that are left, never less than 0."""
+        return max(0.0, self._end - time.monotonic())
+
+    def check(self, what: str) -> None:
+        """Go on only while there is time.
+
+        Raises:
+            TimedOut: the time is over.
+        """
+        if not self.left:
+            raise self.error(what)
+
+    def error(self, what: str) -> TimedOut:
+        """Return the error for a deadline that has passed."""
+        return TimedOut(
+            f"{what} took longer than the {self.seconds:g} seconds that were allowed",
+            field="image",
+            hint="allow more time, or use a registry or mirror that is nearer",
+        )
+
+    def watch(self, sock: socket.socket) -> None:
+        """Shut this socket down at the deadline."""
+        with self._lock:
+            self._sockets.add(sock)
+        if not self.left:
+            self._shut()
+
+    def _shut(self) -> None:
+        with self._lock:
+            for sock in list(self._sockets):
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue
+
+
+def damaged(problem: str) -> Damaged:
+    """Return the error for bytes that are not what they should be."""
+    hint = "nothing of it was kept; push the image again, or check the mirror or proxy between"
+    return Damaged(problem, field="image", hint=hint)
+
+
+def too_large(problem: str) -> TooLarge:
+    """Return the error for an image that takes more than is allowed."""
+    return TooLarge(problem, field="image", hint="nothing of it was kept")

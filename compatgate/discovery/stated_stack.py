@@ -1,0 +1,218 @@
+"""Join a stack that a source shows with one that a person states.
+
+Loads the core alone, so that ``check --pool`` and the readers of images can use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from compatgate.core.components import COMPONENTS
+from compatgate.core.limits import MOST_REMARKS
+from compatgate.core.stack import Stack, canonical_key, parse_stack
+from compatgate.core.stack_values import SPECIAL, Wheel
+from compatgate.core.versions import agree
+from compatgate.discovery.observations import Conflict
+from compatgate.errors import BadInput, CompatgateError
+
+Body = dict[str, Any]
+_BY_NAME = ("wheels", "measured", "unmeasured")
+"""What says more of parts that the stack has, by their name."""
+_REMARKS = ("open", "conflicts", "unread", "cuda-compat-use", *_BY_NAME)
+
+
+def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable[Conflict]) -> Body:
+    """Return a stack in the form of requests, with what is open and where witnesses disagree.
+
+    What cannot be read, or is more than a question may hold, is left open.
+
+    Args:
+        stack: component to version as the witness writes it.
+        left: what is open, in sentences.
+        said: where witnesses disagree.
+    """
+    body: Body = {}
+    sentences = list(left)
+    for name, value in stack.items():
+        if name in _BY_NAME:
+            body[name] = _usable_records(value, sentences) if name == "measured" else value
+            continue
+        try:
+            parse_stack({name: value})
+        except CompatgateError as error:
+            hint = f" ({error.hint})" if error.value is not None and name == "require" else ""
+            sentences.append(f"{name}: {error.problem}{hint}")
+        else:
+            body[name] = value
+    messages = [conflict.message for conflict in said]
+    return {
+        **body,
+        **({"open": _first(sentences)} if sentences else {}),
+        **({"conflicts": _first(messages)} if messages else {}),
+    }
+
+
+def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
+    """Return the records that a question takes; of the others it is said that they are none."""
+    found: Body = {}
+    for name, record in measured.items():
+        try:
+            SPECIAL["measured"]({name: record})
+        except CompatgateError as error:
+            sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
+        else:
+            found[name] = record
+    return found
+
+
+def _first(sentences: list[str]) -> list[str]:
+    """As many as leave room, within what a question may hold, for those that are stated besides."""
+    room = MOST_REMARKS // 2
+    if len(sentences) <= room:
+        return sentences
+    return [*sentences[: room - 1], f"{len(sentences) - room + 1} more of this kind"]
+
+
+def attach_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
+    """Return a stack with the files that its parts are installed from, where they are known."""
+    files = {name: wheel.to_json() for name, wheel in wheels.items() if name in body}
+    return {**body, "wheels": files} if files else body
+
+
+def prefer_shown(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
+    """Return both joined: what is shown wins, and a contradiction is a finding.
+
+    Args:
+        shown: of an image, with canonical names.
+        stated: by a person or a file.
+        by: what shows it, ``the image``.
+
+    Raises:
+        BadInput: a stated version is malformed; ``field`` names it.
+    """
+    stated = _canonical(stated)
+    said = [f"{name}: stated is {stated[name]}, {by} shows {shown[name]}"
+            for name in _contradicted(shown, stated)]  # fmt: skip
+    return merge_bodies(shown, stated, conflicts=said)
+
+
+def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
+    """Return both joined: what is stated wins, and is not open; a contradiction is a finding.
+
+    Args:
+        written: in a lockfile or a bill of materials, with canonical names.
+        stated: by a person.
+        by: the file.
+
+    Raises:
+        BadInput: a stated version is malformed; ``field`` names it.
+    """
+    stated = _canonical(stated)
+    said = [f"{name}: stated is {stated[name]}, {by} has {written[name]}; what is stated decides"
+            for name in _contradicted(written, stated)]  # fmt: skip
+    settled = {*stated, *(("cuda",) if any(map(_names_cuda, stated.items())) else ())}
+    left = [text for text in written.get("open", ()) if text.partition(": ")[0] not in settled]
+    kept = {
+        key: {name: of for name, of in written.get(key, {}).items() if name not in stated}
+        for key in _BY_NAME
+    }
+    return merge_bodies(stated, {**written, "open": left, **kept}, conflicts=said)
+
+
+def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable[str] = ()) -> Body:
+    """Two stacks with canonical names as one, with the remarks of both."""
+    remarks: Body = {
+        name: [*other.get(name, ()), *decides.get(name, ()), *more]
+        for name, more in (("open", ()), ("conflicts", conflicts), ("unread", ()))
+    }
+    both = {**other, **decides}
+    remarks |= {key: {**other.get(key, {}), **decides.get(key, {})} for key in _BY_NAME}
+    return {
+        **{name: value for name, value in both.items() if name not in remarks},
+        **{name: values for name, values in remarks.items() if values},
+    }
+
+
+def _canonical(stated: Mapping[str, Any]) -> Body:
+    """Under canonical names.
+
+    Raises:
+        BadInput: a version is malformed.
+    """
+    for name, value in stated.items():
+        if name not in _REMARKS:
+            try:
+                parse_stack({name: value})
+            except BadInput as error:
+                raise error.at("stack") from None
+    return {canonical_key(name): value for name, value in stated.items()}
+
+
+def _contradicted(one: Body, other: Body) -> list[str]:
+    """Names under which both have something else; how a package is loaded is only assumed."""
+    ours = {
+        name: parse_stack({name: value}) for name, value in other.items() if name not in _REMARKS
+    }
+    return [name for name, stack in ours.items() if name in one and not _agree(name, stack, one)]
+
+
+def _agree(name: str, stack: Stack, other: Body) -> bool:
+    theirs = parse_stack({name: other[name]})
+    ours, other_version = stack.get(name), theirs.get(name)
+    if ours and other_version:
+        return agree(ours, other_version)
+    if stack.cuda_compat and theirs.cuda_compat:
+        return agree(stack.cuda_compat, theirs.cuda_compat)
+    return stack == theirs
+
+
+def _names_cuda(item: tuple[str, Any]) -> bool:
+    """Return whether a stated version says which CUDA it was built for, minor included."""
+    name, value = item
+    if name not in COMPONENTS:
+        return False
+    cuda = parse_stack({name: value}).components[name].cuda
+    return cuda is not None and len(cuda) > 1
+
+
+_MOST_NAMES = 12
+
+
+def describe_contents(record: Mapping[str, Any]) -> str:
+    """Return what the record of a package in a stack says: code, links, and what was not read.
+
+    Args:
+        record: as ``measured`` of a stack has it.
+    """
+    libraries = record.get("libraries", ())
+    if not libraries and not record.get("unread"):
+        return "no GPU code and no link to a GPU library"
+    said = []
+    code = _ordered(name for one in libraries for name in one.get("sass", ()))
+    code += _ordered(name for one in libraries for name in one.get("ptx", ()))
+    coded = sum(bool(one.get("sass") or one.get("ptx")) for one in libraries)
+    if coded:
+        where = "1 library" if coded == 1 else f"{coded} libraries"
+        said.append(f"{' '.join(_shortened(code))} in {where}")
+    needs = sorted({name for one in libraries for name in one.get("needs", ())})
+    if needs:
+        said.append(f"needs {' '.join(_shortened(needs))}")
+    if record.get("built_for_torch"):
+        said.append(f"built for torch {record['built_for_torch']}")
+    if unread := record.get("unread"):
+        said.append(f"not read: {' '.join(_shortened(list(unread)))}")
+    return "; ".join(said) or "linked against GPU libraries, no GPU code"
+
+
+def _ordered(names: Any) -> list[str]:
+    def place(name: str) -> tuple[int, str]:
+        digits = "".join(filter(str.isdecimal, name))
+        return int(digits or 0), name
+
+    return sorted(set(names), key=place)
+
+
+def _shortened(names: list[str]) -> list[str]:
+    left = len(names) - _MOST_NAMES
+    return names if left <= 0 else [*names[:_MOST_NAMES], f"and {left} more"]

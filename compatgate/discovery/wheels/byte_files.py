@@ -1,0 +1,425 @@
+"""Give `zipfile` a file wherever its bytes are: a local one, one that hashes, one on a web server.
+
+A file on a web server is read in ranges as if it were local; nothing is written.
+
+Sources: RFC 9110, 14 "Range Requests" (206, ``Content-Range``), 8.8 "Validator Fields".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from io import SEEK_CUR, SEEK_END, BytesIO, RawIOBase
+from typing import Protocol
+
+from msgspec import Struct
+
+from compatgate.discovery.registry.transport import CHUNK, Response, Transport
+from compatgate.errors import BadInput, CompatgateError, Damaged, NotFound, Unavailable
+
+HASHED_CHUNK = 256 * 1024
+LARGEST_READ = 64 * 1024 * 1024
+"""Bytes of one read: the table of contents of a wheel is read at once."""
+
+
+class ByteFile(Protocol):
+    """A file that `zipfile` can read.
+
+    Attributes:
+        size: in bytes.
+    """
+
+    size: int
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return bytes from the position on."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a position."""
+
+    def tell(self) -> int:
+        """Return the position."""
+
+    def seekable(self) -> bool:
+        """Return True."""
+
+    def plan(self, end: int) -> None:
+        """Say that the bytes up to ``end`` will be read in order."""
+
+
+class Seekable(RawIOBase):
+    """A file with a position and a size; how its bytes are read is for others to say."""
+
+    size: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = 0
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self.position
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a position, which may lie behind the end."""
+        start = {SEEK_CUR: self.position, SEEK_END: self.size}.get(whence, 0)
+        if start + offset < 0:
+            raise ValueError("a position before the beginning")
+        self.position = start + offset
+        return self.position
+
+    def plan(self, end: int) -> None:
+        """Say that the bytes up to ``end`` will be read in order."""
+
+    def _count(self, size: int) -> int:
+        """Return how many bytes a read of ``size`` gives."""
+        count = max(min(self.size if size < 0 else size, self.size - self.position), 0)
+        if count > LARGEST_READ:
+            raise ValueError(f"{count} bytes are more than are read at once")
+        return count
+
+
+class LocalFile(Seekable):
+    """A file on this machine.
+
+    Raises:
+        BadInput: it cannot be read.
+        NotFound: there is no such file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        try:
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+        except FileNotFoundError:
+            raise NotFound("there is no such file", field=path) from None
+        except OSError as error:
+            raise BadInput(f"cannot be read: {error.strerror or error}", field=path) from None
+        self.size = self._file.seek(0, SEEK_END)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return bytes from the position on, fewer at the end."""
+        self._file.seek(self.position)
+        data = self._file.read(self._count(size)) or b""
+        self.position += len(data)
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+
+class HashedFile(Seekable):
+    """A file whose bytes, once `begin` was called, are all read and hashed, each once, in order.
+
+    Whoever reads must go forward; what it leaves out is read as well.
+
+    Args:
+        file: to read from.
+
+    Attributes:
+        heard: is told how many bytes were read that were not read before.
+    """
+
+    def __init__(self, file: ByteFile) -> None:
+        super().__init__()
+        self.heard: Callable[[int], None] | None = None
+        self._furthest = 0
+        self._file = file
+        self._hash = hashlib.sha256()
+        self._hashed: int | None = None
+        self.size = file.size
+
+    def plan(self, end: int) -> None:
+        """Pass it on; while all bytes are hashed, everything is read in order."""
+        self._file.plan(end if self._hashed is None else self.size)
+
+    def begin(self) -> None:
+        """Hash from now on, from the first byte."""
+        self._hashed = 0
+        self._file.plan(self.size)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return bytes from the position on, fewer at the end."""
+        count = self._count(size)
+        if self._hashed is not None and self.position > self._hashed:
+            self._pass_to(self.position)
+        self._file.seek(self.position)
+        data = self._file.read(count)
+        self._tell(self.position, len(data))
+        if self._hashed is not None and self.position + len(data) > self._hashed:
+            self._hash.update(memoryview(data)[self._hashed - self.position :])
+            self._hashed = self.position + len(data)
+        self.position += len(data)
+        return data
+
+    def finish(self) -> str:
+        """Read what is left; the SHA-256 of the whole file."""
+        self._pass_to(self.size)
+        return self._hash.hexdigest()
+
+    def _pass_to(self, end: int) -> None:
+        place = self._hashed or 0
+        self._file.seek(place)
+        while place < end and (data := self._file.read(min(HASHED_CHUNK, end - place))):
+            self._hash.update(data)
+            self._tell(place, len(data))
+            place += len(data)
+        self._hashed = place
+
+    def _tell(self, start: int, size: int) -> None:
+        fresh = start + size - max(start, self._furthest)
+        if self.heard and fresh > 0:
+            self._furthest = start + size
+            self.heard(fresh)
+
+
+LARGEST_FILE = 64 * 1024**3
+WHOLE = 64 * 1024 * 1024
+"""Bytes of the largest file that is taken from a server without ranges, in memory."""
+_WINDOW = 256 * 1024
+_GAP = 1024 * 1024
+"""Bytes that are read and dropped rather than asked for anew."""
+_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
+
+
+class Patience(Struct, frozen=True):
+    """How often a connection that breaks is made anew.
+
+    Attributes:
+        attempts: without a byte between them.
+        seconds: before the second attempt; twice as long before each further one.
+    """
+
+    attempts: int = 5
+    seconds: float = 0.5
+
+
+class RangeFile(Seekable):
+    """A file on a web server.
+
+    One connection reads on from where it is; a jump asks for another range. A broken connection is
+    made anew for what is left.
+
+    Args:
+        transport: that asks.
+        url: of the file.
+        label: its name, for messages.
+        size: in bytes, as the index states it; None: not stated.
+        headers: of each request, such as ``Authorization``.
+        patience: with connections that break.
+
+    Raises:
+        NotFound: there is no such file.
+        Unavailable: no answer, or no file of that kind.
+        Damaged: the server contradicts itself or the index.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        url: str,
+        label: str,
+        *,
+        size: int | None = None,
+        headers: dict[str, str] | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        super().__init__()
+        self.label = label
+        self.validators: tuple[str, str] | None = None
+        self._transport, self._url = transport, url
+        self._headers = {"Accept-Encoding": "identity", **(headers or {})}
+        self._patience = patience or Patience()
+        self._response: Response | None = None
+        self._at = 0  # position of the connection
+        self._stop = 0  # where its range ends
+        self._planned = 0
+        self._cache = (0, b"")
+        self._memory: BytesIO | None = None
+        self.size = -1 if size is None else size
+        self._begin()
+
+    def plan(self, end: int) -> None:
+        """Ask for everything up to ``end`` when the next range is asked for."""
+        self._planned = end
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return bytes from the position on, fewer at the end.
+
+        Raises:
+            Unavailable: the connection broke and could not be made anew.
+            Damaged: the server sends something else than it was asked for.
+        """
+        count = self._count(size)
+        parts = bytearray()
+        while len(parts) < count:
+            parts += self._some(count - len(parts))
+        return bytes(parts)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._hang_up()
+        super().close()
+
+    def _some(self, count: int) -> bytes:
+        """At least one byte from the position on."""
+        start, cached = self._cache
+        if not start <= self.position < start + len(cached):
+            self._cache = start, cached = self.position, self._fetched(count)
+        data = cached[self.position - start :][:count]
+        self.position += len(data)
+        return data
+
+    def _fetched(self, count: int) -> bytes:
+        """What a server sends from the position on, with new connections where one breaks."""
+        if self._memory is not None:
+            self._memory.seek(self.position)
+            return self._memory.read(max(count, CHUNK))
+        failed = 0
+        while True:
+            try:
+                self._reach(count)
+                data = self._response.read(CHUNK) if self._response else b""
+                if data:
+                    return self._taken(data)
+                raise Unavailable("the connection ended before the range that was asked for")
+            except Unavailable as error:
+                self._hang_up()
+                failed += 1
+                if failed >= self._patience.attempts or not self._transport.deadline.left:
+                    raise self._said(error, f" (byte {self.position} of {self.size})") from None
+                pause = self._patience.seconds * 2 ** (failed - 1)
+                time.sleep(min(pause, self._transport.deadline.left))
+
+    def _taken(self, data: bytes) -> bytes:
+        self._at += len(data)
+        if self._at > self._stop:
+            self._hang_up()
+            raise self._damaged("the server sends more than the range that was asked for")
+        if self._at == self._stop and self._response:
+            if "Content-Length" in self._response.headers:
+                self._response.read(1)  # its end: the connection can be used again
+            self._hang_up()
+        return data
+
+    def _reach(self, count: int) -> None:
+        """Have a connection at the position."""
+        gap = self.position - self._at
+        if self._response and 0 <= gap <= _GAP and self.position < self._stop:
+            while gap and (data := self._response.read(min(gap, CHUNK))):
+                gap -= len(data)
+                self._at += len(data)
+            if not gap:
+                return
+        self._hang_up()
+        end = max(self._planned, self.position + max(count, _WINDOW))
+        self._ask(self.position, min(end, self.size))
+
+    def _ask(self, start: int, end: int) -> None:
+        """Ask for bytes, and look at what the server says that it sends.
+
+        Raises:
+            Damaged: it is not what was asked for, or the file has changed meanwhile.
+        """
+        response = self._open(f"bytes={start}-{end - 1}")
+        said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if response.status != 206 or not said:
+            response.close()
+            raise self._damaged(f"the server answers a range with status {response.status}")
+        first, last, total = (int(part) for part in said.groups())
+        if (first, last + 1, total) != (start, end, self.size):
+            response.close()
+            what = f"asked for bytes {start}-{end - 1} of {self.size}, the server sends {said[0]!r}"
+            raise self._damaged(what)
+        if _validators(response) != self.validators:
+            response.close()
+            raise self._damaged("the file changed on the server while it was read")
+        self._response, self._at, self._stop = response, start, end
+
+    def _begin(self) -> None:
+        """Learn the size, and whether the server knows ranges."""
+        response = self._open("bytes=0-0")
+        with response:
+            said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if response.status == 206 and said and response.read(2):
+                self._sized(int(said[3]))
+            elif response.status == 200:
+                self._take_whole(response)
+            else:
+                raise self._damaged(f"the server answers a range with status {response.status}")
+        self.validators = _validators(response)
+
+    def _sized(self, size: int) -> None:
+        if self.size not in (-1, size):
+            raise self._damaged(f"the server has {size} bytes, the index states {self.size}")
+        if size > LARGEST_FILE:
+            raise self._damaged(f"{size} bytes are more than are read")
+        self.size = size
+
+    def _take_whole(self, response: Response) -> None:
+        """Take a small file of a server without ranges into memory."""
+        length = response.headers.get("Content-Length", "")
+        large = length.isdigit() and int(length) > WHOLE
+        data = bytearray()
+        while not large and (more := response.read()):
+            data += more
+            large = len(data) > WHOLE
+        if large:
+            raise BadInput(
+                f"the server does not answer range requests, and the file is larger than {WHOLE}"
+                " bytes",
+                field=self.label,
+                hint="download the wheel, and measure the file",
+            )
+        if length.isdigit() and int(length) != len(data):
+            raise self._damaged(f"the server sent {len(data)} of {length} bytes")
+        self._sized(len(data))
+        self._memory = BytesIO(bytes(data))
+
+    def _open(self, wanted: str) -> Response:
+        try:
+            response = self._transport.open(self._url, {**self._headers, "Range": wanted})
+        except CompatgateError as error:
+            raise self._said(error) from None
+        if response.status in (200, 206):
+            if response.headers.get("Content-Encoding", "identity") == "identity":
+                return response
+            response.close()
+            raise self._damaged("the server sends it encoded although that was not asked for")
+        response.close()
+        if response.status in (404, 410):
+            raise NotFound("there is no such file on the server", field=self.label)
+        what = f"the server answers with status {response.status}"
+        raise Unavailable(what, field=self.label, hint="check the URL and its credentials")
+
+    def _said(self, error: CompatgateError, where: str = "") -> CompatgateError:
+        """Return an error of the transport, which speaks of registries, as one of this file."""
+        error.field = self.label
+        error.problem += where
+        error.hint = "check the network and the proxy; what was measured is kept, so run it again"
+        return error
+
+    def _damaged(self, problem: str) -> Damaged:
+        hint = "check the mirror or proxy between; no record was made"
+        return Damaged(problem, field=self.label, hint=hint)
+
+    def _hang_up(self) -> None:
+        if self._response:
+            self._response.close()
+        self._response = None
+
+
+def _validators(response: Response) -> tuple[str, str]:
+    return response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")

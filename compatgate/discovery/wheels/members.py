@@ -1,0 +1,302 @@
+"""Read the members of a wheel: shared objects, and GPU code in files of its own.
+
+A shared object is read in one pass: GPU code, needed libraries, telling symbols. A member of a
+wheel cannot seek. What the tables of an ELF file need is mostly in its first and last bytes, and
+the headers of a PE file come first and name the place of its tables; those bytes are kept while
+the stream passes. A file that is laid out otherwise is read a second time for what was missed.
+
+Cubins, fatbinaries, PTX and static libraries come as files of their own: a package such as
+flashinfer-cubin has thousands of them, and the files of a folder count as one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING, Protocol
+from zipfile import ZipInfo
+
+from msgspec import Struct
+
+from compatgate.core.facts.records import Library
+from compatgate.discovery.cache import MemberResult
+from compatgate.discovery.gpucode import GpuCode, newest, read_gpu_code
+from compatgate.discovery.gpucode.object_files import ELF_MAGIC as ELF
+from compatgate.discovery.gpucode.object_files import PE_MAGIC as PE
+from compatgate.discovery.gpucode.source import CHUNK, Readable
+from compatgate.discovery.wheels.archive import Archive
+from compatgate.discovery.wheels.elf_tables import read_elf_tables
+from compatgate.discovery.wheels.names import SYSTEM, is_kernel_file
+from compatgate.discovery.wheels.pe_tables import read_pe_tables
+from compatgate.discovery.wheels.stream_windows import WindowedStream
+from compatgate.discovery.wheels.tables import (
+    NO_TORCH_SYMBOLS,
+    LibraryTables,
+    TableBytes,
+    TorchSymbols,
+)
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+LARGEST_SEARCHED = 2 * 1024 * 1024
+"""Bytes of a file from which on reading its tables costs less than searching it for names."""
+
+
+class StreamOpener(Protocol):
+    """Opens a member of a wheel and has it read from its beginning."""
+
+    def __call__(self, read: Callable[[Readable], None], /, *, whole: bool) -> None:
+        """Read the member; ``whole``: to its end, and compare it with its digest."""
+
+
+class LibraryReading(Struct, frozen=True):
+    """What one shared object gave.
+
+    Attributes:
+        complete: all its tables could be read.
+        code: every entry of its GPU code.
+        torch: what it asks torch for, and what it defines.
+    """
+
+    library: Library
+    complete: bool
+    code: GpuCode
+    torch: TorchSymbols = NO_TORCH_SYMBOLS
+
+
+def read_library(
+    path: str, size: int, opener: StreamOpener, label: str, *, named_only: bool = False
+) -> LibraryReading | None:
+    """Read a shared object.
+
+    Args:
+        path: inside the wheel.
+        size: in bytes, decompressed.
+        opener: opens it; more than once where its tables are not where they usually are.
+        label: for messages.
+        named_only: leave the tables of a file alone that holds no GPU code and names no library of
+            GPUs, as most do not; it matters to nobody. Large files are not searched for names: what
+            they may open is not told then.
+
+    Returns:
+        What it holds; None when it is no ELF or PE file.
+
+    Raises:
+        BadInput: it is damaged.
+    """
+    searched = not named_only or size <= LARGEST_SEARCHED
+    stream = WindowedStream(size, lambda read: opener(read, whole=False), search=searched)
+    found: list[GpuCode] = []
+
+    def read(file: Readable) -> None:
+        start = _exactly(file, len(ELF))
+        if not start.startswith((ELF, PE)):
+            return
+        stream.begin(file, start)
+        code = read_gpu_code(stream, size=size, name=label, stream=True, again=stream.again)
+        found.append(code)
+        while stream.read(CHUNK):
+            pass
+
+    opener(read, whole=True)
+    if not found:
+        return None
+    skipped = named_only and searched and not stream.named and not found[0].entries
+    tables = LibraryTables() if skipped else _tables(stream, label)
+    return _reading(path, found[0], tables, stream.named)
+
+
+def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> LibraryReading | None:
+    """Read a shared object that can seek: its tables alone, not the code between them.
+
+    What it may open at run time (``opens``) stands anywhere in its data, and is not searched.
+
+    Args:
+        path: inside the package.
+        file: open, at its beginning.
+        size: in bytes.
+        label: for messages.
+
+    Returns:
+        What it holds; None when it is no ELF or PE file.
+
+    Raises:
+        BadInput: it is damaged.
+    """
+    if not _exactly(file, len(ELF)).startswith((ELF, PE)):
+        return None
+    file.seek(0)
+    code = read_gpu_code(file, size=size, name=label)
+    return _reading(path, code, _tables(_OpenBytes(file, size), label), set())
+
+
+def _reading(path: str, code: GpuCode, tables: LibraryTables, named: set[str]) -> LibraryReading:
+    units = code.units
+    needed = dict.fromkeys(name for name in tables.needed if not SYSTEM.fullmatch(name))
+    library = Library(
+        path,
+        soname=tables.soname,
+        needs=tuple(needed),
+        opens=_names_in_data(named, (*tables.needed, tables.soname or "")),
+        symbols=tables.symbols,
+        defines=tables.defines,
+        sass=units.sass,
+        ptx=units.ptx,
+        units=units.count,
+        profiles=units.profiles if len(units.profiles) > 1 else {},
+        ptx_isa=code.ptx_isa,
+        torch=tables.torch.abi,
+    )
+    return LibraryReading(library, tables.complete, code, tables.torch)
+
+
+def _tables(stream: TableBytes, label: str) -> LibraryTables:
+    is_windows = stream.kept(0, len(PE)) == PE
+    return read_pe_tables(stream, label) if is_windows else read_elf_tables(stream, label)
+
+
+def _names_in_data(named: set[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return names that a file has in its data, without those it is linked against.
+
+    The case of the names of DLLs does not matter.
+    """
+    linked = {name.lower() if name.lower().endswith(".dll") else name for name in known}
+    return tuple(sorted(name for name in named if not {name, name.lower()} & linked))
+
+
+def _exactly(file: Readable, count: int) -> bytes:
+    data = b""
+    while len(data) < count and (more := file.read(count - len(data))):
+        data += more
+    return data
+
+
+class _OpenBytes:
+    """An open file, all of which can be had."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.size = size
+        self._file = file
+
+    def kept(self, offset: int, count: int, /) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(max(min(count, self.size - offset), 0))
+
+    again = kept
+
+    def fetch_all(self, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Do nothing: what cannot be read is not there."""
+
+
+FEW_FILES = 8
+"""Files of a folder and kind that are listed one by one."""
+MOST_LINES = 40
+"""Groups of files that are listed; more of them are put together, folder by folder."""
+
+
+class KernelFiles(Struct, frozen=True):
+    """Files of GPU code, put together.
+
+    Attributes:
+        paths: of all of them.
+        libraries: as they stand in the record.
+    """
+
+    paths: frozenset[str]
+    libraries: list[Library]
+
+
+def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
+    """Read one file of GPU code.
+
+    A file that is named like one and is none holds nothing: ``.o`` and ``.a`` are ordinary names.
+    """
+    found: list[GpuCode] = []
+    size = member.file_size
+    stream = WindowedStream(size, lambda reader: archive.read_member(member, reader, whole=False))
+
+    def read(file: IO[bytes]) -> None:
+        stream.begin(file, b"")
+        name = f"{archive.label}: {member.filename}"
+        try:
+            code = read_gpu_code(stream, size=size, name=name, stream=True, again=stream.again)
+        except BadInput as error:
+            if error.value == 0 or error.hint == "inspect the object files":
+                return
+            raise
+        found.append(code)
+
+    archive.read_member(member, read)
+    return MemberResult(library_of_code(member.filename, found[0])) if found else MemberResult()
+
+
+def library_of_code(path: str, code: GpuCode) -> Library | None:
+    """Describe a file that is nothing but GPU code; None where it has none."""
+    if not code.entries:
+        return None
+    units = code.units
+    return Library(
+        path,
+        sass=units.sass,
+        ptx=units.ptx,
+        units=units.count,
+        profiles=units.profiles if len(units.profiles) > 1 else {},
+        ptx_isa=code.ptx_isa,
+        ptx_cuda=newest(entry.cuda for entry in code.entries if entry.kind == "ptx"),
+    )
+
+
+def kernel_files(libraries: Sequence[Library]) -> KernelFiles:
+    """Put the files of GPU code together, by folder and kind."""
+    files = [library for library in libraries if is_kernel_file(library.path)]
+    groups: dict[str, list[Library]] = {}
+    for file in files:
+        groups.setdefault(_group(file.path), []).append(file)
+    groups = _merge_folders(groups)
+    listed = []
+    for pattern, members in groups.items():
+        few = len(members) <= FEW_FILES and len(files) <= MOST_LINES
+        listed += members if few else [_merge_files(pattern, members)]
+    return KernelFiles(frozenset(file.path for file in files), listed)
+
+
+def _group(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/*.{name.rpartition('.')[2]}"
+
+
+def _merge_folders(groups: dict[str, list[Library]]) -> dict[str, list[Library]]:
+    """Put folders together, deepest first, until they are few enough to be read."""
+    while len(groups) > MOST_LINES:
+        depth = max(pattern.count("/") for pattern in groups)
+        if depth < 2:
+            break
+        wider: dict[str, list[Library]] = {}
+        for pattern, members in groups.items():
+            folder, _, kind = pattern.rpartition("/")
+            if pattern.count("/") == depth:
+                pattern = f"{folder.rpartition('/')[0]}/{kind}"
+            wider.setdefault(pattern, []).extend(members)
+        groups = wider
+    return groups
+
+
+def _merge_files(pattern: str, members: Sequence[Library]) -> Library:
+    profiles: Counter[str] = Counter()
+    sass: Counter[str] = Counter()
+    ptx: Counter[str] = Counter()
+    for member in members:
+        sass.update(member.sass)
+        ptx.update(member.ptx)
+        profiles.update({"+".join(code): count for code, count in member.code_of_units})
+    return Library(
+        pattern,
+        sass=dict(sorted(sass.items())),
+        ptx=dict(sorted(ptx.items())),
+        units=sum(member.units for member in members),
+        profiles=dict(profiles.most_common()) if len(profiles) > 1 else {},
+        ptx_isa=newest(member.ptx_isa for member in members),
+        ptx_cuda=newest(member.ptx_cuda for member in members),
+    )

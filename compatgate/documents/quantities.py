@@ -1,0 +1,55 @@
+"""Read durations (``30d``, ``12h``) and sizes (``8GiB``, ``512MiB``) as files write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from compatgate.errors import BadInput
+
+DURATION_PATTERN = r"^[1-9][0-9]{0,8}[smhdw]$(?!\n)"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_LONGEST = 100 * 365 * 86400
+
+
+def parse_duration(text: str, *, field: str = "duration") -> timedelta:
+    """Read a duration.
+
+    Args:
+        text: a whole number and one of ``s m h d w``.
+        field: what to name in an error.
+
+    Raises:
+        BadInput: not a duration, or longer than a hundred years.
+    """
+    hint = "a whole number and s, m, h, d or w, like 30d or 12h"
+    if not re.search(DURATION_PATTERN, text):
+        raise BadInput(f"{text!r} is not a duration", field=field, value=text, hint=hint)
+    seconds = int(text[:-1]) * _SECONDS[text[-1]]
+    if seconds > _LONGEST:
+        raise BadInput(f"{text} is longer than 100 years", field=field, value=text, hint=hint)
+    return timedelta(seconds=seconds)
+
+
+SIZE_PATTERN = r"^[1-9][0-9]{0,8}(B|KiB|MiB|GiB|TiB)$(?!\n)"
+SIZE_HINT = "a whole number and B, KiB, MiB, GiB or TiB, like 8GiB"
+_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def parse_size(text: str, *, field: str = "size") -> int:
+    """Read a size.
+
+    Args:
+        text: a whole number and a binary unit.
+        field: what to name in an error.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        BadInput: not a size.
+    """
+    if not re.search(SIZE_PATTERN, text):
+        raise BadInput(f"{text!r} is not a size", field=field, value=text, hint=SIZE_HINT)
+    digits = text.rstrip("BKMGTi")
+    return int(digits) * _BYTES[text[len(digits) :]]

@@ -1,0 +1,332 @@
+"""Read YAML and JSON text into plain values that remember their lines, and write it.
+
+The depth of YAML is checked first. Documents are written in the style of the examples; reading
+one back gives the same document.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import yaml
+from yaml.events import CollectionEndEvent, CollectionStartEvent, StreamEndEvent
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from compatgate.documents.sources import DocumentProblem, FieldPath, Problems, Source
+
+_FREE_VISITS = 100_000
+_TAG = "tag:yaml.org,2002:"
+_TEXT_TAGS = {_TAG + name for name in ("str", "timestamp", "value", "merge")}
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
+_ESCAPES = re.compile(r"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\.", re.ASCII)
+"""A pair of surrogates in JSON, or any other escape, which must not be read as part of one."""
+_FLOAT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+
+
+class RawDocument:
+    """One document of a file: plain data, and where each part stood."""
+
+    def __init__(self, file: str | None, value: Any, node: Node | None = None) -> None:
+        self.file = file
+        self.value = value
+        self._node = node
+
+    @property
+    def name(self) -> str:
+        """``Entry torch24-cu124``, as far as it is known."""
+        if not isinstance(self.value, dict):
+            return ""
+        metadata = self.value.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        parts = (self.value.get("kind"), name)
+        return " ".join(part for part in parts if isinstance(part, str))
+
+    def line(self, path: FieldPath = ()) -> int | None:
+        """Line of a place, or of the nearest place above it that exists; None without a file."""
+        if self._node is None:
+            return None
+        return _walk(self._node, path)[0]
+
+    def written(self, path: FieldPath) -> str | None:
+        """Return the scalar at a place as it was written; None for anything else."""
+        if self._node is None:
+            return None
+        _, node, left = _walk(self._node, path)
+        return node.value if not left and isinstance(node, ScalarNode) else None
+
+    def problem(
+        self, path: FieldPath, problem: str, *, value: object = None, hint: str = ""
+    ) -> DocumentProblem:
+        """Return a mistake at a place of this document."""
+        return DocumentProblem(
+            problem,
+            path=path,
+            file=self.file,
+            line=self.line(path),
+            document=self.name,
+            value=value,
+            hint=hint,
+        )
+
+
+def read_nodes(source: Source, problems: Problems) -> Iterator[RawDocument]:
+    """Yield the documents of a text; a list at the top stands for its items.
+
+    Nothing between two lines of ``---`` is no document; a ``null`` is one, and a wrong one.
+
+    Args:
+        source: YAML (several documents allowed) or JSON.
+        problems: receives syntax errors, duplicate keys, tags, alias bombs, and that there is no
+            document at all.
+    """
+    reader = _Reader(source, problems)
+    found = False
+    try:
+        for root in compose(as_yaml(source.text)):
+            roots = root.value if isinstance(root, SequenceNode) else [root]
+            for node in roots:
+                if node is root and _is_nothing(node):
+                    continue
+                found = True
+                yield RawDocument(source.file, reader.value(node, (), 0), node)
+        if not found:
+            reader.report(
+                None, "there is no document here", hint="compatgate matrix example shows some"
+            )
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(filter(None, (error.context, error.problem)))
+        line = mark.line + 1 if mark else None
+        reader.report(line, f"not valid YAML: {what}", hint=_hint(source.text, error))
+    except yaml.YAMLError as error:
+        reader.report(None, f"not valid YAML: {error}")
+    except TooMuchError as error:
+        reader.report(error.line, error.problem)
+
+
+def _hint(text: str, error: yaml.MarkedYAMLError) -> str:
+    """What such a mistake mostly comes from."""
+    lines, mark = text.splitlines(), error.problem_mark
+    line = lines[mark.line] if mark and mark.line < len(lines) else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "the line begins with a tab; YAML is indented with blanks"
+    if "mapping values are not allowed" in (error.problem or ""):
+        return "text with a colon needs quotes; or the line is indented too far"
+    if "did not find expected" in (error.problem or ""):
+        return "is the line indented as its neighbours are, and is every bracket closed?"
+    return ""
+
+
+def _is_nothing(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.tag == _TAG + "null" and not node.value
+
+
+def as_yaml(text: str) -> str:
+    """JSON that YAML 1.1 does not take: indented by tabs, or with characters as two escapes."""
+    if text.lstrip()[:1] not in ("{", "[") or not ("\t" in text or "\\u" in text):
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return _ESCAPES.sub(_unescaped, text.replace("\t", " "))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if len(match[0]) < len(r"\ud83d\ude00"):
+        return match[0]
+    character: str = json.loads(f'"{match[0]}"')
+    return character
+
+
+class _Reader:
+    """Turns nodes into values; work is bounded by the length of the text."""
+
+    def __init__(self, source: Source, problems: Problems) -> None:
+        self._file = source.file
+        self._problems = problems
+        self._visits_left = _FREE_VISITS + len(source.text)
+
+    def report(self, line: int | None, problem: str, path: FieldPath = (), hint: str = "") -> None:
+        self._problems.add(
+            DocumentProblem(problem, path=path, file=self._file, line=line, hint=hint)
+        )
+
+    def value(self, node: Node, path: FieldPath, depth: int) -> Any:
+        self._visits_left -= 1
+        if self._visits_left < 0:
+            raise TooMuchError(_line(node), "aliases expand to far more than the file holds")
+        if depth > DEEPEST:
+            raise TooMuchError(_line(node), "nested too deeply, or an alias contains itself")
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path, depth)
+        if isinstance(node, SequenceNode):
+            return [self.value(n, (*path, i), depth + 1) for i, n in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _mapping(self, node: MappingNode, path: FieldPath, depth: int) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _TAG + "merge":
+                value = self.value(value_node, path, depth + 1)
+                for part in reversed(value if isinstance(value, list) else [value]):
+                    merged.update(part if isinstance(part, dict) else {})
+                continue
+            key = self._key(key_node, path)
+            if key in lines:
+                what = f"{key} is stated twice; first on line {lines[key]}"
+                self.report(_line(key_node), what, (*path, key), "keep one of them")
+                continue
+            lines[key] = _line(key_node)
+            own[key] = self.value(value_node, (*path, key), depth + 1)
+        return {**merged, **own} if merged else own
+
+    def _key(self, node: Node, path: FieldPath) -> str:
+        text = str(node.value) if isinstance(node, ScalarNode) else "this"
+        if node.tag not in _TEXT_TAGS:
+            hint = f'write "{text}"' if isinstance(node, ScalarNode) else ""
+            self.report(_line(node), f"the key {text} must be text", (*path, text), hint)
+        return text
+
+    def _scalar(self, node: Node, path: FieldPath) -> Any:
+        text: str = node.value
+        match node.tag.removeprefix(_TAG):
+            case "int":
+                return int(text) if _INT.fullmatch(text) else text
+            case "float":
+                return float(text) if _FLOAT.fullmatch(text) else text
+            case "bool":
+                return text.lower() in ("true", "yes", "on", "y")
+            case "null":
+                return None
+            case _ if node.tag in _TEXT_TAGS:
+                return self._text(text, node, path)
+        self.report(_line(node), f"the tag {node.tag} is not supported", path, "leave it out")
+        return text
+
+    def _text(self, text: str, node: Node, path: FieldPath) -> str:
+        """Half of a surrogate pair is no text that could be stored."""
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+            return text
+        except UnicodeEncodeError:
+            self.report(_line(node), "not valid Unicode: half of a surrogate pair", path)
+            return text.encode("ascii", "replace").decode()
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _walk(node: Node, path: FieldPath) -> tuple[int, Node, FieldPath]:
+    """Follow a path as far as it exists: line, node, and what is left of the path."""
+    line = _line(node)
+    for index, step in enumerate(path):
+        pair = _child(node, step)
+        if pair is None:
+            return line, node, path[index:]
+        line, node = _line(pair[0]), pair[1]
+    return line, node, ()
+
+
+def _child(node: Node, step: str | int) -> tuple[Node, Node] | None:
+    if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
+        item = node.value[step]
+        return item, item
+    if not isinstance(node, MappingNode):
+        return None
+    for key, value in node.value:
+        if isinstance(key, ScalarNode) and key.value == step and not key.tag.endswith(":merge"):
+            return key, value
+    for key, value in node.value:
+        if key.tag.endswith(":merge"):
+            for part in value.value if isinstance(value, SequenceNode) else [value]:
+                if found := _child(part, step):
+                    return found
+    return None
+
+
+DEEPEST = 32
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class TooMuchError(Exception):
+    """A text that would cost more than it can be worth.
+
+    Attributes:
+        line: where that shows, from 1.
+        problem: in words.
+    """
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(problem)
+        self.line = line
+        self.problem = problem
+
+
+def compose(text: str) -> Iterator[Node]:
+    """Yield the documents of a text as nodes; an alias is the node that it stands for.
+
+    Raises:
+        yaml.YAMLError: not YAML; what came before was given.
+        TooMuchError: nested too deeply.
+    """
+    _check_depth(text)
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            yield loader.get_node()
+    finally:
+        loader.dispose()
+
+
+def _check_depth(text: str) -> None:
+    loader = _Loader(text)
+    depth = 0
+    try:
+        while not isinstance(event := loader.get_event(), StreamEndEvent):
+            if isinstance(event, CollectionStartEvent):
+                depth += 1
+                if depth > DEEPEST:
+                    mark: Any = event.start_mark
+                    raise TooMuchError(mark.line + 1, "nested too deeply")
+            elif isinstance(event, CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        return  # composing ends here too, and says so
+    finally:
+        loader.dispose()
+
+
+_Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_Base):  # type: ignore[misc]
+    """Quotes what YAML would read as anything but text, and writes no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Never an anchor: each document stands alone."""
+        return True
+
+
+def to_yaml(bodies: Iterable[dict[str, Any]]) -> str:
+    """Documents as one YAML text, separated by ``---``."""
+    return "---\n".join(
+        yaml.dump(
+            body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100,
+            default_flow_style=False,
+        )
+        for body in bodies
+    )  # fmt: skip
+
+
+def to_json(bodies: Iterable[dict[str, Any]]) -> str:
+    """Documents as one JSON list."""
+    return json.dumps(list(bodies), indent=2, ensure_ascii=False) + "\n"

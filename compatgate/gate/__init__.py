@@ -1,1 +1,0 @@
-"""The service that binds facts, matrix and evidence into answers, and remembers what it said."""

@@ -1,1 +1,0 @@
-"""Deploy tools' questions, and answers as each of them reads them. Pure but for asking the gate."""

@@ -1,0 +1,1 @@
+"""Provide what capabilities share: database, HTTP, pages, commands, Kubernetes."""

@@ -1,0 +1,1 @@
+"""Provide what commands share; nothing here knows the gate, and all of it loads fast."""

@@ -1,0 +1,158 @@
+"""Add the options that commands share, read their values, and repeat a command every interval."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.cli.parser import positive
+from compatgate.kit.cli.terminal import printable
+
+if TYPE_CHECKING:
+    import argparse
+    from datetime import datetime
+
+LONGEST_REASON = 2000
+"""Characters of a revision's reason."""
+
+
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """The option that names the database."""
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="postgresql://user@host/name, or path of an SQLite file"
+        " ($COMPATGATE_DATABASE, else a file in the user's data folder)",
+    )
+
+
+def add_format(*parsers: argparse.ArgumentParser) -> None:
+    """The option that chooses between people and programs."""
+    for parser in parsers:
+        parser.add_argument(
+            "--format",
+            choices=("text", "json"),
+            default="text",
+            help="output format (default: text)",
+        )
+
+
+def add_authorship(parser: argparse.ArgumentParser) -> None:
+    """Who changes the matrix, and why."""
+    parser.add_argument("--reason", help="reason, kept with the revision")
+    parser.add_argument(
+        "--author", help="author (default: your user name; a server records the token's name)"
+    )
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """How many items a list shows."""
+    parser.add_argument(
+        "--limit", type=positive, metavar="N", help="number of items (default: all)"
+    )
+
+
+def reason_of(args: argparse.Namespace, otherwise: str) -> str:
+    """Return why the matrix is changed.
+
+    Args:
+        args: of the command, with `add_authorship`.
+        otherwise: the reason where none was given; cut where a revision cannot hold it.
+    """
+    if args.reason:
+        return str(args.reason)
+    readable = printable(otherwise).replace("\n", "\ufffd")
+    most = LONGEST_REASON
+    return readable if len(readable) <= most else f"{readable[: most - 3]}..."
+
+
+def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:
+    """Return a time that an option names.
+
+    Raises:
+        BadInput: not a time.
+    """
+    from compatgate.kit.clock import parse_moment
+
+    return parse_moment(text, field=option, end_of_day=end_of_day) if text else None
+
+
+def revision_or_time(text: str, option: str) -> int | datetime:
+    """Return which matrix an option names: a revision's number, or a time.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    from compatgate.errors import BadInput
+    from compatgate.kit.clock import parse_moment
+
+    if text.isascii() and text.isdecimal() and len(text) < len("20261103"):
+        return int(text)
+    try:
+        return parse_moment(text, field=option, end_of_day=True)
+    except BadInput as error:
+        error.hint = f"a revision's number, or a time {error.hint}"
+        raise
+
+
+def user() -> str:
+    """Who uses this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"uid {os.getuid()}"
+
+
+def add_workloads(parser: argparse.ArgumentParser) -> None:
+    """The option for operators' own workloads."""
+    parser.add_argument(
+        "--workloads",
+        metavar="DIR",
+        action="append",
+        help="own workloads and suites beside the shipped ones ($COMPATGATE_WORKLOADS); may be"
+        " repeated",
+    )
+
+
+_LEAST_S = 30
+
+
+def read_interval(text: str, field: str = "--every") -> float:
+    """Return the seconds of a duration that an option names.
+
+    Raises:
+        BadInput: it is none, or too short.
+    """
+    from compatgate.documents.quantities import parse_duration
+
+    seconds = parse_duration(text, field=field).total_seconds()
+    if seconds < _LEAST_S:
+        raise BadInput("is too often", field=field, value=text, hint=f"at least {_LEAST_S}s")
+    return seconds
+
+
+def repeat(act: Callable[[], int], seconds: float) -> int:
+    """Act, wait, and act again; what fails is told, and tried the next time. 0 when it is stopped.
+
+    Args:
+        act: what is done.
+        seconds: between two times.
+    """
+    import signal
+    import threading
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    while not stop.is_set():
+        try:
+            act()
+        except CompatgateError as error:
+            print(f"error: {error.detail}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        stop.wait(seconds)
+    return 0

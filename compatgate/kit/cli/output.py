@@ -1,0 +1,112 @@
+"""Print results as JSON and tables; write files whole or not at all; read files with a limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def print_json(value: Any) -> None:
+    """One JSON value, for programs."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Columns for people; the last one is as wide as it needs to be."""
+    cells = [[*map(_cell, row)] for row in rows]
+    print(table([name.upper() for name in head], cells) if cells else empty)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return columns as wide as what they hold, as text."""
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _cell(value: object) -> str:
+    text = "-" if value in (None, "") else str(value)
+    return " ".join(text.split())
+
+
+def seconds(moment: datetime | None) -> str | None:
+    """Return a time to the second, ``2026-11-03 09:30:00Z``."""
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else None
+
+
+def second(moment: str | None) -> str | None:
+    """Return a time as JSON has it to the second, ``2026-11-03 09:30:00Z``."""
+    return f"{moment[:19].replace('T', ' ')}Z" if moment else None
+
+
+def write_output(path: str, content: bytes) -> None:
+    """Write to a file, whole or not at all; ``-`` is standard output.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    if path == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    from pathlib import Path
+
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)  # a pipe or a device cannot be replaced
+            return
+        part.write_bytes(content)
+        part.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        reason = error.strerror or str(error)
+        raise BadInput(f"cannot write {path}: {reason}", field="--output", value=path) from None
+
+
+LARGEST_INPUT = 32 * 1024 * 1024
+"""Bytes of the largest file that is read."""
+
+
+def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
+    """Return a file, or standard input for ``-``, as text; bytes that are not UTF-8 are replaced.
+
+    Raises:
+        BadInput: it cannot be read, or is too large.
+    """
+    data = read_bytes(path, option, largest)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's "nvidia-smi > file"
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8", "replace")
+
+
+def read_bytes(path: str, option: str, largest: int = LARGEST_INPUT) -> bytes:
+    """Return a file, or standard input for ``-``.
+
+    Raises:
+        BadInput: it cannot be read, or is too large.
+    """
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(largest + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(largest + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read '{path}': {error.strerror}", field=option) from None
+    if len(data) > largest:
+        raise BadInput(f"'{path}' is larger than {largest >> 20} MiB", field=option)
+    return data

@@ -1,0 +1,225 @@
+"""Read arguments: as argparse does, with errors on one line that name the near option."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import width_of
+
+MOST = 1024
+"""Processes, threads or runs at once that an option may ask for."""
+_PLACES = ("server", "bundle", "database")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the form of examples; told its width, argparse need not import shutil for it."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=width_of(sys.stdout) - 2)
+
+
+class Once(argparse.Action):
+    """Stores a value; a second one is refused, where argparse forgets the first without a word.
+
+    An option that is given an empty value is refused as well: it mostly is a variable of a script
+    that was never set, and what was to be checked would go unchecked.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Store, or say that the option was given twice."""
+        _refuse_empty(parser, self, values, option_string)
+        given = vars(namespace).setdefault("_given", set())
+        if option_string and self.dest in given:
+            parser.error(f"{option_string} is given twice")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+class Several(argparse._AppendAction):
+    """Collects values, none of them empty."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Collect, or say that the value is empty."""
+        _refuse_empty(parser, self, values, option_string)
+        super().__call__(parser, namespace, values, option_string)
+
+
+class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The actions of a command; what lists one in a line also describes it."""
+
+    def add_parser(self, name: str, **settings: Any) -> Any:
+        """Describe an action."""
+        settings.setdefault("description", sentence(settings.get("help", "")))
+        return super().add_parser(name, **settings)
+
+
+def _refuse_empty(
+    parser: argparse.ArgumentParser, action: argparse.Action, values: Any, option: str | None
+) -> None:
+    empty = "" in values if isinstance(values, list) else option and values == ""
+    if empty and action.const != "":
+        parser.error(f"{option or 'an argument'}: is empty; give it a value, or leave it out")
+
+
+def bounded_count(text: str) -> int:
+    """Return the type of an option that says how many, from 1 to `MOST`."""
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MOST}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """The type of an option that says how many are shown: none would say that there are none."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose options are contracts: no abbreviations; examples keep their form."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", _Formatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)
+        self.register("action", None, Once)
+        self.register("action", "store", Once)
+        self.register("action", "append", Several)
+        self.register("action", "parsers", _Actions)
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Read arguments; an unknown option is named with the nearest known one."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown argument '{unknown[0]}'{self._near(unknown[0])}")
+        return parsed
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line and exit with status 2."""
+        print(f"error: {message} (see '{self.prog} --help')", file=sys.stderr)
+        self.exit(2)
+
+    def _near(self, argument: str) -> str:
+        from difflib import get_close_matches
+
+        option = argument.partition("=")[0]
+        known = [name for name in _options(self) if name.startswith("--")]
+        near = get_close_matches(option, known, n=1)
+        return f", did you mean '{near[0]}'?" if near else ""
+
+
+Actions = Mapping[str, tuple[str, str]]
+"""Name to code and help. Code is ``module`` or ``module:action``; see `load_command`."""
+
+
+class Command(NamedTuple):
+    """The two functions of a command or an action."""
+
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def load_command(code: str) -> Command:
+    """Import a command.
+
+    Args:
+        code: ``module``, which has ``add_arguments`` and ``run``; or ``module:action``, which has
+            ``add_action_arguments`` and ``run_action``.
+    """
+    module_name, _, action = code.partition(":")
+    module = import_module(module_name)
+    if not action:
+        return Command(module.add_arguments, module.run)
+    return Command(getattr(module, f"add_{action}_arguments"), getattr(module, f"run_{action}"))
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Actions) -> None:
+    """Describe the actions of a command."""
+    group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, (code, help_text) in actions.items():
+        load_command(code).add_arguments(group.add_parser(name, help=help_text))
+
+
+def run_action(args: argparse.Namespace, actions: Actions) -> int:
+    """Run the chosen action and return its exit status."""
+    return load_command(actions[args.action][0]).run(args)
+
+
+def add_server(
+    group: argparse._ActionsContainer, *, what: str = "", timeout_s: float | None = None
+) -> None:
+    """Add the options that name a gate.
+
+    Args:
+        group: of a command's options.
+        what: the gate is asked about, ``targets``; empty: about all that the command does.
+        timeout_s: default of ``--timeout``; None: the command has no such option.
+    """
+    url = f"URL of the gate{f', for {what}' if what else ''} (default: $COMPATGATE_SERVER)"
+    group.add_argument("--server", metavar="URL", help=url)
+    group.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
+    if timeout_s is not None:
+        group.add_argument(
+            "--timeout",
+            metavar="SECONDS",
+            type=float,
+            default=timeout_s,
+            help=f"timeout of the gate in seconds (default: {timeout_s:g})",
+        )
+
+
+def add_overlays(group: argparse._ActionsContainer) -> None:
+    """Add the option that lays facts over the shipped ones."""
+    group.add_argument(
+        "--facts",
+        metavar="FILE|DIR",
+        action="append",
+        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
+    )
+
+
+def server_of(args: argparse.Namespace) -> str | None:
+    """The gate that the options or the environment name; another place that is named comes first.
+
+    Raises:
+        BadInput: several places are named.
+    """
+    given = [f"--{name}" for name in _PLACES if getattr(args, name, None)]
+    if len(given) > 1:
+        raise BadInput(f"{' and '.join(given)} exclude each other", hint="name one place to ask")
+    return (args.server if given else os.environ.get("COMPATGATE_SERVER")) or None
+
+
+def sentence(text: str) -> str:
+    """Return a line of help as a description."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Return every option of a parser and of its sub-parsers."""
+    found = list(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                found += _options(child)
+    return found

@@ -1,0 +1,97 @@
+"""Colour, measure and wrap text for people; no library, so that it loads in no time."""
+
+from __future__ import annotations
+
+import os
+from typing import TextIO
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_DEFAULT_WIDTH = 100
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Return whether to colour what goes to a stream.
+
+    ``NO_COLOR`` (not empty) forbids, ``FORCE_COLOR`` (not empty, not 0) demands; otherwise a
+    terminal gets colour. Source: no-color.org, force-color.org.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width_of(stream: TextIO) -> int:
+    """Return columns of the terminal behind a stream; ``COLUMNS`` wins, 100 where there is none."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(int(columns), 40)
+    try:
+        return max(os.get_terminal_size(stream.fileno()).columns, 40)
+    except (OSError, ValueError):
+        return _DEFAULT_WIDTH
+
+
+def escape_what_is_missing(stream: TextIO) -> None:
+    """Have a stream escape what its encoding lacks, as JSON does, instead of failing.
+
+    JSON that is written to it stays the same JSON.
+    """
+    import codecs
+    import io
+
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error("compatgate-escape", _escaped)
+        stream.reconfigure(errors="compatgate-escape")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    import json
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def paint(text: str, *styles: str, colour: bool) -> str:
+    """Return the text in the styles (``bold``, ``red``, ...), or as it is without colour."""
+    if not colour or not text:
+        return text
+    return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that a terminal would obey; line breaks stay.
+
+    Where the runner of GitHub Actions reads along, without what that would obey, either.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    if ("::" in text or "##[" in text) and os.environ.get("GITHUB_ACTIONS") == "true":
+        return without_commands(text)
+    return text
+
+
+def without_commands(text: str) -> str:
+    """Return the text without workflow commands.
+
+    The runner obeys ``::error::x`` at the beginning of a line, blanks before it left aside, and
+    ``##[error]x`` anywhere in it. Source: actions/runner, src/Runner.Common/ActionCommand.cs.
+    """
+    import re
+
+    return re.sub(r"(^|\s)::", r"\1: :", text).replace("##[", "## [")
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return lines of at most ``width`` characters, broken at blanks; a longer word stays whole."""
+    lines: list[str] = []
+    line = ""
+    for word in printable(" ".join(text.split())).split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line] if line else lines or [""]

@@ -1,0 +1,301 @@
+"""Open a database, and read and write it in transactions.
+
+The URL comes from an option, the environment, or the user's data folder. A reader sees one
+moment; writers go one after another. An SQLite file is readable by its owner alone: it holds
+digests of tokens, and who asked for what.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+
+ENVIRONMENT = "COMPATGATE_DATABASE"
+ELSEWHERE = f"name a place with --database, or in {ENVIRONMENT}"
+_DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+    "sqlite": "sqlite",
+}
+
+
+def default_path() -> Path:
+    """Return the SQLite file in the user's data folder.
+
+    Raises:
+        BadInput: this user has none.
+    """
+    from platformdirs import user_data_path
+
+    try:
+        return user_data_path("compatgate", appauthor=False) / "compatgate.db"
+    except RuntimeError:
+        what = "this user has no home folder to keep a database in"
+        raise BadInput(what, field="database", hint=ELSEWHERE) from None
+
+
+def resolve_url(text: str | None = None) -> URL:
+    """Return the database that is meant.
+
+    Args:
+        text: a URL (``sqlite:///file``, ``postgresql://user@host/name``) or the path of an SQLite
+            file; None: ``COMPATGATE_DATABASE``, else a file in the user's data folder.
+
+    Raises:
+        BadInput: not a URL, a kind of database that is not supported, or one kept in memory.
+    """
+    text = text or os.environ.get(ENVIRONMENT) or str(default_path())
+    if "://" not in text:
+        return URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise _bad(text, "not a database URL") from None
+    driver = _DRIVERS.get(url.drivername)
+    if driver is None:
+        raise _bad(url.drivername, f"{url.drivername} is not supported")
+    if driver == "sqlite" and url.database in (None, "", ":memory:"):
+        raise _bad(text, "a database in memory would not outlive the command")
+    return url.set(drivername=driver)
+
+
+def display_url(url: URL) -> str:
+    """Return the URL for messages, without its password, as a user would write it."""
+    plain = url.set(drivername=url.drivername.partition("+")[0])
+    return plain.render_as_string(hide_password=True)
+
+
+def _bad(value: str, problem: str) -> CompatgateError:
+    hint = "sqlite:///path/to/file.db or postgresql://user@host/name"
+    return BadInput(problem, field="database", value=value, hint=hint)
+
+
+_log = logging.getLogger(__name__)
+_MODE = 0o600
+_BESIDE = ("", "-wal", "-shm", "-turn")
+"""The file, SQLite's log and its index, and the lock of those who write decisions."""
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_making = threading.Lock()
+_told: set[str] = set()
+
+
+def keep_private(path: str) -> None:
+    """Make an SQLite file that is missing, and take from others what they may do with it.
+
+    SQLite gives its log the mode of the file. A file that exists is never opened here: closing it
+    would drop the locks that SQLite holds on it in this process.
+
+    Args:
+        path: of the file; what is wrong with it is for SQLite to say.
+    """
+    with _making, suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
+    for name in (path + end for end in _BESIDE):
+        try:
+            found = os.stat(name)
+        except OSError:
+            continue
+        if not stat.S_ISREG(found.st_mode) or not found.st_mode & _OTHERS:
+            continue
+        try:
+            os.chmod(name, _MODE)
+        except OSError:
+            _warn(name, found)
+
+
+def _warn(name: str, found: os.stat_result) -> None:
+    """Say once that others may use a file, which is not ours to change."""
+    if name in _told:
+        return
+    _told.add(name)
+    mode = stat.S_IMODE(found.st_mode)
+    _log.warning(
+        "others than its owner may use %s (mode %04o, user %d): run chmod 600 on it as that user",
+        name, mode, found.st_uid,
+    )  # fmt: skip
+
+
+WRITER_LOCK = 0x636F6D70617467  # "compatg"
+"""Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
+_BUSY_SECONDS = 15
+_WRITING = "compatgate_writing"
+
+
+class Database:
+    """SQLite or PostgreSQL behind one interface.
+
+    Raises:
+        Unavailable: from every method, when the database does not answer.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.is_sqlite = url.drivername == "sqlite"
+        self.engine = _sqlite(url) if self.is_sqlite else _postgresql(url)
+        _forget_connections_after_fork(self.engine)
+
+    @classmethod
+    def open(cls, url: str | None = None) -> Database:
+        """Return the database that a URL or path names; see `resolve_url`.
+
+        Raises:
+            BadInput: not a URL; or the library for such a database is not installed.
+            Unavailable: the folder of an SQLite file cannot be made.
+        """
+        return cls(resolve_url(url))
+
+    @property
+    def shown(self) -> str:
+        """Return its URL, without the password."""
+        return display_url(self.url)
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Give a read-only transaction that sees one moment throughout."""
+        with self._transaction(writing=False) as connection, Session(connection) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Give a transaction that no other writer of this database overlaps; commits at the end.
+
+        Raises:
+            Conflict: what was written contradicts what is stored.
+        """
+        with self._transaction(writing=True) as connection, Session(connection) as session:
+            yield session
+            session.flush()
+
+    @contextmanager
+    def working(self) -> Iterator[Session]:
+        """Give a transaction that changes rows which it locks itself, beside other writers.
+
+        PostgreSQL locks what is asked for with ``FOR UPDATE``; SQLite, which knows one writer,
+        serves them one after another. Revisions, evidence and audit links need `writing`.
+        """
+        opened = self._transaction(writing=True, alone=False)
+        with opened as connection, Session(connection) as session:
+            yield session
+            session.flush()
+
+    @contextmanager
+    def _transaction(self, *, writing: bool, alone: bool = True) -> Iterator[Connection]:
+        try:
+            with self.engine.connect() as connection:
+                if not self.is_sqlite and not writing:
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ")
+                connection = connection.execution_options(**{_WRITING: writing})
+                with connection.begin():
+                    if writing and alone and not self.is_sqlite:
+                        lock = text("SELECT pg_advisory_xact_lock(:key)")
+                        connection.execute(lock, {"key": WRITER_LOCK})
+                    yield connection
+        except (DataError, UnicodeEncodeError, OverflowError) as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise BadInput(f"the database cannot hold this: {reason}") from error
+        except IntegrityError as error:
+            raise Conflict(f"the change contradicts what is stored: {error.orig}") from error
+        except (DBAPIError, PoolTimeoutError, OSError) as error:
+            raise unavailable(self, error) from error
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self.engine.dispose()
+
+
+def unavailable(database: Database, error: BaseException) -> Unavailable:
+    """Return the error for a database that does not answer, or answers with a refusal."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    refused = isinstance(error, ProgrammingError)
+    what = "cannot be used" if refused else "does not answer"
+    return Unavailable(
+        f"the database {database.shown} {what}: {lines[0] if lines else 'no reason'}",
+        field="database",
+        hint="check its schema and the user's rights"
+        if refused
+        else "check that it runs, is reachable, has room and may be written",
+    )
+
+
+def _sqlite(url: URL) -> Engine:
+    folder = Path(url.database or "").parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        what = f"cannot make the folder {folder}: {error.strerror or error}"
+        raise Unavailable(what, field="database", value=str(folder), hint=ELSEWHERE) from None
+    engine = create_engine(
+        url,
+        connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
+        pool_size=32,
+        max_overflow=32,
+    )
+    event.listen(engine, "do_connect", lambda *_: keep_private(url.database or ""))
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin in _begin_sqlite
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = NORMAL",
+        "foreign_keys = ON",
+        "case_sensitive_like = ON",
+        "cache_size = -32768",
+        "wal_autocheckpoint = 8192",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writing = connection.get_execution_options().get(_WRITING)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _postgresql(url: URL) -> Engine:
+    if find_spec("psycopg") is None:
+        hint = "pip install 'compatgate[postgresql]'"
+        what = "PostgreSQL needs a library that is not installed: psycopg"
+        raise BadInput(what, field="database", hint=hint)
+    return create_engine(
+        url,
+        pool_size=16,
+        max_overflow=16,
+        pool_timeout=10,
+        pool_pre_ping=True,
+        connect_args={
+            "connect_timeout": 5,
+            "application_name": "compatgate",
+            "options": f"-c lock_timeout={_BUSY_SECONDS}s",
+            "tcp_user_timeout": _BUSY_SECONDS * 1000,
+        },
+    )
+
+
+def _forget_connections_after_fork(engine: Engine) -> None:
+    """A connection shared by two processes breaks both; a child opens its own."""
+    alive = weakref.ref(engine)
+
+    def forget() -> None:
+        if (mine := alive()) is not None:
+            mine.dispose(close=False)
+
+    os.register_at_fork(after_in_child=forget)

@@ -1,0 +1,174 @@
+"""Declare tables and read lists from them, a page at a time.
+
+Column types mean the same on SQLite and PostgreSQL. A cursor holds the key after which the next
+page begins: rows added meanwhile do not shift it, and a late page costs as little as the first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, String, tuple_
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Session
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from compatgate.errors import BadInput
+from compatgate.kit.clock import from_iso, iso
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Names of constraints, so that migrations can speak of them on every database."""
+
+
+class Base(DeclarativeBase):
+    """Declarative base of all tables."""
+
+    metadata = MetaData(naming_convention=NAMING)
+
+
+BigKey = BigInteger().with_variant(Integer(), "sqlite")
+"""A key that the database numbers; SQLite does so only for plain integers."""
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC time: ``timestamptz`` on PostgreSQL, sortable text on SQLite."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Return the column's type on a database."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(String(27))
+        return dialect.type_descriptor(DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """What is sent; a naive time would be a guess."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a stored time must know its zone")
+        return iso(value) if dialect.name == "sqlite" else value.astimezone(UTC)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """What was stored, in UTC."""
+        if value is None:
+            return None
+        return from_iso(value) if isinstance(value, str) else value.astimezone(UTC)
+
+
+def to_plain(row: Struct) -> dict[str, Any]:
+    """Return a row as plain data, times as text."""
+    body = msgspec.structs.asdict(row)
+    return {k: iso(v) if isinstance(v, datetime) else v for k, v in body.items()}
+
+
+MOST = 1000
+DEFAULT = 100
+T = TypeVar("T")
+Column = InstrumentedAttribute[Any]
+
+
+class Page(Struct, Generic[T], frozen=True):
+    """A part of a list.
+
+    Attributes:
+        items: at most as many as were asked for.
+        next: cursor of the next page; None: this is the last.
+    """
+
+    items: tuple[T, ...]
+    next: str | None = None
+
+
+def page(
+    session: Session,
+    query: Any,
+    key: Column | tuple[Column, ...],
+    make: Callable[[Any], T],
+    *,
+    cursor: str | None,
+    limit: int,
+    descending: bool = False,
+) -> Page[T]:
+    """Return one page of a query.
+
+    Args:
+        session: to read from.
+        query: a select, filtered, without order; its rows carry the key's columns by their names.
+        key: the unique column (or columns) to order by.
+        make: turns a row into an item.
+        cursor: from the page before.
+        limit: 1 to 1000.
+        descending: newest first.
+
+    Raises:
+        BadInput: a limit out of range, or a cursor that no page gave.
+    """
+    if isinstance(limit, bool) or not 1 <= limit <= MOST:
+        raise BadInput("out of range", field="limit", value=limit, hint=f"1 to {MOST}")
+    keys = key if isinstance(key, tuple) else (key,)
+    if cursor is not None:
+        last = _open(cursor, keys)
+        here = tuple_(*keys)
+        query = query.where(here < last if descending else here > last)
+    query = query.order_by(*(k.desc() if descending else k.asc() for k in keys)).limit(limit + 1)
+    rows: Sequence[Any] = session.execute(query).all()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    following = cursor_of([getattr(rows[-1], k.key) for k in keys]) if more else None
+    return Page(tuple(make(row) for row in rows), following)
+
+
+def pages(fetch: Callable[..., Page[T]], **filters: Any) -> Iterator[Page[T]]:
+    """Yield all pages of a list, as long as they may be; each is read when it is asked for.
+
+    Args:
+        fetch: takes ``filters``, ``cursor`` and ``limit``.
+        filters: for ``fetch``.
+    """
+    cursor = None
+    while True:
+        found = fetch(**filters, cursor=cursor, limit=MOST)
+        yield found
+        cursor = found.next
+        if cursor is None:
+            return
+
+
+def cursor_of(values: list[Any]) -> str:
+    """Return the cursor of the page that begins after these values of the key."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(values)).decode().rstrip("=")
+
+
+def _open(cursor: str, keys: tuple[Column, ...]) -> tuple[Any, ...]:
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        values = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=list[Any])
+        if len(values) != len(keys):
+            raise ValueError("another list's cursor")
+        return tuple(_checked(value, k) for value, k in zip(values, keys, strict=True))
+    except (ValueError, TypeError, binascii.Error, msgspec.MsgspecError):
+        hint = "use `next` of the page before"
+        raise BadInput("not a cursor", field="cursor", value=cursor, hint=hint) from None
+
+
+def _checked(value: Any, key: Column) -> Any:
+    if type(value) is not key.type.python_type:
+        raise TypeError("another list's cursor")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("out of range")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("not text that a database keeps")
+    return value

@@ -1,0 +1,1 @@
+"""Read requests, write answers and keep connections; nothing here knows the gate."""

@@ -1,0 +1,303 @@
+"""Keep connections: HTTP/1.1 with limits to time and size, and TLS certificates.
+
+Certificates are checked before the server starts, and read again when their files change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import ssl
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from compatgate.errors import BadInput
+
+RECEIVE_SECONDS = 30.0
+"""A request's headers must have arrived in this time; then its body, in as much again."""
+ANSWER_SECONDS = 300.0
+"""A request must have been answered in this time, however slowly the client reads."""
+LONGEST_HEAD = 64 * 1024
+"""Bytes of a request's line and headers."""
+WHOLE = "compatgate.whole"
+"""In the scope of a request whose body has come."""
+_PARTING_SECONDS = 1.0
+_SWEEP_SECONDS = 0.5
+
+
+class HeadTooLarge(Exception):
+    """The line and headers of a request are larger than anybody needs."""
+
+
+class Connection(HttpToolsProtocol):
+    """Answers the requests of one client, who may be slow, silent or hostile.
+
+    A client that waits for its answer may have closed its side of the connection.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._due = math.inf
+        self._head = 0
+        self._in_head = True
+        self._ended = False
+        self._last = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request, for so long."""
+        super().connection_made(Gathering(transport, self.loop))
+        _open.add(self)
+        self._within(RECEIVE_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the client."""
+        _open.discard(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless a request's head has no end."""
+        if self._in_head:
+            if self._head > LONGEST_HEAD:
+                self.send_400_response("The request's line and headers are too large.")
+                return
+            self._head += len(data)
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """Give the client so long for the headers."""
+        self._in_head, self._head = True, 0
+        self._within(_PARTING_SECONDS if self._last else RECEIVE_SECONDS)
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Read a part of the request's line."""
+        self._add(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Read a header."""
+        self._add(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, within so long."""
+        self._in_head = False
+        self._within(ANSWER_SECONDS)
+        super().on_headers_complete()
+        if self._last and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """Tell the application that it need not wait for the body."""
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, if there can be one."""
+        super().on_response_complete()
+        if self.cycle is not None and self.cycle.response_complete:  # the latest of a pipeline
+            self._due = math.inf
+            if self._ended:
+                self.transport.close()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep a connection open for an answer that is still owed."""
+        self._ended = True
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or self.scheme == "https":
+            return False  # nothing is owed; and TLS has no half of a connection
+        if cycle.more_body:
+            if all(name != b"content-length" for name, _ in self.headers):
+                return False  # nobody could tell that chunks are missing
+            cycle.more_body = False  # the application sees that it is too short
+            cycle.message_event.set()
+        return True
+
+    def shutdown(self) -> None:
+        """Ask no more of the client; one that has just connected may still send its request."""
+        if self.cycle is None and not self.transport.is_closing():
+            self._last = True
+            self._within(_PARTING_SECONDS)
+        else:
+            super().shutdown()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Let go of a client that asks no more, also of one that has not read its answer."""
+        self.transport.abort()
+
+    def end_if_late(self, now: float) -> None:
+        """Close a connection on which nothing happened in time."""
+        if now > self._due:
+            self.transport.abort()
+
+    def _add(self, size: int) -> None:
+        self._head += size
+        if self._head > 2 * LONGEST_HEAD:  # counted as it came, and as it was understood
+            raise HeadTooLarge
+
+    def _within(self, seconds: float) -> None:
+        self._due = self.loop.time() + seconds
+
+
+_open: set[Connection] = set()
+"""Connections of this process."""
+
+
+async def end_late_connections() -> None:
+    """Close connections that are late, for ever; one timer for all of them."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        now = loop.time()
+        for connection in tuple(_open):
+            connection.end_if_late(now)
+
+
+class Gathering(asyncio.Transport):
+    """A transport that sends what is written in one turn of the event loop as one.
+
+    The head of an answer and its body would be two packets, and two calls of the system.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send this with what else is written in this turn."""
+        if not self._written:
+            self._loop.call_soon(self._flush)
+        self._written.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send these with what else is written in this turn."""
+        for data in list_of_data:
+            self.write(data)
+
+    def _flush(self) -> None:
+        if self._written:
+            written, self._written = self._written, []
+            self._transport.write(b"".join(written))
+
+    def close(self) -> None:
+        """Send what was written, then close."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._written.clear()
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection closes or is closed."""
+        return self._transport.is_closing()
+
+    def is_reading(self) -> bool:
+        """Return whether data is received."""
+        return self._transport.is_reading()
+
+    def pause_reading(self) -> None:
+        """Receive nothing for now."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Receive again."""
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what is known of the connection."""
+        return self._transport.get_extra_info(name, default)
+
+
+_log = logging.getLogger("compatgate.web")
+
+
+class CertificatePair(Struct, frozen=True):
+    """PEM files: the certificate with its chain, and its private key."""
+
+    certificate: str
+    key: str
+
+
+def load_certificate(pair: CertificatePair) -> ssl.SSLContext:
+    """Return a context for connections with this certificate: TLS 1.2 and later.
+
+    Raises:
+        BadInput: a file cannot be read, is not PEM, or the key is another certificate's.
+    """
+    for field, path in (("--tls-cert", pair.certificate), ("--tls-key", pair.key)):
+        try:
+            with open(path, "rb"):
+                pass
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise BadInput(f"cannot read {path!r}: {reason}", field=field, value=path) from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        # A password is never asked for: nobody sits before a service.
+        context.load_cert_chain(pair.certificate, pair.key, password=lambda: "")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        what = f"{pair.certificate!r} and {pair.key!r} are no certificate and its key: {reason}"
+        hint = "PEM, the certificate first, then its chain; the key without a password"
+        raise BadInput(what, field="--tls-cert", hint=hint) from None
+    return context
+
+
+class ReloadingCertificate:
+    """The certificate of the files as they are now; a rotation needs no restart.
+
+    Files that cannot be used (a rotation that is half done) leave the certificate before in use.
+
+    Attributes:
+        context: for a server; each connection gets the certificate of its moment.
+    """
+
+    def __init__(self, pair: CertificatePair) -> None:
+        self._pair = pair
+        self._lock = threading.Lock()
+        self._seen = _stamp(pair)
+        self._latest = self.context = load_certificate(pair)
+        self.context.sni_callback = self._choose
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        """Give a connection that begins the latest certificate."""
+        seen = _stamp(self._pair)
+        if seen != self._seen:
+            with self._lock:
+                if seen != self._seen:
+                    self._read(seen)
+        connection.context = self._latest
+
+    def _read(self, seen: object) -> None:
+        self._seen = seen
+        try:
+            self._latest = load_certificate(self._pair)
+        except BadInput as error:
+            _log.error("the certificate was changed and is not used: %s", error.detail)
+        else:
+            _log.info("the certificate was changed and is in use")
+
+
+def _stamp(pair: CertificatePair) -> object:
+    """What changes when a file does; Kubernetes changes a link above the files."""
+    found: list[tuple[int, ...] | None] = []
+    for path in (pair.certificate, pair.key):
+        try:
+            state = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((state.st_mtime_ns, state.st_size, state.st_ino, state.st_dev))
+    return tuple(found)

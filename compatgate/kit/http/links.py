@@ -1,0 +1,86 @@
+"""Build addresses of pages and of the API; names in addresses are always quoted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from flask import current_app, request
+from werkzeug.routing import MapAdapter
+
+API_PREFIX = "/api/v1"
+HOOKS_PREFIX = "/hooks"
+
+
+UI_PREFIX = "/ui"
+
+
+_DEPTH = 2
+"""Slashes of ``/ui/targets``: nothing is above it but home."""
+
+
+def link(*parts: Any, **query: Any) -> str:
+    """Return the address of a page: ``link("targets", name, sort="gpu")``.
+
+    Args:
+        parts: of the path below ``/ui``.
+        query: parameters; None and empty ones are left out.
+    """
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    return f"{request.script_root}{UI_PREFIX}/{path}{encoded(query)}"
+
+
+def here(**changes: Any) -> str:
+    """Return the present page with other query parameters; None removes one."""
+    query = {**request.args.to_dict(), **changes}
+    return f"{bare()}{encoded(query)}"
+
+
+def asked_besides(fields: Iterable[Sequence[Any]]) -> list[tuple[str, str]]:
+    """What the present page was asked for and no field of its filters' form says.
+
+    A change of the filters begins at the table's first page; the table says how it is sorted.
+
+    Args:
+        fields: of the form, each beginning with its name.
+    """
+    told = {str(field[0]) for field in fields} | {"sort", "cursor", "format"}
+    return [(key, value) for key, value in request.args.items() if value and key not in told]
+
+
+def bare() -> str:
+    """The present page without query parameters; of what a form answered, the page that has it."""
+    path = request.path
+    if request.method == "POST":
+        adapter = current_app.create_url_adapter(request)
+        while adapter and path.count("/") > _DEPTH and not _is_shown(adapter, path):
+            path = path.rpartition("/")[0]
+    return f"{request.script_root}{quote(path)}"
+
+
+def _is_shown(adapter: MapAdapter, path: str) -> bool:
+    """Return whether a page is there to be looked at; what is no page has no other argument."""
+    endpoint, values = adapter.match(path, method="GET")
+    return "rest" not in values and endpoint.startswith("ui.")
+
+
+def api(*parts: Any, **query: Any) -> str:
+    """Return the address of the same as JSON: ``api("runs", id)``."""
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    return f"{request.script_root}{API_PREFIX}/{path}{encoded(query)}"
+
+
+def encoded(query: dict[str, Any]) -> str:
+    """``?a=b``, or nothing."""
+    given = {key: value for key, value in query.items() if value not in (None, "")}
+    return f"?{urlencode(given)}" if given else ""
+
+
+def inside(place: str | None) -> str | None:
+    """Return a place that somebody was on the way to, if it is a page of ours."""
+    if not place or "\\" in place or not place.isprintable():
+        return None
+    parts = urlsplit(place)
+    own = f"{request.script_root}{UI_PREFIX}/"
+    return place if not parts.scheme and not parts.netloc and place.startswith(own) else None

@@ -1,0 +1,304 @@
+"""Read what a request says: its body, its query parameters, and the reason of a change.
+
+A body has a known type, a limited size and depth, and is UTF-8. A route declares a struct of its
+parameters; unknown and repeated parameters are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from flask import request
+from msgspec import Meta, Struct
+from werkzeug.datastructures import MultiDict
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import BadInput, TooLarge
+from compatgate.kit.clock import parse_moment
+from compatgate.kit.http.problems import UnsupportedMedia
+from compatgate.strict_json import KeyTwice, decode_once
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def read_body(media: tuple[str, ...], most: int) -> bytes:
+    """Return the body as it was sent.
+
+    Args:
+        media: content types accepted; the first is the usual one.
+        most: bytes that a body may have.
+
+    Raises:
+        UnsupportedMedia: another content type than those accepted, or compressed.
+        BadInput: the client stopped sending.
+        TooLarge: larger than the server accepts.
+    """
+    environ = request.environ
+    stated = environ.get("CONTENT_TYPE", "")
+    if stated != media[0]:
+        _check_type(stated, media)
+    if environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
+        what = environ["HTTP_CONTENT_ENCODING"]
+        raise UnsupportedMedia("send the body as it is", field="Content-Encoding", value=what)
+    if (request.content_length or 0) > most:
+        raise too_large(most)
+    try:
+        raw = request.get_data(cache=False)
+    except RequestEntityTooLarge:
+        raise too_large(most) from None
+    except Exception:  # of the socket, of Werkzeug, or of the server's parser of chunks
+        raise incomplete() from None
+    if len(raw) > most:  # in chunks; Werkzeug cuts those off at its own limit
+        raise too_large(most)
+    if len(raw) < (request.content_length or 0):
+        raise incomplete()
+    return raw
+
+
+def too_large(most: int) -> TooLarge:
+    """Return the error for a body beyond the limit."""
+    hint = f"at most {most} bytes; the server's --max-request-size raises it"
+    return TooLarge("the body is too large", field="body", hint=hint)
+
+
+def incomplete() -> BadInput:
+    """Return the error for a body of which only a part arrived."""
+    hint = "shorter than announced, malformed chunks, or sent too slowly"
+    return BadInput("the body is not complete", field="body", hint=hint)
+
+
+def _check_type(stated: str, media: tuple[str, ...]) -> None:
+    kind, parameters = request.mimetype, request.mimetype_params
+    if kind not in media:
+        raise UnsupportedMedia(
+            f"the content type {stated or '(none)'} is not accepted here",
+            field="Content-Type",
+            value=stated or None,
+            hint=f"send {' or '.join(media)}",
+        )
+    if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+        raise UnsupportedMedia("the text must be UTF-8", field="Content-Type", value=stated)
+
+
+def to_text(raw: bytes) -> str:
+    """Return the body as text.
+
+    Raises:
+        BadInput: not UTF-8.
+    """
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start}"
+        raise BadInput("the body is not UTF-8 text", field="body", hint=where) from None
+
+
+def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
+    """Return the body as a JSON object.
+
+    Raises:
+        BadInput: not JSON, not UTF-8, nested too deeply, not an object, or one with a key twice.
+    """
+    check_depth(raw, max_depth)
+    if not raw.strip():
+        raise BadInput("the body is empty", field="body", hint="send a JSON object")
+    try:
+        value = decode_once(raw)
+    except KeyTwice as error:
+        raise BadInput(str(error), field=error.key, hint="state it once") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise BadInput("the body is not valid JSON", field="body", hint=str(error)) from None
+    if not isinstance(value, dict):
+        raise BadInput("the body must be a JSON object", field="body")
+    return value
+
+
+def check_depth(raw: bytes, most: int) -> None:
+    """Refuse a body that is nested deeper than anything that the gate reads.
+
+    Raises:
+        BadInput: deeper than ``most``.
+    """
+    if raw.count(b"[") + raw.count(b"{") <= most:
+        return
+    depth = 0
+    in_string = escaped = False
+    for byte in raw:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif byte == 0x5C:
+                escaped = True
+            elif byte == 0x22:
+                in_string = False
+        elif byte == 0x22:
+            in_string = True
+        elif byte in b"[{":
+            depth += 1
+            if depth > most:
+                raise BadInput("nested too deeply", field="body", hint=f"at most {most} levels")
+        elif byte in b"]}":
+            depth -= 1
+
+
+def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | None = None) -> S:
+    """Return a body as a struct, for what is no document.
+
+    Args:
+        body: as it was sent.
+        kind: of struct.
+        hints: what would be right, by field.
+
+    Raises:
+        BadInput: an unknown key, a missing one, or a wrong type; names the field.
+    """
+    known = kind.__struct_fields__
+    for key in body:
+        if key not in known:
+            raise BadInput("unknown key", field=key, hint=did_you_mean(key, known))
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        field = path.strip("`.").replace("[...]", "[0]") or None
+        about = [text for name, text in (hints or {}).items() if name in (field or problem)]
+        raise BadInput(problem.replace("`", "'"), field=field, hint=" ".join(about)) from None
+
+
+Q = TypeVar("Q", bound=Struct)
+END_OF_DAY = {"day": "end"}
+Since = Annotated[datetime, Meta(description="at or after this time; a date means its begin, UTC")]
+Until = Annotated[
+    datetime,
+    Meta(description="at or before this time; a date means its end, UTC", extra=END_OF_DAY),
+]
+
+
+class Parameter(NamedTuple):
+    """A query parameter.
+
+    Attributes:
+        attribute: of the struct.
+        kind: type of the value, without None.
+        is_time: a date or a time.
+        ends_day: a date means the end of that day.
+    """
+
+    attribute: str
+    kind: Any
+    is_time: bool
+    ends_day: bool
+
+
+@lru_cache(maxsize=256)
+def parameters(kind: type[Struct]) -> dict[str, Parameter]:
+    """Return the query parameters that a struct declares, by the name that a URL has."""
+    found = {}
+    for field in msgspec.structs.fields(kind):
+        given = _given(field.type)
+        found[field.encode_name] = Parameter(field.name, given, _is_time(given), _ends_day(given))
+    return found
+
+
+def parse_query(kind: type[Q], args: MultiDict[str, str]) -> Q:
+    """Read query parameters.
+
+    Raises:
+        BadInput: names the parameter, its value and what would be right.
+    """
+    known = parameters(kind)
+    values: dict[str, Any] = {}
+    for name, given in args.lists():
+        if name not in known:
+            hint = did_you_mean(name, known) if known else "this route takes none"
+            raise BadInput("unknown query parameter", field=name, value=given[0], hint=hint)
+        if len(given) > 1:
+            raise BadInput("is stated twice", field=name, value=given[1], hint="give it once")
+        values[known[name].attribute] = _read(name, given[0], known[name])
+    return kind(**values)
+
+
+def _read(name: str, text: str, parameter: Parameter) -> Any:
+    if "\0" in text:
+        raise BadInput("must not contain NUL", field=name, value=text)
+    if parameter.is_time:
+        return parse_moment(text, field=name, end_of_day=parameter.ends_day)
+    try:
+        return msgspec.convert(text, parameter.kind, strict=False)
+    except msgspec.ValidationError as error:
+        problem = f"{text[:80]!r} is not right here"
+        hint = expected(parameter.kind, str(error))
+        raise BadInput(problem, field=name, value=text, hint=hint) from None
+
+
+def expected(kind: Any, message: str) -> str:
+    """What a type wants: its choices where there are some, else what msgspec says of it."""
+    choices = _choices(kind)
+    if choices:
+        return f"one of {', '.join(choices)}"
+    return message.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
+
+
+def _choices(kind: Any) -> list[str]:
+    if get_origin(kind) is Literal:
+        return [str(choice) for choice in get_args(kind)]
+    return [choice for part in get_args(kind) for choice in _choices(part)]
+
+
+def _given(kind: Any) -> Any:
+    """Return the type of a parameter that is there: without None."""
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    return Union[tuple(part for part in get_args(kind) if part is not NoneType)]  # noqa: UP007
+
+
+def _is_time(kind: Any) -> bool:
+    return kind is datetime or datetime in get_args(kind)
+
+
+def _ends_day(kind: Any) -> bool:
+    return any(getattr(meta, "extra", None) == END_OF_DAY for meta in get_args(kind)[1:])
+
+
+REASON_HEADER = "X-Compatgate-Reason"
+LONGEST_REASON = 2000
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def given_reason(header: str | None, other: object) -> str:
+    """Return the reason from the header, or else from the body or the query.
+
+    Args:
+        header: of the request; WSGI shows its UTF-8 as Latin-1.
+        other: what the body's or the query's ``reason`` says.
+
+    Raises:
+        BadInput: there is none, or it is not text.
+    """
+    field, value = ("reason", other) if header is None else (REASON_HEADER, _utf8(header))
+    if value is None or value == "":
+        raise BadInput(
+            "a change needs a reason",
+            field="reason",
+            hint=f"say why in the header {REASON_HEADER}, or as reason",
+        )
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput("must be text that says why", field=field, value=value)
+    if len(value) > LONGEST_REASON or _CONTROL.search(value):
+        hint = f"at most {LONGEST_REASON} characters, no control characters"
+        raise BadInput("is not a readable reason", field=field, hint=hint)
+    return value.strip()
+
+
+def _utf8(text: str) -> str:
+    try:
+        return text.encode("latin-1").decode("utf-8")
+    except ValueError:
+        raise BadInput("must be UTF-8 text", field=REASON_HEADER, value=text) from None

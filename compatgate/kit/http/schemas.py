@@ -1,0 +1,44 @@
+"""Define the bodies that every route shares: a page of a list, and a problem.
+
+The client imports this module; it needs neither Flask nor a database.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, TypeVar
+
+from msgspec import Meta, Struct
+
+T = TypeVar("T")
+
+
+class Page(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
+    """A page of a list."""
+
+    items: list[T]
+    next: Annotated[str | None, Meta(description="cursor of the next page; null: this is the last")]
+
+
+class ProblemItem(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of several mistakes."""
+
+    file: str | None
+    line: int | None
+    document: str | None
+    field: str | None
+    problem: str
+    value: Any
+    hint: str | None
+
+
+class Problem(Struct, frozen=True, forbid_unknown_fields=True):
+    """What went wrong, where, and what to do about it (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: Annotated[str | None, Meta(description="the part of the request that is wrong")]
+    value: Annotated[Any, Meta(description="what it said, where that is a scalar")]
+    hint: Annotated[str | None, Meta(description="what would be right, or what to do next")]
+    problems: list[ProblemItem] = []

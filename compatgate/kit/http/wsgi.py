@@ -1,0 +1,248 @@
+"""Run a WSGI application on an ASGI server: in threads, once the whole body has arrived.
+
+A slow client holds no thread: its body is read before, and its answer is sent after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from compatgate.kit.http import problems, replies
+from compatgate.kit.http.problems import Busy
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+if TYPE_CHECKING:
+    Scope = MutableMapping[str, Any]
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Coroutine[Any, Any, None]]
+    Fields = Mapping[bytes, bytes]
+    Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+MOST_WAITING = 512
+"""Requests that may wait for a thread of a lane."""
+
+
+class Body(NamedTuple):
+    """What was received of a request's body.
+
+    Attributes:
+        data: from its beginning.
+        rest: nothing, what did not come in time, or what is more than is read.
+    """
+
+    data: bytes
+    rest: Literal["none", "late", "unread"] = "none"
+
+
+async def receive_body(receive: Receive, most: int, seconds: float | None) -> Body | None:
+    """Read a body; None: the client is gone.
+
+    Args:
+        receive: of the request.
+        most: bytes; what follows is not read.
+        seconds: in which it must have arrived; None: it has.
+    """
+    data = bytearray()
+    try:
+        if seconds is None:
+            return await _receive_into(data, receive, most)
+        async with asyncio.timeout(seconds):
+            return await _receive_into(data, receive, most)
+    except TimeoutError:
+        return Body(bytes(data), "late")
+
+
+async def _receive_into(data: bytearray, receive: Receive, most: int) -> Body | None:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        more = message.get("more_body", False)
+        if not more and not data:
+            return Body(message["body"])
+        data += message["body"]
+        if not more or len(data) > most:
+            return Body(bytes(data), "unread" if more else "none")
+
+
+class Lane:
+    """Threads for requests of one kind: another kind does not wait for them.
+
+    Args:
+        app: the application.
+        name: of the threads.
+        threads: so many requests are answered at once; others wait.
+    """
+
+    def __init__(self, app: WSGIApplication, name: str, threads: int) -> None:
+        self._app = app
+        self._name = name
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, name)
+        self._running = 0
+
+    async def run(self, function: Any, *arguments: Any) -> Any:
+        """Call a function in a thread.
+
+        Raises:
+            Busy: too many wait already.
+            Exception: whatever the function raises.
+        """
+        if self._running >= self._threads + MOST_WAITING:
+            what = f"{self._running} requests are waiting already"
+            raise Busy(what, hint="ask again in a moment; serve --threads allows for more")
+        self._running += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, function, *arguments)
+        finally:
+            self._running -= 1
+
+    async def answer(self, scope: Scope, body: Body, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        environ = make_environ(scope, body)
+        exchange = _Exchange(self._app, environ, receive, send, closes=body.rest != "none")
+        try:
+            answer = await self.run(exchange.run)
+        except Busy as error:
+            answer = problems.answer(error, environ)
+            given = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
+            replies.complete_headers(answer.headers, given)
+        if answer is not None:
+            await send_whole(send, answer.status, answer.headers, answer.body)
+
+
+class _Exchange:
+    """One request and its answer, in a thread."""
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        environ: dict[str, Any],
+        receive: Receive,
+        send: Send,
+        *,
+        closes: bool,
+    ) -> None:
+        self._app = app
+        self._environ = environ
+        self._receive = receive
+        self._send = send
+        self._closes = closes
+        self._loop = asyncio.get_running_loop()
+        self._status = 500
+        self._headers: replies.Headers = []
+        self._gone = threading.Event()
+
+    def run(self) -> problems.ProblemAnswer | None:
+        """Give the answer; None: it was sent, piece by piece."""
+        pieces = self._app(self._environ, self._start)
+        try:
+            if self._closes:
+                self._headers.append(("Connection", "close"))
+            if any(name.lower() == "content-length" for name, _ in self._headers):
+                return problems.ProblemAnswer(self._status, self._headers, b"".join(pieces))
+            self._stream(pieces)
+            return None
+        finally:
+            getattr(pieces, "close", lambda: None)()
+
+    def _start(self, status: str, sent: replies.Headers, exc_info: Any = None) -> Any:
+        self._status = int(status[:3])
+        self._headers = sent
+        return None
+
+    def _stream(self, pieces: Iterable[bytes]) -> None:
+        watch = asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
+        try:
+            self._wait(_start_of(self._status, self._headers))
+            for piece in pieces:
+                if self._gone.is_set():
+                    return
+                self._wait({"type": "http.response.body", "body": piece, "more_body": True})
+            self._wait({"type": "http.response.body", "body": b""})
+        finally:
+            watch.cancel()
+
+    def _wait(self, message: dict[str, Any]) -> None:
+        asyncio.run_coroutine_threadsafe(self._send(message), self._loop).result()
+
+    async def _watch(self) -> None:
+        """Notice that the client has left."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone.set()
+
+
+def _start_of(status: int, sent: replies.Headers) -> dict[str, Any]:
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent]
+    return {"type": "http.response.start", "status": status, "headers": raw}
+
+
+async def send_whole(send: Send, status: int, sent: replies.Headers, body: bytes) -> None:
+    """Send an answer that is there as a whole."""
+    if all(name.lower() != "content-length" for name, _ in sent):
+        sent.append(("Content-Length", str(len(body))))
+    await send(_start_of(status, sent))
+    await send({"type": "http.response.body", "body": body})
+
+
+class _Cut(io.BytesIO):
+    """A body of which only the beginning came."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read what came; fail where more should follow."""
+        if found := super().read(size):
+            return found
+        raise ConnectionError("the body is not complete")
+
+
+def make_environ(scope: Scope, body: Body) -> dict[str, Any]:
+    """Return the WSGI environment of a request."""
+    query = scope["query_string"].decode("latin-1")
+    raw = scope.get("raw_path", b"").decode("latin-1")
+    host, port = scope.get("server") or ("localhost", None)
+    client = scope.get("client") or ("", 0)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": scope["path"].encode("utf-8", "surrogateescape").decode("latin-1"),
+        "QUERY_STRING": query,
+        "REQUEST_URI": f"{raw}?{query}" if query else raw,
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port or ""),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "REMOTE_ADDR": client[0],
+        "REMOTE_PORT": str(client[1]),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": _Cut(body.data) if body.rest == "late" else io.BytesIO(body.data),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for name, value in scope["headers"]:
+        _add_header(environ, name.decode("latin-1"), value.decode("latin-1"))
+    return environ
+
+
+def _add_header(environ: dict[str, Any], name: str, value: str) -> None:
+    if "_" in name:  # could pass for another header
+        return
+    key = name.upper().replace("-", "_")
+    if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        key = f"HTTP_{key}"
+    separator = "; " if key == "HTTP_COOKIE" else ","
+    environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value

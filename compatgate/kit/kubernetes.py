@@ -1,0 +1,173 @@
+"""Ask the API server of a cluster, through the official client.
+
+Runs of workloads in a cluster and the agents that look at its nodes both use this. The client is
+imported when a cluster is to be reached. An error says what another attempt, or whoever asked, may
+make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.errors import BadInput, Conflict, Infrastructure, NotFound
+
+RETRY_PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Between tries of a request that the server could not answer just then."""
+
+
+class ClusterAccess(Struct, frozen=True):
+    """How a cluster is reached.
+
+    Attributes:
+        kubeconfig: file with credentials; None: ``KUBECONFIG``, else the user's.
+        context: of that file; None: its current one.
+        in_cluster: by the service account of the pod that asks.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    in_cluster: bool = False
+
+
+def api_client(
+    module: Any,
+    access: ClusterAccess,
+    refused: Callable[[str], BadInput],
+    connections: int | None = None,
+) -> Any:
+    """Return an ``ApiClient`` of the official library.
+
+    Args:
+        module: of `compatgate.kit.kubernetes.kubernetes_client`.
+        access: how the cluster is reached.
+        refused: makes the error, of what is wrong with the access.
+        connections: that are kept; None: as the library does.
+
+    Raises:
+        BadInput: there is no such way to the cluster.
+    """
+    from kubernetes import config
+    from urllib3.util.retry import Retry
+
+    configuration = module.Configuration()
+    try:
+        if access.in_cluster:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            config.load_kube_config(
+                config_file=access.kubeconfig,
+                context=access.context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+        raise refused(" ".join(str(error).split())) from None
+    # What is tried again, and for how long, is decided in `retry_request`.
+    configuration.retries = Retry(total=0, respect_retry_after_header=False)
+    if connections is not None:
+        configuration.connection_pool_maxsize = connections
+    return module.ApiClient(configuration)
+
+
+def retry_request(
+    request: Callable[[], dict[str, Any]],
+    pauses: Sequence[float],
+    sleep: Callable[[float], None],
+) -> dict[str, Any]:
+    """What a request answers, which is made again where the server cannot answer just then.
+
+    Args:
+        request: may be made twice.
+        pauses: between two tries.
+        sleep: waits.
+
+    Raises:
+        Busy: the last try failed too, or the server asked for more time than anyone waits.
+    """
+    for pause in (*pauses, None):
+        try:
+            return request()
+        except ServerBusy as error:
+            wait = pause_after(error, pause)
+            if wait is None:
+                raise
+            sleep(wait)
+    raise AssertionError("the last try returns or raises")
+
+
+def kubernetes_client() -> Any:
+    """Return the module ``kubernetes.client``; importing it takes half a second.
+
+    Raises:
+        BadInput: it is not installed.
+    """
+    try:
+        from kubernetes import client as module
+    except ImportError:
+        raise BadInput(
+            "clusters are reached by a library that is not installed: kubernetes",
+            field="kubernetes",
+            value="kubernetes",
+            hint="pip install 'compatgate[kubernetes]'",
+        ) from None
+    return module
+
+
+TRY_AGAIN = (429, 500, 502, 503, 504)
+"""Statuses of a server that cannot answer just then."""
+_LONGEST_PAUSE_S = 30.0
+
+
+class ServerBusy(Infrastructure):
+    """The server cannot answer now; it may have said for how long."""
+
+    retry_after: float | None = None
+
+
+class ObjectMissing(NotFound):
+    """There is no such thing."""
+
+
+class ObjectExists(Conflict):
+    """There is a thing of that name."""
+
+
+class VersionGone(Infrastructure):
+    """The server has forgotten the version that a watch began at: list again."""
+
+
+def pause_after(error: ServerBusy, pause: float | None) -> float | None:
+    """Return how long to wait before the request is made again; None: it is not.
+
+    Args:
+        error: that ended it.
+        pause: the next one of ours; None: there is none left.
+    """
+    if pause is None:
+        return None
+    asked = error.retry_after
+    if asked is not None and asked > _LONGEST_PAUSE_S:
+        return None
+    return max(pause, asked or 0.0)
+
+
+def busy_error(problem: str, error: Any) -> ServerBusy:
+    """Return a refusal of `TRY_AGAIN`, with the time that the server asked for."""
+    found = ServerBusy(problem)
+    header = (error.headers or {}).get("Retry-After")
+    found.retry_after = float(header) if header and header.isdecimal() else None
+    return found
+
+
+def error_text(body: Any) -> str:
+    """Return the message of a ``Status`` object, in one line."""
+    try:
+        status = msgspec.json.decode(body or b"")
+        message = status.get("message") if isinstance(status, dict) else None
+    except (msgspec.DecodeError, TypeError):
+        message = body.decode(errors="replace") if isinstance(body, bytes) else body
+    return " ".join(str(message or "").split())[:1000]

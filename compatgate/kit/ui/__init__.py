@@ -1,0 +1,1 @@
+"""Provide the parts that pages are made of, for people with a browser."""

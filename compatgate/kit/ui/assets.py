@@ -1,0 +1,160 @@
+"""Serve styles, scripts and icons, and draw badges.
+
+Files are read once, named by their content, and cached by browsers forever. A badge is two words
+in a picture that eyes and screen readers can read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Literal
+from xml.sax.saxutils import escape
+
+from flask import Response, request
+from msgspec import Struct
+
+from compatgate.errors import NotFound
+
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+class Asset(Struct, frozen=True):
+    """A file as it is sent."""
+
+    media: str
+    plain: bytes
+    packed: bytes
+
+
+@cache
+def assets() -> tuple[str, dict[str, Asset]]:
+    """Return a digest of all files, and each by its path."""
+    found = dict(_read(resources.files("compatgate.kit.ui") / "static", ""))
+    digest = hashlib.sha256()
+    for name, asset in sorted(found.items()):
+        digest.update(name.encode())
+        digest.update(asset.plain)
+    return digest.hexdigest()[:12], found
+
+
+def _read(folder: Traversable, prefix: str) -> list[tuple[str, Asset]]:
+    found: list[tuple[str, Asset]] = []
+    for item in folder.iterdir():
+        if item.is_dir():
+            found += _read(item, f"{prefix}{item.name}/")
+        elif media := next((m for end, m in _TYPES.items() if item.name.endswith(end)), None):
+            plain = item.read_bytes()
+            found.append((prefix + item.name, Asset(media, plain, gzip.compress(plain, mtime=0))))
+    return found
+
+
+def asset_path(name: str) -> str:
+    """Return the address of a file below the pages' prefix."""
+    digest, found = assets()
+    if name not in found:
+        raise LookupError(f"there is no static file {name}")
+    return f"/static/{digest}/{name}"
+
+
+def send_asset(name: str) -> Response:
+    """Return a file, packed where the browser can unpack it.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    found = assets()[1].get(name)
+    if found is None:
+        raise NotFound(f"there is no file {name!r}")
+    packs = request.accept_encodings["gzip"] > 0
+    response = Response(found.packed if packs else found.plain, content_type=found.media)
+    if packs:
+        response.headers["Content-Encoding"] = "gzip"
+    response.headers["Vary"] = "Accept-Encoding"
+    response.headers["Cache-Control"] = _FOR_EVER
+    return response
+
+
+BADGE_MEDIA = "image/svg+xml"
+Look = Literal["good", "doubtful", "bad", "neutral"]
+_COLOURS: dict[Look, str] = {
+    "good": "#2a6e2f",
+    "doubtful": "#85580a",
+    "bad": "#b3261e",
+    "neutral": "#555555",
+}
+"""Each dark enough for white text on it (WCAG AA); what a badge says never hangs on them alone."""
+_LABEL = "#3d4450"
+_LONGEST = 64
+_NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
+"""Widths of a character and of what surrounds it; ``textLength`` fits the text to them."""
+_SVG = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="20" role="img" aria-label="{title}">
+<title>{title}</title>
+<rect width="{left}" height="20" fill="{label_colour}"/>
+<rect x="{left}" width="{right}" height="20" fill="{colour}"/>
+<g fill="#ffffff" font-family="Verdana,DejaVu Sans,Geneva,sans-serif" font-size="11" \
+text-anchor="middle">
+<text x="{label_at}" y="14" textLength="{label_width}">{label}</text>
+<text x="{word_at}" y="14" textLength="{word_width}">{word}</text>
+</g>
+</svg>
+"""
+
+
+class Badge(Struct, frozen=True):
+    """What a badge says.
+
+    Attributes:
+        label: on the left.
+        word: on the right; says all that the colour does.
+        title: a sentence, for screen readers and tool tips.
+    """
+
+    label: str
+    word: str
+    look: Look
+    title: str
+
+
+def draw_badge(badge: Badge) -> bytes:
+    """Return the badge as SVG, without anything that is active."""
+    label, word = _short(badge.label), _short(badge.word)
+    label_width, word_width = _width(label), _width(word)
+    left, right = label_width + _MARGIN, word_width + _MARGIN
+    return _SVG.format(
+        whole=left + right,
+        left=left,
+        right=right,
+        label=_safe(label),
+        word=_safe(word),
+        title=_safe(badge.title),
+        label_at=left / 2,
+        word_at=left + right / 2,
+        label_width=label_width,
+        word_width=word_width,
+        label_colour=_LABEL,
+        colour=_COLOURS[badge.look],
+    ).encode()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _width(text: str) -> int:
+    return round(sum(_NARROW if ord(character) < 0x2000 else _WIDE for character in text))
+
+
+def _safe(text: str) -> str:
+    """Return text for an element or an attribute; XML knows no control characters."""
+    clean = "".join(c if c.isprintable() else "�" for c in text)
+    return escape(clean, {'"': "&quot;", "'": "&#39;"})

@@ -1,0 +1,211 @@
+"""Format values for pages: times, numbers, digests."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import msgspec
+from markupsafe import Markup
+
+from compatgate.core.components import COMPONENTS
+from compatgate.discovery.stated_stack import describe_contents
+from compatgate.documents.text import to_yaml
+from compatgate.kit import clock
+
+_STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
+_MARKS = {
+    "pass": "✓",
+    "active": "✓",
+    "expired": "-",
+    "passed": "✓",
+    "blessed": "✓",
+    "ready": "✓",
+    "approved": "✓",
+    "allowed": "✓",
+    "warn": "!",
+    "deprecated": "▾",
+    "inconclusive": "?",
+    "unknown": "?",
+    "not-checked": "-",
+    "waived": "~",
+    "candidate": "○",
+    "waiting": "○",
+    "queued": "○",
+    "proposed": "○",
+    "fail": "✕",
+    "failed": "✕",
+    "denied": "✕",
+    "revoked": "✕",
+    "incompatible": "⊘",
+    "elsewhere": "·",
+    "cancelled": "-",
+    "error": "!",
+    "timeout": "✕",
+    "leased": "▸",
+    "preparing": "▸",
+    "running": "▸",
+    "judging": "▸",
+    "regression": "✕",
+    "improvement": "▴",
+    "ok": "✓",
+    "same": "✓",
+    "no-baseline": "?",
+    "differs": "≠",
+    "not measured": "?",
+    "healthy": "✓",
+    "suspect": "!",
+    "shared": "!",
+    "sick": "✕",
+    "fatal": "✕",
+    "warning": "!",
+    "busy": "▸",
+    "stale": "!",
+    "quiet": "☾",
+    "replaced": "-",
+    "refused": "✕",
+}
+
+
+def moment(value: datetime | str | int | float | None) -> datetime | None:
+    """Return a time, however it was carried."""
+    if value is None or isinstance(value, datetime):
+        return value
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    return clock.from_iso(value)
+
+
+def ago(value: datetime | str | int | float | None) -> Markup | str:
+    """``3 h ago`` or ``in 12 d``, with the exact time when pointed at."""
+    at = moment(value)
+    if at is None:
+        return "never"
+    seconds = (clock.now() - at).total_seconds()
+    text = f"{_span(abs(seconds))} ago" if seconds >= 0 else f"in {_span(-seconds)}"
+    if abs(seconds) < 1:
+        text = "now"
+    return _time(at, text)
+
+
+def when(value: datetime | str | int | float | None) -> Markup | str:
+    """``2026-11-03 09:30:12 UTC``."""
+    at = moment(value)
+    return "" if at is None else _time(at, f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _time(at: datetime, text: str) -> Markup:
+    exact = at.astimezone(UTC)
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        exact.isoformat(), exact.strftime("%Y-%m-%d %H:%M:%S"), text
+    )
+
+
+def _span(seconds: float) -> str:
+    for limit, unit, size in _STEPS:
+        if seconds < limit:
+            return f"{math.floor(seconds / size)} {unit}"
+    return f"{math.floor(seconds / 86400)} d"
+
+
+def duration(seconds: float | None) -> str:
+    """``1 h 5 min``, ``12.3 s``."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def number(value: Any) -> str:
+    """``12,345``; four digits that matter of what is not whole."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def mark(status: str) -> str:
+    """Return the sign of a status: colour alone never tells."""
+    return _MARKS.get(status, "•")
+
+
+def label(component: str) -> str:
+    """Return a component as people write it."""
+    known = COMPONENTS.get(component)
+    return known.label if known else component
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def compact(value: dict[str, Any]) -> str:
+    """``target prod-a100, count 3``: a small object in one line; what is empty is left out."""
+    shown = ((key, item) for key, item in value.items() if item not in (None, "", [], {}))
+    return ", ".join(f"{key} {_inline(item)}" for key, item in shown)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(_inline, value))
+    return msgspec.json.encode(value).decode() if isinstance(value, dict) else str(value)
+
+
+def short(digest: str | None) -> str:
+    """Return the beginning of a digest or an id."""
+    if not digest:
+        return ""
+    kind, colon, rest = digest.partition(":")
+    return f"{kind}:{rest[:12]}" if colon else digest[:15]
+
+
+def said(value: Any) -> str:
+    """Return a value of a document: text as it is, lists with commas, what is deeper as YAML."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and not any(isinstance(one, list | dict) for one in value):
+        return ", ".join(map(str, value))
+    return yaml(value) if isinstance(value, list | dict) else str(value)
+
+
+def yaml(value: Any) -> str:
+    """Return a document as the files have it."""
+    return to_yaml([value]).rstrip()
+
+
+def field(path: str) -> str:
+    """Return a place in a document; ``spec`` goes without saying."""
+    return path.removeprefix("spec.")
+
+
+def seconds(day: date) -> int:
+    """Return the beginning of a day in UTC, as charts take it."""
+    return int(datetime.combine(day, time(), UTC).timestamp())
+
+
+FILTERS = {
+    "said": said,
+    "carried": describe_contents,
+    "yaml": yaml,
+    "field": field,
+    "seconds": seconds,
+    "ago": ago,
+    "when": when,
+    "duration": duration,
+    "number": number,
+    "mark": mark,
+    "label": label,
+    "pretty": pretty,
+    "short": short,
+}

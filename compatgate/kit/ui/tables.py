@@ -1,0 +1,257 @@
+"""Describe tables as data: sort rows by any column, show them as HTML, export them as CSV.
+
+A list page states its filters, how many rows it shows or exports, and its table.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from flask import request
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.versions import natural_key
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import BadInput
+from compatgate.kit.clock import iso
+from compatgate.kit.database.tables import Page as Part
+from compatgate.kit.database.tables import pages
+
+Kind = Literal["text", "name", "code", "number", "time", "badge"]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Cell(Struct, frozen=True):
+    """A value with more to it.
+
+    Attributes:
+        value: shown, sorted by and exported; times are aware, numbers are numbers.
+        href: where it leads.
+        tone: ``pass``, ``warn``, ``fail``, ``unknown``, ``muted``, or a status of an entry.
+        title: shown when pointed at.
+        note: small text below.
+    """
+
+    value: Any
+    href: str | None = None
+    tone: str = ""
+    title: str = ""
+    note: str = ""
+
+
+class Column(Struct, frozen=True):
+    """A column; ``kind`` says how its values look and which way they are aligned.
+
+    Text is broken into lines, a name is not.
+    """
+
+    key: str
+    label: str
+    kind: Kind = "text"
+
+
+class Empty(Struct, frozen=True):
+    """What is said where there is nothing yet.
+
+    Attributes:
+        what: one sentence.
+        hint: what to do next.
+        command: the same as a command line.
+    """
+
+    what: str
+    hint: str = ""
+    command: str = ""
+
+
+NOTHING_FITS = Empty("Nothing fits these filters.", "Take one of them away to see more.")
+
+
+class Table(Struct, frozen=True):
+    """A table.
+
+    Attributes:
+        name: of the exported file, and of the element.
+        rows: one sequence each, as long as ``columns``.
+        next: cursor of the next page; None: this is all.
+        sort: the column that it is sorted by, as in the URL.
+        label: of the rows, in the plural.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[Cell]]
+    empty: Empty
+    next: str | None = None
+    sort: str | None = None
+    label: str = "rows"
+
+
+def make_table(
+    name: str,
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Any]],
+    empty: Empty,
+    *,
+    sort: str | None = None,
+    following: str | None = None,
+    label: str = "rows",
+) -> Table:
+    """Return a table, sorted.
+
+    Args:
+        name: of the exported file.
+        columns: what there is.
+        rows: values, or `Cell`.
+        empty: what is said without rows.
+        sort: a column's key, with ``-`` before it for the other direction.
+        following: cursor of the next page; what is sorted is then this page alone.
+        label: of the rows, in the plural.
+
+    Raises:
+        BadInput: there is no such column.
+    """
+    cells = [tuple(v if isinstance(v, Cell) else Cell(v) for v in row) for row in rows]
+    table = Table(name, tuple(columns), cells, empty, following, sort, label)
+    return _sorted(table) if sort else table
+
+
+def _sorted(table: Table) -> Table:
+    sort = table.sort or ""
+    key = sort.removeprefix("-")
+    keys = [column.key for column in table.columns]
+    if key not in keys:
+        hint = did_you_mean(key, keys)
+        raise BadInput("is not a column of this table", field="sort", value=key, hint=hint)
+    place = keys.index(key)
+    there = [row for row in table.rows if row[place].value is not None]
+    gone = [row for row in table.rows if row[place].value is None]
+    there.sort(key=lambda row: _rank(row[place].value), reverse=sort.startswith("-"))
+    return replace(table, rows=[*there, *gone])
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Numbers, then times, then text as people order it."""
+    if isinstance(value, int | float):
+        return 0, value
+    if isinstance(value, datetime):
+        return 1, value.timestamp()
+    return 2, natural_key(str(value))
+
+
+def to_csv(table: Table) -> str:
+    """The table as a file; a value that a spreadsheet would take for a formula is made text."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([column.label for column in table.columns])
+    writer.writerows([[_exported(cell.value) for cell in row] for row in table.rows])
+    if table.next:
+        writer.writerow([f"# the first {len(table.rows)} rows; there are more"])
+    return out.getvalue()
+
+
+def _exported(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+EXPORTED = 10_000
+"""At most so many rows are exported at once; the file's last line says when there were more."""
+
+
+class Listing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Query parameters of every page with a table."""
+
+    sort: str | None = None
+    """Key of the column to sort by, with ``-`` before it for the other direction."""
+    format: Literal["csv"] | None = None
+
+
+class LongListing(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Query parameters of a page whose table may go on for ever."""
+
+    cursor: str | None = None
+
+
+def is_narrowed() -> bool:
+    """Return whether filters, or a further page, leave out some of what there is."""
+    return bool({key for key, value in request.args.items() if value} - {"sort", "format"})
+
+
+def is_export() -> bool:
+    """Return whether the table is asked for as a file."""
+    return request.args.get("format") == "csv"
+
+
+def rows_of(fetch: Callable[..., Part[Any]], cursor: str | None, **filters: Any) -> Part[Any]:
+    """Return a page of a list; all of it, up to `EXPORTED`, where it is exported.
+
+    Args:
+        fetch: one of the gate's lists.
+        cursor: where the page begins.
+        filters: for ``fetch``.
+    """
+    if not is_export():
+        return fetch(cursor=cursor, **filters)
+    items: list[Any] = []
+    for part in pages(fetch, **filters):
+        items += part.items
+        if len(items) >= EXPORTED:
+            return Part(tuple(items), part.next)
+    return Part(tuple(items))
+
+
+def found_by(fetch: Callable[..., Part[Any]], query: LongListing, **instead: Any) -> Part[Any]:
+    """`rows_of` a list whose filters are the query's own parameters, by their names.
+
+    Args:
+        fetch: one of the gate's lists.
+        query: of the page.
+        instead: filters whose value is not what the query says.
+    """
+    shared = LongListing.__struct_fields__
+    own = [name for name in query.__struct_fields__ if name not in shared]
+    filters = {name: getattr(query, name) for name in own}
+    return rows_of(fetch, query.cursor, **{**filters, **instead})
+
+
+def table_of(
+    name: str,
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Any]],
+    found: Part[Any],
+    query: LongListing,
+    empty: Empty,
+    *,
+    unfit: Empty | None = None,
+    label: str = "",
+) -> Table:
+    """Return the table of a part of a list.
+
+    Args:
+        name: of the exported file.
+        columns: what there is.
+        rows: values, or `Cell`; a line for each item of ``found``, or several.
+        found: the part.
+        query: of the page.
+        empty: what is said where there is nothing.
+        unfit: what is said instead where filters leave nothing.
+        label: of the rows, in the plural; as the name where it is left out.
+
+    Raises:
+        BadInput: there is no column to sort by.
+    """
+    said = unfit if unfit and is_narrowed() else empty
+    return make_table(
+        name, columns, rows, said, sort=query.sort, following=found.next, label=label or name
+    )

@@ -1,0 +1,181 @@
+"""Serve ``POST /hooks/kubernetes/validate``: the validating admission webhook.
+
+Every request is answered with an AdmissionReview that carries its ``uid``: the API server takes
+anything else for a failed webhook, and then does what ``failurePolicy`` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from flask import Response, request
+from msgspec import Meta, Struct
+
+from compatgate.core.verdict import Verdict
+from compatgate.errors import CompatgateError, TooLarge
+from compatgate.kit.http import problems
+from compatgate.kit.http import requests as bodies
+from compatgate.kit.http.links import HOOKS_PREFIX
+from compatgate.kit.http.problems import UnsupportedMedia
+from compatgate.kit.http.replies import Reply
+from compatgate.service.admission.review import ReviewAnswer, find_uid, parse_review
+from compatgate.service.admission.schemas import EXAMPLES, AdmissionReview, AdmissionReviewAnswer
+from compatgate.service.admission.service import SOURCE, Admission, Asked
+from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.call import Call, Service, base_url, verdict_link
+from compatgate.service.web.route import JSON, Body, Returns, route
+
+LARGEST = 8 * 1024 * 1024
+"""Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
+WAIT_S = 10.0
+_LONGEST_WAIT = 30.0
+_MARGIN = 0.9
+"""Share of the API server's patience that is used: the answer has a way to go."""
+_BEGINNING = 64 * 1024
+_DURATION = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,5}(?:\.\d{1,9})?)(ms|s))?")
+
+
+class Timeout(Struct, frozen=True):
+    """What the API server adds to a webhook's address."""
+
+    timeout: Annotated[
+        str | None, Meta(description="how long the API server waits", examples=["10s"])
+    ] = None
+
+
+@route(
+    "POST",
+    "/kubernetes/validate",
+    prefix=HOOKS_PREFIX,
+    scope="gate",
+    tag="hooks",
+    name="validate_kubernetes",
+    query=Timeout,
+    body=Body(AdmissionReview, examples=EXAMPLES),
+    returns=Returns(AdmissionReviewAnswer, "The decision; a denial is answered 200 as well"),
+    refusal=AdmissionReviewAnswer,
+)
+def validate(call: Call[Timeout]) -> Reply:
+    """Decide about a Kubernetes object, as a validating admission webhook.
+
+    Reads AdmissionReview v1. Each container that asks for GPUs becomes a question about its image
+    and the target that the pod is bound for; the decisions are logged, except in a dry run. What
+    cannot be read is refused in the same form, with the request's uid where it has one.
+    """
+    raise NotImplementedError  # `make_view` answers: also what never becomes a call
+
+
+def make_view(service: Service) -> Callable[[], Response]:
+    """The view; authentication, limits and errors are those of the API, in this hook's form."""
+    admission = Admission(service.gate, service.settings.admission)
+
+    def view() -> Response:
+        try:
+            raw = _read(max(LARGEST, service.settings.max_request_size))
+        except CompatgateError as error:
+            return _refused(error, getattr(error, "uid", ""))
+        uid, review = parse_review(raw)
+        try:
+            principal = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+            authorize(principal, "gate")
+        except CompatgateError as error:
+            return _refused(error, uid)
+        if isinstance(review, CompatgateError):
+            return _refused(review, uid, status=200 if uid else 400)
+        asked = Asked(
+            principal.name,
+            wait_s(request.args.get("timeout", "")),
+            partial(verdict_link, base_url(service)),
+            partial(_decided, service),
+        )
+        return _sent(admission.answer(review, asked), uid)
+
+    return view
+
+
+def wait_s(text: str) -> float:
+    """Seconds for an answer, from the API server's ``timeout``: ``10s``, ``1m30s``, ``500ms``."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = 0.0
+    if found and text.strip():
+        seconds = 60 * int(found[1] or 0)
+        seconds += float(found[2] or 0) / (1000 if found[3] == "ms" else 1)
+    return min(seconds or WAIT_S, _LONGEST_WAIT) * _MARGIN
+
+
+class _Unread(TooLarge):
+    """A body that was not read to its end; its uid stands at the beginning."""
+
+    uid = ""
+
+
+def _read(most: int) -> bytes:
+    """Return the body.
+
+    Raises:
+        TooLarge: it is; carries the uid.
+        BadInput: it is not complete; or not JSON in one piece.
+    """
+    environ = request.environ
+    length = request.content_length
+    raw, ended = _take(environ["wsgi.input"], most)
+    if len(raw) > most:
+        raise _too_large(raw, most)
+    error: Any = None
+    if not ended or (length is not None and len(raw) < length):
+        error = bodies.incomplete()
+    elif environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
+        what = environ["HTTP_CONTENT_ENCODING"]
+        error = UnsupportedMedia("send the body as it is", field="Content-Encoding", value=what)
+    elif request.mimetype != JSON:
+        hint = f"send {JSON}"
+        error = UnsupportedMedia("not JSON by its content type", field="Content-Type", hint=hint)
+    if error is not None:
+        error.uid = find_uid(raw)
+        raise error
+    return raw
+
+
+def _take(stream: Any, most: int) -> tuple[bytes, bool]:
+    """Read the body, or its beginning where it is larger than ``most``, and whether it ended."""
+    raw = b""
+    try:
+        while len(raw) <= most and (chunk := stream.read(most + 1 - len(raw))):
+            raw += chunk
+    except Exception:  # of the socket, or of the server's parser
+        return raw, False
+    return raw, True
+
+
+def _too_large(raw: bytes, most: int) -> CompatgateError:
+    error = _Unread("the body is too large", field="body", hint=f"at most {most} bytes")
+    error.uid = find_uid(raw[:_BEGINNING])
+    return error
+
+
+def _refused(error: CompatgateError, uid: str, *, status: int | None = None) -> Response:
+    """Return a refusal in the form of an answer; never a 5xx."""
+    if error.status >= 500:
+        problems.answer(error, request.environ)  # logs it
+        return _sent(ReviewAnswer(False, f"compatgate: {error.detail}", 503), uid)
+    answer = ReviewAnswer(False, f"compatgate: {error.detail}", error.status)
+    response = _sent(answer, uid, status or error.status)
+    if error.status in (401, 403):
+        sent = dict(problems.answer(error, request.environ).headers)
+        response.headers["WWW-Authenticate"] = sent["WWW-Authenticate"]
+    return response
+
+
+def _sent(answer: ReviewAnswer, uid: str, status: int = 200) -> Response:
+    body = msgspec.json.encode(answer.to_json(uid))
+    response = Response(body, status=status, content_type=JSON)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _decided(service: Service, verdict: Verdict, seconds: float) -> None:
+    service.metrics.decided(verdict, SOURCE, seconds)

@@ -1,0 +1,235 @@
+"""Make the objects that tell a cluster to ask the webhook, as plain data.
+
+Two webhooks: one for pods, which protects the nodes, and one for the objects that make pods,
+which tells developers early. The first is asked about GPU pods alone (``matchConditions``).
+Both fail open: applied before a gate answers behind the Service, a webhook that fails closed
+would refuse every GPU pod of the cluster. The first fails closed where that is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.pods import FOLDER, GPU
+
+NAME = "compatgate"
+PATH = "/hooks/kubernetes/validate"
+SECRET = "compatgate-tls"  # noqa: S105 - the name of an object
+PORT = 8443
+_DEVICES = posixpath.basename(FOLDER)
+_PART_OF = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
+SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
+"""Namespaces that are never asked about."""
+OPERATOR = "gpu-operator"
+"""Where the GPU Operator runs unless told otherwise. Its validator pods ask for a GPU: where they
+are refused, no node gets ready.
+
+Source: NVIDIA GPU Operator, "Installing the NVIDIA GPU Operator".
+"""
+Object = dict[str, Any]
+
+
+class WebhookOptions(Struct, frozen=True):
+    """What is to be printed.
+
+    Attributes:
+        namespace: of the gate.
+        failure_policy: of the webhook for pods: what becomes of a GPU pod when the gate is away.
+        timeout_s: that the API server waits; the gate answers within nine tenths of it.
+        excluded: namespaces that are never asked about, besides the cluster's, the gate's own and
+            those of the GPU Operator.
+        operators: namespaces of the GPU Operator.
+        ca_bundle: base64 of PEM certificates that the API server trusts; None: cert-manager makes
+            the certificates and puts its authority there.
+    """
+
+    namespace: str = NAME
+    failure_policy: Literal["Fail", "Ignore"] = "Ignore"
+    timeout_s: int = 10
+    excluded: tuple[str, ...] = ()
+    operators: tuple[str, ...] = (OPERATOR,)
+    ca_bundle: str | None = None
+
+
+def webhook_objects(options: WebhookOptions, kinds: Kinds) -> list[Object]:
+    """Account, service, certificates and webhooks, in the order in which they are applied.
+
+    The gate reads what the API server sends, and nothing else of the cluster: its account has no
+    role, and no token is mounted.
+    """
+    found = [_account(options), _service(options)]
+    if options.ca_bundle is None:
+        found += _certificates(options)
+    return [*found, _configuration(options, kinds)]
+
+
+def advice(options: WebhookOptions) -> tuple[str, ...]:
+    """Say what the failure policy means until a gate answers, and how to change it; lines."""
+    where = url(options.namespace)
+    if options.failure_policy == "Fail":
+        return (
+            f"failurePolicy Fail refuses every GPU pod while no gate answers at {where}.",
+            "Apply this only once it answers; --failure-policy Ignore lets GPU pods in again.",
+        )
+    return (
+        f"failurePolicy Ignore lets GPU pods in unchecked while no gate answers at {where}.",
+        "Once it answers, print this again with --failure-policy Fail and apply it.",
+    )
+
+
+def url(namespace: str) -> str:
+    """Return the URL of the gate's Service, as the cluster's own programs reach it."""
+    return f"https://{NAME}.{namespace}.svc"
+
+
+def uses_gpus(kinds: Kinds) -> str:
+    """The CEL expression for pods that may use GPUs: at least those that the hook would see."""
+    names = " || ".join(_matches(glob) for glob in kinds.file.resources) or "false"
+    stated = " || ".join(
+        f"(has(c.resources.{part}) && c.resources.{part}.exists(r, {names}))"
+        for part in ("limits", "requests")
+    )
+    variable = "(has(c.env) && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES'))"
+    mount = f"(has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath.contains('{_DEVICES}')))"
+    one = f"(has(c.resources) && ({stated})) || {variable} || {mount}"
+    lists = " || ".join(
+        f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {one}))"
+        for name in ("containers", "initContainers", "ephemeralContainers")
+    )
+    annotated = f"(has(object.metadata.annotations) && '{GPU}' in object.metadata.annotations)"
+    classes = json.dumps(kinds.runtime_classes)
+    by_class = f"(has(object.spec.runtimeClassName) && object.spec.runtimeClassName in {classes})"
+    return f"{lists} || has(object.spec.resourceClaims) || {by_class} || {annotated}"
+
+
+def _matches(glob: str) -> str:
+    literal = glob.partition("*")[0].partition("?")[0].partition("[")[0]
+    text = json.dumps(literal)
+    return f"r == {text}" if literal == glob else f"r.startsWith({text})"
+
+
+def _account(options: WebhookOptions) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": _metadata(options.namespace),
+        "automountServiceAccountToken": False,
+    }
+
+
+def _service(options: WebhookOptions) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(options.namespace),
+        "spec": {
+            "selector": {"app.kubernetes.io/name": NAME},
+            "ports": [{"name": "https", "port": 443, "targetPort": PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def _certificates(options: WebhookOptions) -> list[Object]:
+    """Return an authority of its own, and a certificate by it, both renewed by cert-manager.
+
+    Source: cert-manager.io, "Self-signed" (bootstrapping CA issuers) and "CA injector".
+    """
+    host = f"{NAME}.{options.namespace}.svc"
+
+    def made(kind: str, name: str, spec: Object) -> Object:
+        metadata = {**_metadata(options.namespace), "name": name}
+        return {
+            "apiVersion": "cert-manager.io/v1",
+            "kind": kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
+
+    return [
+        made("Issuer", f"{NAME}-root", {"selfSigned": {}}),
+        made(
+            "Certificate",
+            f"{NAME}-ca",
+            {
+                "isCA": True,
+                "commonName": f"{NAME} admission",
+                "secretName": f"{NAME}-ca",
+                "duration": "26280h",
+                "privateKey": {"algorithm": "ECDSA", "size": 256},
+                "issuerRef": {"name": f"{NAME}-root", "kind": "Issuer"},
+            },
+        ),
+        made("Issuer", f"{NAME}-ca", {"ca": {"secretName": f"{NAME}-ca"}}),
+        made(
+            "Certificate",
+            SECRET,
+            {
+                "secretName": SECRET,
+                "dnsNames": [host, f"{host}.cluster.local"],
+                "duration": "2160h",
+                "renewBefore": "720h",
+                "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+                "issuerRef": {"name": f"{NAME}-ca", "kind": "Issuer"},
+            },
+        ),
+    ]
+
+
+def _configuration(options: WebhookOptions, kinds: Kinds) -> Object:
+    metadata = _metadata(None)
+    if options.ca_bundle is None:
+        injected = f"{options.namespace}/{SECRET}"
+        metadata["annotations"] = {"cert-manager.io/inject-ca-from": injected}
+    pods = [kind for kind in kinds.file.kinds if kind.pod]
+    makers = [kind for kind in kinds.file.kinds if not kind.pod]
+    first = _webhook("pods", options, [_rule(k, ("/ephemeralcontainers",)) for k in pods])
+    first["failurePolicy"] = options.failure_policy
+    first["matchConditions"] = [{"name": "uses-gpus", "expression": uses_gpus(kinds)}]
+    second = _webhook("workloads", options, [_rule(kind) for kind in makers])
+    second["failurePolicy"] = "Ignore"
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": metadata,
+        "webhooks": [first, second],
+    }
+
+
+def _webhook(name: str, options: WebhookOptions, rules: list[Object]) -> Object:
+    service = {"name": NAME, "namespace": options.namespace, "path": PATH, "port": 443}
+    client: Object = {"service": service}
+    if options.ca_bundle is not None:
+        client["caBundle"] = options.ca_bundle
+    own = (*SYSTEM, options.namespace, *options.operators)
+    left_out = list(dict.fromkeys((*own, *options.excluded)))
+    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": left_out}
+    return {
+        "name": f"{name}.compatgate.dev",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": options.timeout_s,
+        "matchPolicy": "Equivalent",
+        "clientConfig": client,
+        "namespaceSelector": {"matchExpressions": [selector]},
+        "rules": rules,
+    }
+
+
+def _rule(kind: PodKind, subresources: tuple[str, ...] = ()) -> Object:
+    return {
+        "apiGroups": [kind.group],
+        "apiVersions": ["*"],
+        "resources": [kind.resource, *(kind.resource + sub for sub in subresources)],
+        "operations": ["CREATE", "UPDATE"],
+        "scope": "Namespaced",
+    }
+
+
+def _metadata(namespace: str | None) -> Object:
+    where = {"namespace": namespace} if namespace else {}
+    return {"name": NAME, **where, "labels": dict(_PART_OF)}

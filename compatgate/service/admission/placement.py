@@ -1,0 +1,305 @@
+"""Find where a container is judged: its pod's targets, narrowed by its request and by annotation.
+
+An annotation is the asker's. It only ever narrows: a target that namespace, node selector,
+affinity and request do not leave is a contradiction, CG831.
+
+Whole GPUs and MIG slices are told apart. Sources: NVIDIA/k8s-device-plugin README, "MIG
+strategy": ``mixed`` has a resource for each profile (``nvidia.com/mig-1g.10gb``), ``single``
+hands out slices as ``nvidia.com/gpu``, on nodes whose GPUs are all cut alike. GPU Feature
+Discovery labels those with the slice (``nvidia.com/gpu.product``:
+``NVIDIA-A100-SXM4-40GB-MIG-1g.5gb``), every other node with the whole product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from msgspec import Struct
+
+from compatgate.core.gpus import cut_profile
+from compatgate.core.matrix import Waiver
+from compatgate.core.rule import Rule
+from compatgate.core.rules.caveats import no_pool_for_request, target_contradicted, waived
+from compatgate.core.stack import Stack
+from compatgate.core.verdict import Finding
+from compatgate.documents.specs import TargetSpec
+from compatgate.service.admission.matching import TARGET, MatchedTarget, Term
+
+PRODUCT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/mig.strategy"
+_WHOLE, _SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
+_PROFILES_NAMED = 3
+_MOST_ALTERNATIVES = 64
+"""Of a pod's node selection, that are told apart."""
+
+
+class NodeSelection(Struct, frozen=True):
+    """What is known of nodes by their labels.
+
+    Attributes:
+        products: profiles of the products that they may be labelled with, None for a whole one;
+            None: any.
+        single: slices may be handed out as ``nvidia.com/gpu`` there.
+    """
+
+    products: frozenset[str | None] | None
+    single: bool
+
+    def give(self, cut: str | None, resource: str | None, *, only_slices: bool) -> bool:
+        """Tell whether a request may be met there with a whole GPU or slice.
+
+        Args:
+            cut: profile of the slice; None: a whole GPU.
+            resource: that is requested; None: what it gets is not told by a resource.
+            only_slices: the target has no whole GPU, so that its slices are what it hands out.
+        """
+        if not self._may_have(cut):
+            return False
+        if resource == _WHOLE:
+            return only_slices or self._hand_out_whole(cut)
+        if resource is not None and resource.startswith(_SLICE):
+            wanted = resource.removeprefix(_SLICE)
+            return cut == (profile_of(wanted) or wanted)
+        return True
+
+    def _may_have(self, cut: str | None) -> bool:
+        """Nodes with the label of a slice have that alone; the whole product's may be cut."""
+        if self.products is None or cut in self.products:
+            return True
+        return cut is not None and None in self.products
+
+    def _hand_out_whole(self, cut: str | None) -> bool:
+        """Tell whether ``nvidia.com/gpu`` is this there."""
+        if self.products is not None:
+            return cut in self.products
+        return cut is None or self.single
+
+    def of(self, target: TargetSpec) -> NodeSelection:
+        """Return those of a target; the labels that it states are its nodes' own."""
+        own = target.match.node_labels
+        products = frozenset((profile_of(own[PRODUCT]),)) if PRODUCT in own else self.products
+        return NodeSelection(
+            products, own[STRATEGY] == "single" if STRATEGY in own else self.single
+        )
+
+
+def node_selection_of(terms: Iterable[Term]) -> tuple[NodeSelection, ...]:
+    """Return the nodes that a pod may land on, for each alternative that differs."""
+    found: dict[NodeSelection, None] = {}
+    for term in terms:
+        products = frozenset(map(profile_of, term.allowed.get(PRODUCT, ())))
+        single = "single" in term.allowed.get(STRATEGY, ())
+        found[NodeSelection(products or None, single)] = None
+        if len(found) > _MOST_ALTERNATIVES:
+            return (NodeSelection(None, True),)
+    return tuple(found)
+
+
+def pools_for(
+    target: TargetSpec, resource: str | None, nodes: Iterable[NodeSelection]
+) -> tuple[str, ...]:
+    """Return the pools of a target that a container may get a GPU of, by name.
+
+    Args:
+        target: that the pod may come to run on.
+        resource: that is requested; None: what it gets is not told by a resource.
+        nodes: that the pod may land on, of whatever target.
+    """
+    cuts = [(pool.name, profile_of(pool.gpu)) for pool in target.pools]
+    only_slices = all(cut for _, cut in cuts)
+    own = {each.of(target): None for each in nodes}
+    return tuple(
+        name
+        for name, cut in cuts
+        if any(each.give(cut, resource, only_slices=only_slices) for each in own)
+    )
+
+
+def products_of(target: TargetSpec) -> str:
+    """Name what a target has: ``whole GPUs, 1g.10gb``."""
+    cuts = dict.fromkeys(profile_of(pool.gpu) for pool in target.pools)
+    return ", ".join(cut or "whole GPUs" for cut in sorted(cuts, key=lambda cut: cut or ""))
+
+
+def named_slices(terms: Iterable[Term]) -> str:
+    """Name the products of slices that a pod selects nodes by; empty: it names none."""
+    named = sorted({v for term in terms for v in term.allowed.get(PRODUCT, ()) if profile_of(v)})
+    return ", ".join(named[:_PROFILES_NAMED]) + (", ..." if len(named) > _PROFILES_NAMED else "")
+
+
+@lru_cache(maxsize=4096)
+def profile_of(text: str) -> str | None:
+    """Return the MIG profile in the name of a GPU or a resource; None: it is a whole GPU."""
+    profile, _ = cut_profile(text.lower())
+    return profile.text if profile else None
+
+
+_TARGETS_NAMED = 5
+Outcome = Literal["fail", "warn"]
+
+
+class Known(Struct, frozen=True):
+    """The matrix, as far as it decides where workloads run.
+
+    Attributes:
+        targets: by name.
+        waivers: by name.
+        today: ISO date.
+    """
+
+    targets: Mapping[str, TargetSpec]
+    waivers: Mapping[str, Waiver]
+    today: str
+
+
+class Placement(Struct, frozen=True):
+    """A target that a container is judged on, or what is wrong with its running there.
+
+    Attributes:
+        target: None: it is bound for none.
+        pools: of the target, that its request leads to; empty: all.
+        possible: nothing says that it runs there, nor that it does not.
+        finding: ``fail`` denies, ``warn`` is said; None: the gate is asked.
+    """
+
+    target: str | None
+    pools: tuple[str, ...] = ()
+    possible: bool = False
+    finding: Finding | None = None
+
+
+class Workload(Struct, frozen=True):
+    """A container as far as it decides where it is judged.
+
+    Attributes:
+        named: target that its pod's annotation names; empty: none.
+        bound: targets of its pod.
+        nodes: that its pod may land on.
+        slices: products of slices that its pod selects nodes by, to be shown.
+        resources: that it requests; empty: what it gets is not told by a resource.
+        image: for waivers.
+    """
+
+    named: str
+    bound: MatchedTarget
+    nodes: tuple[NodeSelection, ...]
+    slices: str
+    resources: tuple[str, ...] = ()
+    image: str = ""
+
+
+def placements(asks: Workload, known: Known) -> Iterator[Placement]:
+    """Give the targets that a container is judged on, and what is wrong with its placement."""
+    named = asks.named
+    if named and named not in known.targets:
+        yield Placement(named)  # the gate refuses the name, and says which one is near
+        return
+    usable = _usable(asks, known)
+    left = usable or asks.bound.targets or asks.bound.open
+    if not named:
+        for name in usable or asks.bound.targets:
+            yield from _on(name, asks, known)
+        if not asks.bound.targets:
+            yield Placement(None)
+    elif named in left:
+        yield from _on(named, asks, known)
+    else:
+        yield from _contradicted(asks, usable or asks.bound.targets, known)
+
+
+def chosen_from(asks: Workload, known: Known) -> tuple[str, ...]:
+    """Return the other targets that a pod may still land on beside the one that it names."""
+    usable = _usable(asks, known)
+    return tuple(n for n in usable if n != asks.named) if asks.named in usable else ()
+
+
+def _usable(asks: Workload, known: Known) -> tuple[str, ...]:
+    """Return the targets of the pod that have pools for all that the container requests."""
+    return tuple(n for n in asks.bound.targets if _lacking(n, asks, known) is None)
+
+
+def _on(name: str, asks: Workload, known: Known) -> Iterator[Placement]:
+    spec = known.targets[name]
+    lacking = _lacking(name, asks, known)
+    if lacking is None:
+        found = {pool for one in _requests(asks) for pool in pools_for(spec, one, asks.nodes)}
+        pools = tuple(pool.name for pool in spec.pools if pool.name in found)
+        some = pools if len(pools) < len(spec.pools) else ()
+        yield Placement(name, some, asks.bound.how == "possible" and not asks.named)
+        return
+    waiver = _waiver(no_pool_for_request, name, asks, known)
+    if waiver:
+        yield Placement(name, finding=_waived(no_pool_for_request, waiver))
+    else:
+        yield Placement(name, finding=_no_pool(name, lacking, asks, spec))
+    yield Placement(name)  # whatever it could get there: what is let in is judged all the same
+
+
+def _contradicted(asks: Workload, leads: Sequence[str], known: Known) -> Iterator[Placement]:
+    """Deny for each target that the placement leads to; where all waive it, the annotation counts.
+
+    The waivers are those of these targets: the asker must not choose whose waiver applies.
+    """
+    where: Sequence[str | None] = leads or (None,)
+    waivers = {name: _waiver(target_contradicted, name, asks, known) for name in where}
+    for name, waiver in waivers.items():
+        if waiver is None:
+            yield Placement(name, finding=_contradiction(asks.named, leads))
+    used = [waiver for waiver in waivers.values() if waiver]
+    if len(used) == len(waivers):
+        yield Placement(where[0], finding=_waived(target_contradicted, used[0]))
+        yield from _on(asks.named, asks, known)
+
+
+def _requests(asks: Workload) -> Sequence[str | None]:
+    return asks.resources or (None,)
+
+
+def _lacking(name: str, asks: Workload, known: Known) -> str | None:
+    """Return what the container requests and no pool of a target has; None: nothing."""
+    spec = known.targets[name]
+    for resource in _requests(asks):
+        if not pools_for(spec, resource, asks.nodes):
+            return resource or "a GPU"
+    return None
+
+
+def _waiver(rule: Rule, target: str | None, asks: Workload, known: Known) -> Waiver | None:
+    """Return a waiver of a rule. One for certain components covers nothing: no stack is known."""
+    stack = Stack({}, image=asks.image or None)
+    for waiver in known.waivers.values():
+        if rule.id in waiver.rules and waiver.covers(target or "", stack, known.today):
+            return waiver
+    return None
+
+
+def _contradiction(named: str, leads: Sequence[str]) -> Finding:
+    shown = ", ".join(leads[:_TARGETS_NAMED]) + (", ..." if len(leads) > _TARGETS_NAMED else "")
+    what = f"the annotation {TARGET} names {named}"
+    if leads:
+        why = f"namespace, node selector and request lead to {shown}"
+        need = f"one of {shown}"
+    else:
+        why = f"namespace and node selector do not fit the match of {named}"
+        need = f"what {named} states in match"
+    mend = f"take it away, or select the nodes of {named}"
+    return _finding(target_contradicted, "fail", f"{what}, but {why}; {mend}", named, need)
+
+
+def _no_pool(name: str, resource: str, asks: Workload, spec: TargetSpec) -> Finding:
+    outcome: Outcome = "fail" if spec.policy.mode == "enforce" else "warn"
+    products = products_of(spec)
+    where = f" on nodes of {asks.slices}" if asks.slices else ""
+    message = f"{resource}{where} is in no pool of {name}, which has {products}"
+    return _finding(no_pool_for_request, outcome, message, resource, products)
+
+
+def _waived(rule: Rule, waiver: Waiver) -> Finding:
+    until = f"until {waiver.expires} ({waiver.owner}: {waiver.reason})"
+    message = f"{rule.id} {rule.name} is waived by {waiver.name} {until}"
+    return _finding(waived, "warn", message, waiver.name, None)
+
+
+def _finding(rule: Rule, outcome: Outcome, message: str, have: str, need: str | None) -> Finding:
+    return Finding(rule.id, rule.name, outcome, "target", have, need, message)

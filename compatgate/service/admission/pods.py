@@ -1,0 +1,298 @@
+"""Find the pods of an object, and their containers that ask for GPUs.
+
+Sources: NVIDIA/nvidia-container-toolkit ``internal/config/image/cuda_image.go``. NVIDIA's
+runtime hands out what ``/dev/null``, mounted below a certain folder, names; else what the
+variable ``NVIDIA_VISIBLE_DEVICES`` names, a pod's before the image's; else, to an image with
+``CUDA_VERSION`` and without ``NVIDIA_REQUIRE_CUDA``, everything. A node may forbid either way.
+The runtime reads requirements from the container's environment, where a pod's variable replaces
+the image's.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput
+from compatgate.service.admission.fields import at, items, mapping, text, texts
+from compatgate.service.admission.kinds import Kinds, PodKind
+
+FOLDER = "/var/run/nvidia-container-devices"
+_NOT_GPUS = "imex/"
+_NULL = "/dev/null"
+
+
+def mounted(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """Return the mount by which a container asks NVIDIA's runtime for GPUs; empty: there is none.
+
+    Args:
+        container: of the pod.
+        spec: of the pod, whose volumes say what is mounted.
+    """
+    places = [text(mapping(m).get("mountPath")) for m in items(container.get("volumeMounts"))]
+    if not any("nvidia-container-devices" in place for place in places):
+        return ""
+    nulls = {text(v.get("name")) for v in map(mapping, items(spec.get("volumes"))) if _is_null(v)}
+    for mount in map(mapping, items(container.get("volumeMounts"))):
+        place = _clean(text(mount.get("mountPath")))
+        device = place.removeprefix(f"{FOLDER}/")
+        if device != place and not device.startswith(_NOT_GPUS) and mount.get("name") in nulls:
+            return place
+    return ""
+
+
+def runtime_class(spec: Mapping[str, Any], kinds: Kinds) -> str:
+    """The runtime class of a pod, where it is one of those that hand out GPUs; else empty."""
+    name = text(spec.get("runtimeClassName"))
+    return name if name and kinds.hands_out(name) else ""
+
+
+def _is_null(volume: Mapping[str, Any]) -> bool:
+    return _clean(text(mapping(volume.get("hostPath")).get("path"))) == _NULL
+
+
+def _clean(path: str) -> str:
+    return "/" + posixpath.normpath(path).lstrip("/") if path else ""
+
+
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_REQUIRE, _MAIN = "NVIDIA_REQUIRE_", "NVIDIA_REQUIRE_CUDA"
+_DISABLE = "NVIDIA_DISABLE_REQUIRE"
+_JETPACK = "NVIDIA_REQUIRE_JETPACK"
+_LIBRARIES = "LD_LIBRARY_PATH"
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_NO_DEVICES = ("", "void", "none")
+
+
+class VariableChanges(Struct, frozen=True):
+    """What the variables mean for a question.
+
+    Attributes:
+        set: as the question's ``set``.
+        open: what they leave unknown, in sentences.
+        unread: what was not looked at, in sentences.
+        asks: they ask the container runtime for GPUs.
+        declines: they ask it for none, whatever the image asks for.
+    """
+
+    set: dict[str, Any] = {}
+    open: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    asks: bool = False
+    declines: bool = False
+
+
+def read_variables(container: Mapping[str, Any]) -> VariableChanges:
+    """Read the variables of a container of a pod spec; of two of one name the last counts."""
+    env = {text(item.get("name")): item for item in map(mapping, items(container.get("env")))}
+    changed: dict[str, Any] = {}
+    left: list[str] = []
+    unread: list[str] = []
+    required: dict[str, str] = {}
+    for name, item in env.items():
+        ours = name in (_DISABLE, _LIBRARIES) or name.startswith(_REQUIRE)
+        if not ours or name.startswith(_JETPACK):
+            continue
+        if name == _LIBRARIES:
+            unread.append(f"{name} is set in the pod: its folders were not looked into")
+        elif "valueFrom" in item:
+            left.append(f"{name} comes from elsewhere (valueFrom), and is not known")
+        elif name == _DISABLE:
+            changed["disable-require"] = text(item.get("value")) in _TRUE
+        else:
+            required[name] = text(item.get("value"))
+    changed |= _required(required, left)
+    if items(container.get("envFrom")):
+        unread.append("variables of config maps and secrets (envFrom) were not read")
+    asks = _names_devices(env.get(VISIBLE))
+    declines = VISIBLE in env and not asks
+    return VariableChanges(changed, tuple(left), tuple(unread), asks, declines)
+
+
+def _required(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
+    """Requirements in place of the image's; beside them, where its main one is not replaced."""
+    if _MAIN not in required:
+        left += [f"{name} is set in the pod, and was not checked" for name in required]
+        return {}
+    return {"require": [value for value in required.values() if value] or None}
+
+
+def _names_devices(item: Mapping[str, Any] | None) -> bool:
+    if item is None:
+        return False
+    return "valueFrom" in item or text(item.get("value")) not in _NO_DEVICES
+
+
+GPU = "compatgate.dev/gpu"
+"""Annotation: ``true``, every container uses GPUs. ``false`` exempts nothing: whoever asks for GPUs
+does not decide that they are none."""
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_YES, _NO = "true", "false"
+
+
+class Pod(Struct, frozen=True):
+    """A pod, or the template of one.
+
+    Attributes:
+        path: where in the object; empty: the object is the pod.
+        annotations: of the object, overlaid with those of the template.
+    """
+
+    path: str
+    annotations: Mapping[str, str]
+    spec: Mapping[str, Any]
+    more: tuple[str, ...] = ()
+    """Fields of the spec that hold one container each."""
+
+
+class Container(Struct, frozen=True):
+    """A container that asks for GPUs.
+
+    Attributes:
+        path: where in the object.
+        image: empty where none is named.
+        why: what says that it uses GPUs.
+        resources: that say which; empty: it asks in a way that does not say, perhaps beside one
+            that does.
+        sure: that these are GPUs; False: a claim that may be something else, or an image that may
+            ask for none.
+    """
+
+    name: str
+    path: str
+    image: str
+    why: str
+    changes: VariableChanges
+    sure: bool = True
+    resources: tuple[str, ...] = ()
+
+
+class _Asks(Struct, frozen=True):
+    """How a container asks for GPUs; ``why`` is empty where it does not."""
+
+    why: str
+    sure: bool = True
+    resources: tuple[str, ...] = ()
+
+
+def pods_of(document: Mapping[str, Any], kind: PodKind) -> Iterator[Pod]:
+    """Yield the pods that an object is, or makes."""
+    own = texts(mapping(document.get("metadata")).get("annotations"))
+    if kind.pod:
+        yield Pod("", own, mapping(document.get("spec")))
+    for path in kind.templates:
+        for where, found in at(document, path):
+            template = mapping(found)
+            theirs = texts(mapping(template.get("metadata")).get("annotations"))
+            yield Pod(where, {**own, **theirs}, mapping(template.get("spec")))
+    for path in kind.specs:
+        for where, found in at(document, path):
+            spec = mapping(found)
+            theirs = texts(spec.get("annotations"))
+            yield Pod(where, {**own, **theirs}, spec, kind.containers)
+
+
+def gpu_containers(pod: Pod, kinds: Kinds) -> Iterator[Container]:
+    """The containers of a pod that ask for GPUs: by resource, claim, variable, mount or annotation.
+
+    Of a pod in which none does, and whose runtime class hands out GPUs to images that ask for them,
+    every container counts that does not decline: what else would it choose that class for.
+
+    Raises:
+        BadInput: the annotation says neither yes nor no.
+    """
+    said = pod.annotations.get(GPU, "").strip().lower()
+    if said not in ("", _YES, _NO):
+        hint = f"{_YES} or {_NO}"
+        raise BadInput("is malformed", field=f"annotation {GPU}", value=said, hint=hint)
+    claims = {text(mapping(claim).get("name")) for claim in items(pod.spec.get("resourceClaims"))}
+    silent: list[tuple[str, Mapping[str, Any], VariableChanges]] = []
+    found = False
+    for path, raw in _containers(pod):
+        changes = read_variables(raw)
+        asks = _asks(raw, pod.spec, kinds, claims, changes)
+        if not asks.why and said == _YES:
+            asks = _Asks(f"the annotation {GPU}")
+        if asks.why:
+            found = True
+            yield _container(path, raw, asks, changes)
+        elif not changes.declines:
+            silent.append((path, raw, changes))
+    by_class = runtime_class(pod.spec, kinds)
+    if by_class and not found:
+        for path, raw, changes in silent:
+            yield _container(path, raw, _Asks(f"the runtime class {by_class}", False), changes)
+
+
+def says_none(pod: Pod) -> bool:
+    """Tell whether the pod's author says that it uses no GPU."""
+    return pod.annotations.get(GPU, "").strip().lower() == _NO
+
+
+def _container(
+    path: str, raw: Mapping[str, Any], asks: _Asks, changes: VariableChanges
+) -> Container:
+    name, image = text(raw.get("name")), text(raw.get("image")).strip()
+    name = name or path.rpartition(".")[2]
+    return Container(name, path, image, asks.why, changes, asks.sure, asks.resources)
+
+
+def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    base = f"{pod.path}." if pod.path else "spec."
+    if pod.path and not pod.more:
+        base += "spec."
+    for name in _LISTS:
+        for number, item in enumerate(items(pod.spec.get(name))):
+            yield f"{base}{name}[{number}]", mapping(item)
+    for name in pod.more:
+        if isinstance(pod.spec.get(name), dict):
+            yield f"{base}{name}", pod.spec[name]
+
+
+def _asks(
+    raw: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    kinds: Kinds,
+    claims: set[str],
+    changes: VariableChanges,
+) -> _Asks:
+    """Tell how a container asks; a way past the scheduler may bring it any GPU of the node."""
+    resources = _requested(raw, kinds)
+    other, sure = _other_way(raw, spec, claims, changes)
+    if resources:
+        return _Asks(resources[0], resources=() if other else resources)
+    return _Asks(other, sure)
+
+
+def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
+    resources = mapping(raw.get("resources"))
+    found = (
+        name
+        for part in ("limits", "requests")
+        for name, count in mapping(resources.get(part)).items()
+        if kinds.is_gpu(name) and _some(count)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _other_way(
+    raw: Mapping[str, Any], spec: Mapping[str, Any], claims: set[str], changes: VariableChanges
+) -> tuple[str, bool]:
+    if changes.asks:
+        return VISIBLE, True
+    if place := mounted(raw, spec):
+        return f"the mount {place}", True
+    for item in items(mapping(raw.get("resources")).get("claims")):
+        if (name := text(mapping(item).get("name"))) in claims:
+            return f"the resource claim {name}", False
+    return "", True
+
+
+def _some(count: Any) -> bool:
+    """Return whether a quantity is more than none; what is no quantity counts as some."""
+    if isinstance(count, str):
+        return count.strip().lstrip("+").rstrip("kMGTPEinum") not in ("0", "00", "0.0", "-0")
+    return count is not None and count is not False and count != 0

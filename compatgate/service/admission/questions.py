@@ -1,0 +1,303 @@
+"""Turn an object into the questions that decide about it, and exempt what may pass. Pure.
+
+An exemption is by annotation or namespace, and always by a waiver that allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.matrix import Waiver
+from compatgate.core.rules.caveats import exempted
+from compatgate.core.stack import Stack, parse_stack, parse_stack_text
+from compatgate.core.verdict import Finding, Verdict
+from compatgate.errors import BadInput
+from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.matching import TARGET, match_targets, terms_of
+from compatgate.service.admission.placement import (
+    Known,
+    Placement,
+    Workload,
+    chosen_from,
+    named_slices,
+    node_selection_of,
+    placements,
+)
+from compatgate.service.admission.pods import (
+    GPU,
+    Container,
+    Pod,
+    gpu_containers,
+    pods_of,
+    says_none,
+)
+
+STACK = "compatgate.dev/stack"
+"""Annotation: what is in the images, ``cuda=12.4,cudnn=9.1.0``."""
+WAIVER = "compatgate.dev/waiver"
+"""Annotation: the waiver that exempts the object."""
+_NAMED = 3
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Question(Struct, frozen=True):
+    """A container on a target; containers that are alike ask once.
+
+    Attributes:
+        target: None: it is bound for none.
+        body: as ``POST /gate`` takes it.
+        containers: names of the containers that it is about.
+        possible: nothing says that it runs on this target, nor that it does not.
+        waiver: that the object names for its exemption.
+        finding: what is wrong with where it is to run; then the gate is not asked.
+    """
+
+    target: str | None
+    body: dict[str, Any]
+    containers: tuple[str, ...]
+    image: str = ""
+    possible: bool = False
+    waiver: str = ""
+    finding: Finding | None = None
+
+    @property
+    def key(self) -> bytes:
+        """Equal for questions that have the same answer."""
+        return _encode([self.target, self.body, self.waiver, self.finding])
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether the gate is asked."""
+        return self.target is not None and self.finding is None
+
+
+class Questions(Struct, frozen=True):
+    """What an object asks.
+
+    Attributes:
+        asked: in the order of the containers.
+        remarks: what whoever made the object should know.
+    """
+
+    asked: tuple[Question, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def questions_of(
+    document: Mapping[str, Any],
+    kind: PodKind,
+    namespace: str,
+    kinds: Kinds,
+    known: Callable[[], Known],
+) -> Questions:
+    """Return the questions of an object, empty where nothing in it asks for GPUs.
+
+    Args:
+        document: the object.
+        kind: of it.
+        namespace: it is in.
+        kinds: knows which resources are GPUs.
+        known: asked only where there is a GPU, so that nothing else depends on the database.
+
+    Raises:
+        BadInput: an annotation of ours is malformed; names it.
+    """
+    asked: dict[bytes, Question] = {}
+    remarks: list[str] = []
+    for pod in pods_of(document, kind):
+        found = list(gpu_containers(pod, kinds))
+        if not found:
+            continue
+        matrix, stated = known(), _stated(pod)
+        workload = _workload(pod, namespace, matrix)
+        places: dict[Workload, list[Placement]] = {}
+        for container in found:
+            remarks += _remarks(container, stated, is_pod=kind.pod)
+            if container.image or stated or kind.pod:
+                asks = replace(workload, resources=container.resources, image=container.image)
+                if asks not in places:
+                    places[asks] = list(placements(asks, matrix))
+                    remarks += _elsewhere(asks, matrix)
+                for place in places[asks]:
+                    _add(asked, _question(place, container, pod, stated))
+        if says_none(pod):
+            remarks.append(f'{GPU}: "false" is ignored, the pod asks for GPUs ({found[0].why})')
+    return Questions(tuple(asked.values()), tuple(dict.fromkeys(remarks)))
+
+
+def fresh(new: Questions, old: Questions) -> Questions:
+    """What an update asks that was not asked before: what runs already is not held up again."""
+    known = {question.key for question in old.asked}
+    return Questions(tuple(q for q in new.asked if q.key not in known), new.remarks)
+
+
+def _add(asked: dict[bytes, Question], question: Question) -> None:
+    known = asked.get(question.key)
+    names = dict.fromkeys((*(known.containers if known else ()), *question.containers))
+    asked[question.key] = replace(question, containers=tuple(names))
+
+
+def _workload(pod: Pod, namespace: str, known: Known) -> Workload:
+    """Return what all containers of a pod share."""
+    matches = ((name, spec.match) for name, spec in known.targets.items())
+    terms = list(terms_of(pod.spec))
+    return Workload(
+        pod.annotations.get(TARGET, "").strip(),
+        match_targets(namespace, pod.spec, matches),
+        node_selection_of(terms),
+        named_slices(terms),
+    )
+
+
+def _question(
+    place: Placement, container: Container, pod: Pod, stated: Mapping[str, Any]
+) -> Question:
+    stack = dict(stated)
+    if left := _left(container, stated):
+        stack["open"] = left
+    if container.changes.unread:
+        stack["unread"] = list(container.changes.unread)
+    body: dict[str, Any] = {"target": place.target} if place.target else {}
+    if place.pools:
+        body["pools"] = list(place.pools)
+    if stack:
+        body["stack"] = stack
+    if container.image:
+        body["image"] = container.image
+    if container.changes.set:
+        body["set"] = container.changes.set
+    return Question(
+        place.target,
+        body,
+        (container.name,),
+        container.image,
+        place.possible,
+        pod.annotations.get(WAIVER, "").strip(),
+        place.finding,
+    )
+
+
+def _left(container: Container, stated: Mapping[str, Any]) -> list[str]:
+    left = list(container.changes.open)
+    if not container.image and not stated:
+        left.append("the container names no image, and no stack is stated")
+    return left
+
+
+def _stated(pod: Pod) -> Mapping[str, Any]:
+    value = pod.annotations.get(STACK, "").strip()
+    if not value:
+        return {}
+    try:
+        body = parse_stack_text(value)
+        parse_stack(body)
+    except BadInput as error:
+        raise error.at(f"annotation {STACK}") from None
+    return body
+
+
+def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -> Iterable[str]:
+    if not container.sure:
+        yield (
+            f"container {container.name}: {container.why} is taken for a GPU; "
+            "if it is none, an operator can exempt it by a waiver (CG822)"
+        )
+    if not (container.image or stated or is_pod):
+        yield (
+            f"container {container.name} names no image here; its pod is decided when it is made"
+        )
+
+
+def _elsewhere(asks: Workload, known: Known) -> Iterable[str]:
+    """Warn that a pod may land on another target than the one that it chose."""
+    if others := chosen_from(asks, known):
+        shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+        yield (
+            f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as well: "
+            f"select the nodes of {asks.named}"
+        )
+
+
+class Exemption(Struct, frozen=True):
+    """Namespaces that the operator exempts by a waiver."""
+
+    namespaces: str
+    waiver: str
+
+
+class Exempt(Struct, frozen=True):
+    """What became of it.
+
+    Attributes:
+        waiver: that exempts; None: none does.
+        why_not: why the waiver that was named does not; empty where none was named.
+    """
+
+    waiver: Waiver | None = None
+    why_not: str = ""
+
+
+def parse_exemptions(values: Sequence[str], field: str) -> tuple[Exemption, ...]:
+    """Read ``NAMESPACE=WAIVER``, the namespace a glob.
+
+    Raises:
+        BadInput: one has another form.
+    """
+    found = []
+    for value in values:
+        namespaces, _, waiver = (part.strip() for part in value.partition("="))
+        if not namespaces or not waiver:
+            hint = "NAMESPACE=WAIVER, like batch-*=night-run"
+            raise BadInput(f"{value!r} exempts nothing", field=field, value=value, hint=hint)
+        found.append(Exemption(namespaces, waiver))
+    return tuple(found)
+
+
+def exempt(
+    question: Question,
+    verdict: Verdict | None,
+    namespace: str,
+    exemptions: Iterable[Exemption],
+    waivers: Mapping[str, Waiver],
+    today: str,
+) -> Exempt:
+    """Return whether what would be denied is let in.
+
+    Args:
+        question: names a waiver, perhaps.
+        verdict: None: it is bound for no target.
+        namespace: of the object.
+        exemptions: of the operator.
+        waivers: by name.
+        today: ISO date.
+    """
+    names = [question.waiver] if question.waiver else []
+    names += [e.waiver for e in exemptions if fnmatchcase(namespace, e.namespaces)]
+    why_not = ""
+    for name in names:
+        waiver = waivers.get(name)
+        if waiver is None:
+            why_not = why_not or f"there is no waiver {name!r}"
+        elif problem := _problem(waiver, question, verdict, today):
+            why_not = why_not or f"the waiver {name} {problem}"
+        else:
+            return Exempt(waiver)
+    return Exempt(None, why_not)
+
+
+def _problem(waiver: Waiver, question: Question, verdict: Verdict | None, today: str) -> str:
+    if exempted.id not in waiver.rules:
+        return f"does not name {exempted.id}, and exempts nothing"
+    if today > waiver.expires:
+        return f"ended on {waiver.expires}"
+    image = (verdict.image if verdict else None) or question.image or None
+    stack = parse_stack(verdict.stack, image=image) if verdict else Stack({}, image=image)
+    if not waiver.covers(question.target or "", stack, today):
+        return "is for other targets, images or stacks"
+    return ""

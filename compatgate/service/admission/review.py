@@ -1,0 +1,273 @@
+"""Read and answer AdmissionReview v1, in one line for a denial and one for each warning.
+
+Source: Kubernetes API reference, ``admission.k8s.io/v1`` (AdmissionReview), and "Dynamic
+Admission Control": the answer's ``uid`` is the request's; warnings beyond 256 characters may be
+cut off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.matrix import Waiver
+from compatgate.core.verdict import Finding, Verdict
+from compatgate.errors import BadInput
+from compatgate.service.admission.fields import mapping, one_line, text
+from compatgate.service.admission.questions import Question
+from compatgate.strict_json import NOT_JSON, KeyTwice, decode_once
+
+API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
+LONGEST_UID = 256
+_LONGEST_WARNING = 250
+_MOST_WARNINGS = 12
+_LONGEST_MESSAGE = 1500
+_UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
+_ANY_UID = re.compile(rb'"uid"\s*:\s*"([A-Za-z0-9._:-]{1,256})"')
+_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+_WITH_OBJECT = ("CREATE", "UPDATE")
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    503: "ServiceUnavailable",
+}
+"""As ``metav1.StatusReason``."""
+
+
+class Review(Struct, frozen=True):
+    """What the API server asks about.
+
+    Attributes:
+        group: API group of the object's kind.
+        document: the object; None where there is none (a deletion).
+        old: the object before an update.
+    """
+
+    uid: str
+    operation: str
+    group: str
+    kind: str
+    subresource: str
+    namespace: str
+    dry_run: bool
+    document: Mapping[str, Any] | None
+    old: Mapping[str, Any] | None
+
+
+class ReviewAnswer(Struct, frozen=True):
+    """What the API server is told.
+
+    Attributes:
+        code: HTTP status that the client of the API server sees when it is denied.
+        audit: for the cluster's audit log.
+    """
+
+    allowed: bool
+    message: str = ""
+    code: int = 200
+    warnings: tuple[str, ...] = ()
+    audit: Mapping[str, str] = {}
+
+    def to_json(self, uid: str) -> dict[str, Any]:
+        """Return the AdmissionReview."""
+        response: dict[str, Any] = {"uid": uid, "allowed": self.allowed}
+        if not self.allowed:
+            reason = _REASONS.get(self.code) or HTTPStatus(self.code).phrase.replace(" ", "")
+            message = one_line(self.message, _LONGEST_MESSAGE)
+            status = {"status": "Failure", "message": message, "reason": reason, "code": self.code}
+            response["status"] = status
+        if self.warnings:
+            response["warnings"] = _shown(self.warnings)
+        if self.audit:
+            response["auditAnnotations"] = dict(self.audit)
+        return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+
+
+def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
+    """Read a request.
+
+    Args:
+        raw: whatever came.
+
+    Returns:
+        Its uid, empty where none can be made out, and the request, or what is wrong with it.
+    """
+    try:
+        document = mapping(decode_once(raw))
+    except KeyTwice as error:
+        return find_uid(raw), BadInput(str(error), field=error.key, hint="state it once")
+    except (*NOT_JSON, ValueError) as error:
+        return find_uid(raw), BadInput(f"the body is not JSON: {error}", field="body")
+    request = mapping(document.get("request"))
+    uid = text(request.get("uid"))
+    if not 0 < len(uid) <= LONGEST_UID or not uid.isprintable():
+        hint = "the API server names one"
+        return uid, BadInput("the request has no uid", field="request.uid", hint=hint)
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if (version, kind) != (API_VERSION, KIND):
+        hint = f"{KIND} of {API_VERSION}: set admissionReviewVersions: [v1]"
+        what = one_line(f"{kind} of {version}", 200)
+        return uid, BadInput(f"{what} is not read here", field="apiVersion", hint=hint)
+    review = _review(uid, request)
+    return uid, _incomplete(review) or review
+
+
+def _incomplete(review: Review) -> BadInput | None:
+    """What the API server never leaves out, and without which nothing is checked."""
+    hint = "as the API server sends it"
+    if review.operation not in _OPERATIONS:
+        what = f"is none of {', '.join(_OPERATIONS)}"
+        return BadInput(what, field="request.operation", value=review.operation, hint=hint)
+    if not review.kind:
+        return BadInput("the kind is missing", field="request.kind.kind", hint=hint)
+    if review.operation in _WITH_OBJECT and review.document is None:
+        return BadInput("the object is missing", field="request.object", hint=hint)
+    return None
+
+
+def find_uid(raw: bytes) -> str:
+    """The uid in a body that is damaged or was not read to its end; empty where it has none."""
+    found = _UID.search(raw) or _ANY_UID.search(raw)
+    return found[1].decode() if found else ""
+
+
+def _review(uid: str, request: Mapping[str, Any]) -> Review:
+    kind = mapping(request.get("kind"))
+    document, old = request.get("object"), request.get("oldObject")
+    inside = text(mapping(mapping(document).get("metadata")).get("namespace"))
+    return Review(
+        uid,
+        text(request.get("operation")),
+        text(kind.get("group")),
+        text(kind.get("kind")),
+        text(request.get("subResource")),
+        text(request.get("namespace")) or inside,
+        request.get("dryRun") is True,
+        document if isinstance(document, dict) else None,
+        old if isinstance(old, dict) else None,
+    )
+
+
+def _shown(warnings: tuple[str, ...]) -> list[str]:
+    lines = list(dict.fromkeys(one_line(line, _LONGEST_WARNING) for line in warnings))
+    if len(lines) > _MOST_WARNINGS:
+        left = len(lines) - _MOST_WARNINGS + 1
+        lines = [*lines[: _MOST_WARNINGS - 1], f"compatgate: {left} more warnings"]
+    return lines
+
+
+_LONGEST_IMAGE = 120
+_NAMED = 5
+_SAID = 2
+
+
+def denial(question: Question, verdict: Verdict, link: str, why_not: str) -> str:
+    """Return why a container may not run, what would help, and where the verdict is.
+
+    Args:
+        question: about the container.
+        verdict: denies.
+        link: to the verdict; empty: it is not kept.
+        why_not: why no waiver exempts it.
+    """
+    finding = leading(verdict)
+    does = "may not run" if verdict.verdict == "fail" else "cannot be decided and is stopped"
+    parts = [f"{about(question)} {does} on {verdict.target}"]
+    if finding:
+        parts[0] += f": {_short(finding)}"
+        if finding.fixes:
+            parts.append(f"fix: {finding.fixes[0].message}")
+        more = sorted({f.rule for f in verdict.failing} - {finding.rule})
+        if more:
+            parts.append(f"also {', '.join(more)}")
+    if question.possible:
+        parts.append(
+            f"no node selector keeps it from {verdict.target}: select nodes, "
+            "or annotate compatgate.dev/target"
+        )
+    return "; ".join([*parts, *filter(None, (why_not, link))])
+
+
+def misplaced(question: Question, finding: Finding, why_not: str) -> str:
+    """Say why a container may not run where it is to run, before any stack is judged.
+
+    Args:
+        question: about the container.
+        finding: about its placement.
+        why_not: why no waiver exempts it.
+    """
+    said = f"{about(question)} may not run: {_short(finding)}"
+    return "; ".join(filter(None, (said, why_not)))
+
+
+def placed(question: Question, finding: Finding) -> str:
+    """Say what is wrong with where a container is to run, and that it is let in."""
+    by = f"compatgate {question.target}" if question.target else "compatgate"
+    return f"{by}: container {_names(question.containers)}: {_short(finding)}"
+
+
+def unmatched(question: Question, targets: Sequence[str], why_not: str) -> str:
+    """That nothing says which target a GPU workload is for."""
+    names = ", ".join(sorted(targets)[:_NAMED]) + (", ..." if len(targets) > _NAMED else "")
+    known = f" ({names})" if names else ""
+    said = f"; {why_not}" if why_not else ""
+    return (
+        f"{about(question)} uses GPUs and matches no target, so nothing was checked; "
+        f"annotate compatgate.dev/target{known}{said}"
+    )
+
+
+def warnings(question: Question, verdict: Verdict) -> list[str]:
+    """What is wrong with what is let in; nothing where the verdict is a pass."""
+    by = f"compatgate {verdict.target}, {verdict.verdict} ({verdict.mode}): container "
+    names = _names(question.containers)
+    return [f"{by}{names}: {_short(finding)}" for finding in verdict.failing[:_SAID]]
+
+
+def exempted(question: Question, waiver: Waiver, verdict: Verdict | None) -> str:
+    """That a waiver lets in what would be denied."""
+    finding = leading(verdict) if verdict else question.finding
+    what = f"denied by {finding.rule}" if finding else "without a target"
+    return (
+        f"compatgate: container {_names(question.containers)} is {what}, "
+        f"exempt by waiver {waiver.name} until {waiver.expires} ({waiver.owner})"
+    )
+
+
+def joined(denials: Sequence[str]) -> str:
+    """Return several denials on one line: the first, and how many more there are."""
+    more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
+    return f"{denials[0]}{more}"
+
+
+def leading(verdict: Verdict) -> Finding | None:
+    """Return the finding to name: what was left open comes first, for the others rest on it."""
+    left = verdict.stack.get("open", ())
+    weighing = (f for f in verdict.findings if f.outcome in ("fail", "unknown"))
+    found = (f for f in weighing if any(said in f.message for said in left))
+    return next(found, verdict.failing[0] if verdict.failing else None)
+
+
+def about(question: Question) -> str:
+    """Return the containers of a question and their image."""
+    image = one_line(question.image, _LONGEST_IMAGE)
+    several = "containers" if len(question.containers) > 1 else "container"
+    return f"{several} {_names(question.containers)}" + (f" ({image})" if image else "")
+
+
+def _names(names: Iterable[str]) -> str:
+    shown = [one_line(name, 64) for name in names]
+    left = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return f"{', '.join(shown[:_NAMED])}{left}"
+
+
+def _short(finding: Finding) -> str:
+    return f"{finding.rule} {finding.message}"

@@ -1,0 +1,306 @@
+"""Decide about an object: ask the gate its questions, and make one answer of the verdicts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.verdict import Verdict
+from compatgate.errors import CompatgateError, TimedOut, Unavailable
+from compatgate.kit import clock
+from compatgate.service.admission import review as messages
+from compatgate.service.admission.kinds import Kinds, PodKind
+from compatgate.service.admission.placement import Known
+from compatgate.service.admission.questions import (
+    Exemption,
+    Question,
+    Questions,
+    exempt,
+    fresh,
+    questions_of,
+)
+from compatgate.service.admission.review import Review, ReviewAnswer
+from compatgate.service.gate.decision_log import wait_for
+from compatgate.service.gate.service import Gate
+from compatgate.service.gate.snapshot import Snapshot
+
+SOURCE = "hook:kubernetes"
+Unmatched = Literal["allow", "warn", "deny"]
+OnFailure = Literal["allow", "deny"]
+_THREADS = 16
+MOST_QUESTIONS = 512
+"""Of one object; containers that are alike are one."""
+_FOR_IMAGES = 0.8
+"""Share of the time that images may take; the rest is for an answer without them."""
+_DECIDED = ("CREATE", "UPDATE")
+_SUBRESOURCES = ("", "ephemeralcontainers", "resize")
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_log = logging.getLogger("compatgate.gate")
+
+
+class AdmissionOptions(Struct, frozen=True):
+    """What the operator chose.
+
+    Attributes:
+        kinds: which objects carry pods.
+        unmatched: what becomes of a GPU workload that is bound for no target.
+        on_failure: what becomes of one when nothing can be decided (the database is away).
+        exemptions: namespaces, each by a waiver.
+    """
+
+    kinds: Kinds
+    unmatched: Unmatched = "warn"
+    on_failure: OnFailure = "deny"
+    exemptions: tuple[Exemption, ...] = ()
+
+
+class Asked(Struct, frozen=True):
+    """Who asks, and how.
+
+    Attributes:
+        by: name of the token, or ``anonymous``.
+        wait_s: seconds until there must be an answer.
+        link: of a verdict by its id.
+        decided: told of each verdict that was logged, and how many seconds it took.
+    """
+
+    by: str
+    wait_s: float
+    link: Callable[[str], str]
+    decided: Callable[[Verdict, float], None]
+
+
+class _Result(Struct, frozen=True):
+    question: Question
+    verdict: Verdict | None = None
+    error: CompatgateError | None = None
+
+
+class Admission:
+    """Answers the API server; safe to use from any number of threads."""
+
+    def __init__(self, gate: Gate, options: AdmissionOptions) -> None:
+        self._gate = gate
+        self._options = options
+        self._pool = ThreadPoolExecutor(_THREADS, "admission")
+
+    def answer(self, review: Review, asked: Asked) -> ReviewAnswer:
+        """Decide about an object; never raises for what is in it."""
+        began = time.monotonic()
+        kind = self._options.kinds.of(review.group, review.kind)
+        if not _concerns(review) or review.document is None:
+            return ReviewAnswer(True)
+        if kind is None:
+            if review.subresource:
+                return ReviewAnswer(True)
+            said = f"compatgate: {review.kind or 'an object'} is of no kind that is looked at"
+            return ReviewAnswer(True, warnings=(f"{said} (serve --kinds)",))
+        try:
+            questions = self._questions(review, kind)
+            if not questions.asked:
+                return ReviewAnswer(True, warnings=questions.remarks)
+            if len(questions.asked) > MOST_QUESTIONS:
+                what = f"{len(questions.asked)} different GPU containers, at most {MOST_QUESTIONS}"
+                return ReviewAnswer(False, f"compatgate: the object has {what} are decided", 422)
+            results = self._ask(questions, review, asked, began + asked.wait_s)
+            return self._conclude(questions, results, review, asked)
+        except CompatgateError as error:
+            if error.status < 500:
+                return ReviewAnswer(False, f"compatgate: {error.detail}", 422)
+            return self._failed(error.detail)
+        except Exception:
+            _log.exception("admission of %s failed", review.kind)
+            return self._failed("a defect, which the gate's log describes")
+
+    def _questions(self, review: Review, kind: PodKind) -> Questions:
+        def known() -> Known:
+            return known_of(self._gate.snapshot())
+
+        def of(document: Any) -> Questions:
+            return questions_of(document, kind, review.namespace, self._options.kinds, known)
+
+        new = of(review.document)
+        if review.operation != "UPDATE" or review.old is None:
+            return new
+        try:
+            return fresh(new, of(review.old))
+        except CompatgateError:  # the annotation that is being mended
+            return new
+
+    def _ask(self, questions: Questions, review: Review, asked: Asked, end: float) -> list[_Result]:
+        """Ask what memory knows here, and the rest at the same time, so that images are read so.
+
+        The decisions that memory knows are logged together.
+        """
+        open_ones = [question for question in questions.asked if question.is_asked]
+        known = [] if review.dry_run else self._known(open_ones, asked, end)
+        found = {id(result.question): result for result in known}
+        rest = [question for question in open_ones if id(question) not in found]
+        if rest:
+            found |= {id(one.question): one for one in self._find(rest, review, asked, end)}
+        return [found.get(id(question)) or _Result(question) for question in questions.asked]
+
+    def _known(self, asked_for: list[Question], asked: Asked, end: float) -> list[_Result]:
+        began = time.perf_counter()
+        found = [
+            (question, decided)
+            for question in asked_for
+            if (
+                decided := self._gate.known(
+                    _encode(question.body), asked_by=asked.by, source=SOURCE
+                )
+            )
+        ]
+        if not found:
+            return []
+        batch = self._gate.submit([decided for _, decided in found])
+        wait_for(batch, max(0.0, end - time.monotonic()))
+        seconds = time.perf_counter() - began
+        for _, decided in found:
+            asked.decided(decided.answer.verdict, seconds)
+        return [_Result(question, decided.answer.verdict) for question, decided in found]
+
+    def _find(
+        self, asked_for: list[Question], review: Review, asked: Asked, end: float
+    ) -> list[_Result]:
+        """Evaluate questions, each in a thread; their images may have to be read."""
+
+        def one(question: Question) -> _Result:
+            try:
+                return _Result(question, self._decide(question, review, asked, end))
+            except CompatgateError as error:
+                return _Result(question, error=error)
+
+        futures: list[Future[_Result]] = [self._pool.submit(one, q) for q in asked_for]
+        done, late = wait(futures, max(0.0, end - time.monotonic()))
+        for future in late:
+            future.cancel()
+        missing = TimedOut(f"there was no answer within {asked.wait_s:.3g} seconds")
+        return [
+            future.result() if future in done else _Result(question, error=missing)
+            for question, future in zip(asked_for, futures, strict=True)
+        ]
+
+    def _decide(self, question: Question, review: Review, asked: Asked, end: float) -> Verdict:
+        """Return the verdict; what cannot be read of the image is left open, and so unknown."""
+        body = question.body
+        for_image = max(0.001, (end - time.monotonic()) * _FOR_IMAGES)
+        try:
+            return self._verdict(body, review, asked, for_image)
+        except CompatgateError as error:
+            if not (error.field or "").startswith(("image", "stack")):
+                raise
+            stack = body.get("stack", {})
+            left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
+            body = {**body, "stack": {**stack, "open": left}}
+        return self._verdict(body, review, asked, 0)
+
+    def _verdict(
+        self, body: dict[str, Any], review: Review, asked: Asked, image_s: float
+    ) -> Verdict:
+        if review.dry_run:
+            return self._gate.preview(body, image_s=image_s)
+        began = time.perf_counter()
+        found = self._gate.answer(
+            _encode(body), asked_by=asked.by, source=SOURCE, image_s=image_s
+        ).verdict
+        asked.decided(found, time.perf_counter() - began)
+        return found
+
+    def _conclude(
+        self, questions: Questions, results: list[_Result], review: Review, asked: Asked
+    ) -> ReviewAnswer:
+        for result in results:
+            if result.error is None:
+                continue
+            if result.error.status >= 500 or isinstance(result.error, Unavailable):
+                return self._failed(result.error.detail)
+            said = f"compatgate: {messages.about(result.question)}: {result.error.detail}"
+            return ReviewAnswer(False, said, 422, questions.remarks)
+        denials: list[str] = []
+        said_too = list(questions.remarks)
+        for result in results:
+            self._weigh(result, review, asked, denials, said_too)
+        audit = _audit(results)
+        if denials:
+            return ReviewAnswer(False, messages.joined(denials), 403, tuple(said_too), audit)
+        return ReviewAnswer(True, warnings=tuple(said_too), audit=audit)
+
+    def _weigh(
+        self,
+        result: _Result,
+        review: Review,
+        asked: Asked,
+        denials: list[str],
+        said: list[str],
+    ) -> None:
+        """Sort what became of a question into denials and warnings."""
+        question, verdict = result.question, result.verdict
+        if verdict is not None and verdict.allowed:
+            said += messages.warnings(question, verdict)
+            return
+        finding = question.finding
+        if finding is not None and finding.outcome != "fail":
+            said.append(messages.placed(question, finding))
+            return
+        if verdict is None and finding is None and self._options.unmatched == "allow":
+            return
+        snapshot = self._gate.snapshot()
+        today = clock.now().date().isoformat()
+        found = exempt(
+            question, verdict, review.namespace, self._options.exemptions, snapshot.waivers, today
+        )
+        if found.waiver:
+            said.append(messages.exempted(question, found.waiver, verdict))
+        elif finding is not None:
+            denials.append(messages.misplaced(question, finding, found.why_not))
+        elif verdict is not None:
+            link = "" if review.dry_run else asked.link(verdict.id)
+            denials.append(messages.denial(question, verdict, link, found.why_not))
+        elif self._options.unmatched == "deny":
+            denials.append(messages.unmatched(question, list(snapshot.targets), found.why_not))
+        else:
+            unmatched = messages.unmatched(question, list(snapshot.targets), found.why_not)
+            said.append(f"compatgate: {unmatched}")
+
+    def _failed(self, why: str) -> ReviewAnswer:
+        """Nothing was decided: what the operator chose for that."""
+        _log.error("admission failed: %s", why)
+        if self._options.on_failure == "deny":
+            message = f"compatgate cannot decide and is set to deny then: {why}; try again"
+            return ReviewAnswer(False, message, 503)
+        return ReviewAnswer(
+            True, warnings=(f"compatgate could not decide, nothing was checked: {why}",)
+        )
+
+
+def _concerns(review: Review) -> bool:
+    """Return whether anything new may come to run; a finalizer that goes must not be held up."""
+    if review.operation not in _DECIDED or review.subresource not in _SUBRESOURCES:
+        return False
+    metadata = (review.document or {}).get("metadata")
+    return not (isinstance(metadata, dict) and metadata.get("deletionTimestamp"))
+
+
+def _audit(results: list[_Result]) -> dict[str, str]:
+    """Return verdicts by target, and rules of placement, for the cluster's audit log."""
+    found = dict.fromkeys(
+        f"{r.verdict.target}={r.verdict.verdict}:{r.verdict.id}" for r in results if r.verdict
+    )
+    said = {"verdicts": " ".join(found)[:4096]} if found else {}
+    rules = dict.fromkeys(r.question.finding.rule for r in results if r.question.finding)
+    if rules:
+        said["placement"] = " ".join(rules)
+    return said or {"matched": "false"}
+
+
+def known_of(snapshot: Snapshot) -> Known:
+    """Return what a snapshot says of where workloads run, today."""
+    targets = {name: document.spec for name, document in snapshot.documents.items()}
+    return Known(targets, snapshot.waivers, clock.today().isoformat())

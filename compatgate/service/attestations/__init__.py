@@ -1,0 +1,5 @@
+"""Sign verdicts and verify them: in-toto statements in DSSE envelopes; docs/signing.md.
+
+`statement` makes what is signed from verdicts that are stored; `envelope` and `keys` hand it to
+securesystemslib; `envelope` also verifies.
+"""

@@ -1,0 +1,62 @@
+"""Serve signed verdicts and the public keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from compatgate.kit.http.replies import Reply
+from compatgate.service.attestations.envelope import MEDIA
+from compatgate.service.attestations.keys import MEDIA as KEYS
+from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
+from compatgate.service.attestations.service import Form
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import NoQuery, Returns, route
+
+
+class WhichForm(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which predicate to sign."""
+
+    form: Annotated[
+        Form, Meta(description="`verdict`: our own predicate; `vsa`: SLSA's verification summary")
+    ] = "verdict"
+
+
+@route(
+    "GET",
+    "/verdicts/{id}/attestation",
+    scope="read",
+    tag="gate",
+    query=WhichForm,
+    returns=Returns(
+        EnvelopeBody, "An in-toto statement in a DSSE envelope", media=(MEDIA,), etag=True
+    ),
+    errors=(404, 409),
+)
+def show_attestation(call: Call[WhichForm]) -> Reply:
+    """Sign a verdict.
+
+    The subject is the image, where the gate read it and decided on nothing else; else it is the
+    stack. What-ifs are not signed (409), and without `serve --signing-key` nothing is. An
+    attestation counts until its `validUntil`; asking the gate again renews it.
+    """
+    signed = call.service.attestations.attest(call.args["id"], call.query.form)
+    return Reply(signed.envelope, media=MEDIA, etag=signed.etag)
+
+
+@route(
+    "GET",
+    "/keys",
+    scope=None,
+    tag="gate",
+    returns=Returns(
+        KeySetBody, "Public keys, none where nothing is signed", media=(KEYS,), etag=True
+    ),
+)
+def list_keys(call: Call[NoQuery]) -> Reply:
+    """List the public keys of attestations.
+
+    A JSON Web Key Set; also at `/.well-known/jwks.json`.
+    """
+    return Reply(call.service.attestations.key_set(), media=KEYS)

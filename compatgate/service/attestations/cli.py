@@ -1,0 +1,286 @@
+"""Run ``compatgate attest``: sign a verdict and attach it to its image.
+
+``compatgate serve`` shares the options for keys.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import add_server, server_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+    from compatgate.service.attestations.envelope import Verified
+    from compatgate.service.attestations.service import Signing
+    from compatgate.service.gate.images import ImageSettings
+
+_IMAGE_S = 300.0
+_EPILOG = """\
+exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input
+
+examples:
+  a verdict that the gate gave before
+    compatgate attest --server https://gate.example --verdict vd_... > verdict.json
+  decide about an image, sign, and push the result beside it
+    compatgate attest --server https://gate.example --target prod-a100 \\
+                      --image registry.example/team/app@sha256:... --attach
+  without a server: decide from the database, sign with a key of one's own
+    compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
+                      --stack cuda=12.4,torch=2.4.1+cu124
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.epilog = _EPILOG
+    what = parser.add_argument_group("what is signed").add_argument
+    what("--verdict", metavar="ID", help="id of a verdict")
+    what("--target", metavar="NAME", help="or decide now: target of the blessed matrix")
+    what("--image", metavar="REF", help="image whose stack the gate reads")
+    what(
+        "--stack",
+        metavar="NAME=VERSION,...",
+        action="append",
+        default=[],
+        help="a stated stack: the stack is what the signature is about then; may be repeated",
+    )
+    what(
+        "--form",
+        choices=("verdict", "vsa"),
+        default="verdict",
+        help="predicate: compatgate's own or SLSA's",
+    )
+    who = parser.add_argument_group("who decides and signs")
+    add_server(who, timeout_s=60)
+    who.add_argument("--database", metavar="URL", help="or use this database, with --signing-key")
+    add_signing(who)
+    where = parser.add_argument_group("where to").add_argument
+    where(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="file for the envelope (default: standard output)",
+    )
+    where(
+        "--attach",
+        metavar="IMAGE",
+        nargs="?",
+        const="",
+        help="attach to this image as an OCI referrer (default: the verdict's image)",
+    )
+    where(
+        "--platform",
+        default="linux/amd64",
+        metavar="OS/CPU",
+        help="platform in a multi-platform image (default: linux/amd64)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sign; the exit status is that of the verdict.
+
+    Raises:
+        BadInput: an option is wrong, or the gate does not sign this verdict.
+        NotFound: there is no such verdict, target or image.
+        Unavailable: the gate, the key or the registry does not answer.
+    """
+    from compatgate.core.verdict import exit_code
+    from compatgate.kit.cli.output import write_output
+    from compatgate.service.attestations.attachments import attach_envelope
+
+    question = _question(args)
+    envelope, found = _sign(args, question)
+    write_output(args.output, envelope + b"\n")
+    predicate = found.predicate
+    if args.attach is not None:
+        image = args.attach or (predicate.image.reference if predicate.image else "")
+        made = attach_envelope(image, envelope, found, args.platform)
+        print(f"attached as {made}", file=sys.stderr)
+    return exit_code(predicate.verdict, allowed=predicate.allowed)
+
+
+def _question(args: argparse.Namespace) -> dict[str, Any] | None:
+    """What is to be asked first; None: nothing, the verdict is named.
+
+    Raises:
+        BadInput: both, or neither.
+    """
+    from compatgate.check.question import read_stack
+
+    asks = bool(args.target or args.image or args.stack)
+    if bool(args.verdict) == asks:
+        hint = "--verdict ID, or --target NAME with --image or --stack"
+        raise BadInput("name a verdict, or ask a question: one of the two", hint=hint)
+    if args.verdict:
+        return None
+    if not args.target or not (args.image or args.stack):
+        raise BadInput("name a target, and an image or a stack", field="--target")
+    stack = {"stack": read_stack(args.stack)} if args.stack else {}
+    return {"target": args.target, **stack, **({"image": args.image} if args.image else {})}
+
+
+@contextmanager
+def _signer(args: argparse.Namespace) -> Iterator[Client]:
+    """Connect to the gate that decides and signs.
+
+    Raises:
+        BadInput: a server is given a key.
+    """
+    if url := server_of(args):
+        from compatgate.service.cli.gate import make_client
+
+        if args.signing_key:
+            raise BadInput("a server signs with its own key", field="--signing-key")
+        with make_client(url, args.token, args.timeout) as client:
+            yield client
+        return
+    from compatgate.service.cli.local import Local
+
+    signing, images = read_signing(args), _images(args)
+    with Local.open(args.database, images=images, signing=signing) as local:
+        yield local.client
+
+
+def _sign(args: argparse.Namespace, question: dict[str, Any] | None) -> tuple[bytes, Verified]:
+    """Have a verdict signed; the gate's keys say whether what came is whole."""
+    import msgspec
+
+    from compatgate.service.attestations.keys import read_keys
+
+    named = _id(args.verdict) if question is None else ""
+    with _signer(args) as gate:
+        verdict_id = named or gate.ask(question).id
+        signed = gate.show_attestation(_id(verdict_id), form=args.form)
+        keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
+    envelope = msgspec.json.encode(signed)
+    return envelope, _verified(envelope, keys)
+
+
+def _images(args: argparse.Namespace) -> ImageSettings | None:
+    """Return the image that is named is read, and no other."""
+    if not args.image:
+        return None
+    from compatgate.discovery.cache import default_image_folder
+    from compatgate.discovery.registry.limits import options_from_environment
+    from compatgate.discovery.registry.reference import parse_reference
+    from compatgate.service.gate.images import ImageSettings, RegistryPlace
+
+    place = RegistryPlace(parse_reference(args.image).registry)
+    options = options_from_environment(cache=default_image_folder())
+    return ImageSettings((place,), _IMAGE_S, options=options)
+
+
+def _verified(envelope: bytes, keys: Any) -> Verified:
+    from compatgate.kit.clock import now
+    from compatgate.service.attestations.envelope import Expected, verify
+
+    return verify(envelope, keys, Expected(), now())
+
+
+def _id(text: str) -> str:
+    import re
+
+    if not re.fullmatch(r"vd_[0-9a-f]{32}", text):
+        hint = "vd_ and 32 digits, as check shows it"
+        raise BadInput(f"{text!r} is not a verdict's id", field="--verdict", hint=hint)
+    return text
+
+
+KEY = "COMPATGATE_SIGNING_KEY"
+PUBLIC = "COMPATGATE_SIGNING_PUBLIC_KEY"
+_LARGEST = 256 * 1024
+
+
+def add_signing(group: argparse._ArgumentGroup) -> None:
+    """Describe the options."""
+    group.add_argument(
+        "--signing-key",
+        metavar="URI",
+        help="sign verdicts with this key: a file in PEM that only its owner reads, env:VARIABLE,"
+        f" or one kept elsewhere, like hsm:2?label=gate or awskms:alias/gate (${KEY})",
+    )
+    group.add_argument(
+        "--signing-public-key",
+        metavar="FILE",
+        help=f"public key (PEM) of a signing key that is kept elsewhere (${PUBLIC})",
+    )
+    group.add_argument(
+        "--attestation-validity",
+        metavar="DURATION",
+        default="7d",
+        help="validity of a signed verdict after its last decision, for example 12h (default: 7d)",
+    )
+
+
+def add_verifying(group: argparse._ArgumentGroup) -> None:
+    """Describe the option for keys of before and after."""
+    group.add_argument(
+        "--verifying-key",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="additional public key to publish (a former or a future one); may be repeated",
+    )
+
+
+def read_signing(args: argparse.Namespace, verifier: str = "") -> Signing:
+    """Return the keys; read now, so that what is wrong is said at the start.
+
+    Args:
+        args: of the options above.
+        verifier: URI of this gate; empty: none is known.
+
+    Raises:
+        BadInput: a key cannot be used, others may read it, or the validity is no duration.
+    """
+    from compatgate.documents.quantities import parse_duration
+    from compatgate.service.attestations.keys import read_keys, signer_maker
+    from compatgate.service.attestations.service import Signing
+    from compatgate.service.attestations.statement import ANY_GATE
+
+    valid_for = parse_duration(args.attestation_validity, field="--attestation-validity")
+    uri = args.signing_key or os.environ.get(KEY) or None
+    public = args.signing_public_key or os.environ.get(PUBLIC) or None
+    others = [
+        key
+        for path in getattr(args, "verifying_key", ())
+        for key in read_keys(read_key_file(path, "--verifying-key"), "--verifying-key")
+    ]
+    make, keys = None, others
+    if uri:
+        held = read_key_file(public, "--signing-public-key") if public else None
+        make, own = signer_maker(uri, held)
+        keys = [own, *others]
+    elif args.signing_public_key:
+        hint = "--verifying-key publishes one that does not sign"
+        raise BadInput("goes with --signing-key", field="--signing-public-key", hint=hint)
+    published = tuple({key.keyid: key for key in keys}.values())
+    return Signing(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
+
+
+def read_key_file(path: str, option: str) -> bytes:
+    """Return a small file.
+
+    Raises:
+        BadInput: it cannot be read, or is too large.
+    """
+    if "-----BEGIN" in path:  # is not shown, for it may be a private one
+        raise BadInput("is a key itself", field=option, hint="name the file that holds it")
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(f"cannot read {path!r}: {reason}", field=option, value=path) from None
+    if len(data) > _LARGEST:
+        raise BadInput(f"{path!r} is too large for what it should be", field=option, value=path)
+    return data

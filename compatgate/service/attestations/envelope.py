@@ -1,0 +1,323 @@
+"""Sign DSSE envelopes, open them with trusted keys only, and verify what they say.
+
+An envelope is verified for who signed it, about what, and whether it still counts.
+
+JSON must mean the same to every reader: no key twice in one object, no NaN.
+
+Source: secure-systems-lab/dsse ``envelope.md`` and ``protocol.md``.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from compatgate.core.evaluate import format_moment
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.service.attestations.statement import (
+    PAYLOAD_TYPE,
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    SUMMARY_TYPE,
+    DigestSet,
+    Predicate,
+    Subject,
+)
+from compatgate.strict_json import once
+
+if TYPE_CHECKING:
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import Key, Signer, SSlibKey
+
+Reason = Literal[
+    "unknown-key",
+    "bad-signature",
+    "wrong-payload-type",
+    "malformed-statement",
+    "unknown-predicate",
+    "expired",
+    "not-yet-valid",
+    "wrong-subject",
+    "wrong-target",
+    "no-attestation",
+]
+
+
+class Refused(CompatgateError):
+    """An attestation that proves nothing, or nothing about what was asked: never a pass."""
+
+    status = 422
+    exit_code = 1
+    slug = "attestation-refused"
+
+    def __init__(self, reason: Reason, problem: str, *, hint: str = "") -> None:
+        super().__init__(problem, field="attestation", hint=hint)
+        self.reason: Reason = reason
+
+
+def missing_extra() -> BadInput:
+    """Return the error where the packages that sign are not installed."""
+    hint = "pip install 'compatgate[signing]'"
+    return BadInput("signing and verifying need the extra packages", field="signing", hint=hint)
+
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of the largest envelope that is read."""
+
+
+def read_json(data: bytes, field: str) -> Any:
+    """Return a JSON value.
+
+    Readers differ in which of two equal keys they believe; what is signed must leave no choice.
+
+    Args:
+        data: UTF-8.
+        field: for errors.
+
+    Raises:
+        BadInput: not JSON, too large, nested too deeply, or with a key twice.
+    """
+    if len(data) > LARGEST:
+        raise BadInput(f"is larger than {LARGEST >> 20} MiB", field=field)
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise BadInput(f"is not JSON that all read alike: {reason}", field=field) from None
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def check_library() -> None:
+    """Make sure that what signs and verifies is installed.
+
+    Raises:
+        BadInput: it is not.
+    """
+    try:
+        import cryptography
+        import securesystemslib.dsse  # noqa: F401
+    except ImportError:
+        raise missing_extra() from None
+    del cryptography
+
+
+MEDIA = "application/vnd.dsse.envelope.v1+json"
+FIELD = "attestation"
+_MOST_SIGNATURES = 16
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Opened(Struct, frozen=True):
+    """What a trusted key signed.
+
+    Attributes:
+        payload: verified bytes.
+        key_id: whose signature holds.
+    """
+
+    payload: bytes
+    key_id: str
+
+
+def sign(statement: Any, signer: Signer) -> dict[str, Any]:
+    """Return a statement in an envelope, signed and verified.
+
+    Raises:
+        Exception: the signer's, of many kinds where the key is kept elsewhere.
+    """
+    from securesystemslib.dsse import Envelope
+
+    envelope = Envelope(_encode(statement), PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    envelope.verify([signer.public_key], 1)  # a token may hold another key than it should
+    made: dict[str, Any] = envelope.to_dict()
+    return made
+
+
+def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> Opened:
+    """Return the payload of an envelope.
+
+    Nothing of the payload is looked at before a signature of it has been verified, and the type of
+    the payload is signed with it.
+
+    Args:
+        data: JSON of the envelope.
+        keys: that are trusted.
+
+    Raises:
+        BadInput: it is no envelope.
+        Refused: its payload is of another type, no trusted key signed it, or it was changed.
+    """
+    check_library()
+    envelope = _read(data)
+    if envelope.payload_type != PAYLOAD_TYPE:
+        what = f"the payload is {envelope.payload_type[:100]!r}, not {PAYLOAD_TYPE}"
+        raise Refused("wrong-payload-type", what)
+    return Opened(envelope.payload, _verified(envelope, keys))
+
+
+def _verified(envelope: Envelope, keys: Sequence[SSlibKey]) -> str:
+    from securesystemslib.exceptions import VerificationError
+
+    known: list[Key] = [key for key in keys if key.keyid in envelope.signatures]
+    if not known:
+        by = ", ".join(name[:16] or "(no key id)" for name in envelope.signatures) or "nobody"
+        what = f"no trusted key signed it: it is signed by {by}"
+        given = ", ".join(key.keyid[:16] for key in keys) or "none"
+        raise Refused("unknown-key", what, hint=f"trusted: {given}")
+    try:
+        accepted = envelope.verify(known, 1)
+    except VerificationError:
+        what = "the signature does not hold: payload or signature was changed"
+        raise Refused("bad-signature", what) from None
+    return next(iter(accepted))
+
+
+def _read(data: bytes) -> Envelope:
+    from securesystemslib.dsse import Envelope
+
+    document = read_json(data, FIELD)
+    shape = isinstance(document, dict) and all(
+        isinstance(document.get(name), kind)
+        for name, kind in (("payload", str), ("payloadType", str), ("signatures", list))
+    )
+    if not shape or not _are_signatures(document["signatures"]):
+        hint = "payload, payloadType and signatures, as GET /api/v1/verdicts/ID/attestation answers"
+        raise BadInput("is not a DSSE envelope", field=FIELD, hint=hint)
+    try:
+        return Envelope.from_dict(document)
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise BadInput(f"is not a DSSE envelope: {reason}", field=FIELD) from None
+
+
+def _are_signatures(found: list[Any]) -> bool:
+    """Return whether each has a key's id and a signature; the library takes what it is given."""
+    return len(found) <= _MOST_SIGNATURES and all(
+        isinstance(one, dict)
+        and isinstance(one.get("keyid"), str)
+        and isinstance(one.get("sig"), str)
+        for one in found
+    )
+
+
+SKEW = timedelta(minutes=5)
+"""How far the clocks of who signs and who verifies may be apart."""
+
+
+class Expected(Struct, frozen=True):
+    """What the caller wants to know about; what is left out is not asked.
+
+    Attributes:
+        subjects: digests, one of which must be the subject's; None: any subject.
+        target: that must have been asked about.
+    """
+
+    subjects: tuple[DigestSet, ...] | None = None
+    target: str | None = None
+
+
+class Verified(Struct, frozen=True):
+    """A statement that a trusted key signed, that is about what was asked, and that counts now."""
+
+    predicate: Predicate
+    subjects: tuple[Subject, ...]
+    predicate_type: str
+    key_id: str
+
+
+class _Statement(Struct, frozen=True, rename="camel"):
+    kind: str = field(name="_type")
+    subject: Annotated[tuple[Subject, ...], Meta(min_length=1)]
+    predicate_type: str
+    predicate: dict[str, Any]
+
+
+def verify(data: bytes, keys: Sequence[SSlibKey], expected: Expected, now: datetime) -> Verified:
+    """Check an envelope: signature first, then form, time, subject and target.
+
+    Args:
+        data: JSON of the envelope.
+        keys: that are trusted.
+        expected: what it must be about.
+        now: the present.
+
+    Raises:
+        BadInput: it is no envelope.
+        Refused: it proves nothing, or nothing about what was asked; ``reason`` says why.
+    """
+    opened = open_envelope(data, keys)
+    statement = _statement(opened.payload)
+    predicate = _predicate(statement)
+    _check_time(predicate, now)
+    _check_subject(statement.subject, expected)
+    if expected.target is not None and predicate.target != expected.target:
+        about = predicate.target or "a described pool"
+        raise Refused("wrong-target", f"it is about {about}, not about {expected.target}")
+    return Verified(predicate, statement.subject, statement.predicate_type, opened.key_id)
+
+
+def _statement(payload: bytes) -> _Statement:
+    try:
+        found = msgspec.convert(read_json(payload, "payload"), _Statement)
+    except (BadInput, msgspec.ValidationError) as error:
+        what = error.problem if isinstance(error, BadInput) else str(error)
+        raise Refused("malformed-statement", f"the payload is no statement: {what}") from None
+    if found.kind != STATEMENT_TYPE:
+        what = f"the payload is {found.kind[:100]!r}, not {STATEMENT_TYPE}"
+        raise Refused("malformed-statement", what)
+    return found
+
+
+def _predicate(statement: _Statement) -> Predicate:
+    kind, body = statement.predicate_type, statement.predicate
+    if kind == SUMMARY_TYPE:
+        body = body.get(PREDICATE_TYPE)  # type: ignore[assignment]
+        if body is None:
+            raise Refused("unknown-predicate", "it is a summary of another verifier")
+    elif kind != PREDICATE_TYPE:
+        hint = f"known are {PREDICATE_TYPE} and {SUMMARY_TYPE}"
+        raise Refused("unknown-predicate", f"the predicate is {kind[:100]!r}", hint=hint)
+    try:
+        return msgspec.convert(body, Predicate)
+    except msgspec.ValidationError as error:
+        what = f"the predicate is not what {kind} has: {error}"
+        raise Refused("malformed-statement", what) from None
+
+
+def _check_time(predicate: Predicate, now: datetime) -> None:
+    if predicate.decided_at > now + SKEW:
+        what = f"it was decided on {format_moment(predicate.decided_at)}, which is yet to come"
+        raise Refused("not-yet-valid", what, hint="compare the clocks")
+    if predicate.valid_until <= now:
+        what = f"it counted until {format_moment(predicate.valid_until)}"
+        raise Refused("expired", what, hint="ask the gate again")
+
+
+def _check_subject(subjects: Sequence[Subject], expected: Expected) -> None:
+    if expected.subjects is None:
+        return
+    if any(_same(subject.digest, wanted) for subject in subjects for wanted in expected.subjects):
+        return
+    about = ", ".join(f"{s.name} {_shown(s.digest)}" for s in subjects)
+    wanted = " or ".join(map(_shown, expected.subjects)) or "nothing"
+    raise Refused("wrong-subject", f"it is about {about}, not about {wanted}")
+
+
+def _same(found: DigestSet, wanted: DigestSet) -> bool:
+    """Return whether both have a digest in common, and none that differs."""
+    both = found.keys() & wanted.keys()
+    return bool(both) and all(found[name] == wanted[name] for name in both)
+
+
+def _shown(digest: DigestSet) -> str:
+    return ",".join(f"{name}:{value}"[:135] for name, value in digest.items())

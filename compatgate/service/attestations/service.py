@@ -1,0 +1,130 @@
+"""Sign stored verdicts."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.errors import CompatgateError, Conflict, Unavailable
+from compatgate.service.attestations.keys import key_set
+from compatgate.service.attestations.statement import (
+    ANY_GATE,
+    VerdictContent,
+    statement_of,
+    summary_of,
+    verdict_content,
+)
+from compatgate.service.gate import repository as decisions
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer, SSlibKey
+
+    from compatgate.kit.database.database import Database
+
+Form = Literal["verdict", "vsa"]
+VALID_FOR = timedelta(days=7)
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Signing(Struct, frozen=True):
+    """What the operator set.
+
+    Attributes:
+        make: gives the signer, in each process; None: nothing is signed here.
+        keys: public ones, of the signer first; the others signed before, or will.
+        valid_for: how long an attestation counts after its verdict was last given.
+        verifier: URI of this gate.
+    """
+
+    make: Callable[[], Signer] | None = None
+    keys: tuple[SSlibKey, ...] = ()
+    valid_for: timedelta = VALID_FOR
+    verifier: str = ANY_GATE
+
+
+class Signed(Struct, frozen=True):
+    """A statement in its envelope.
+
+    Attributes:
+        etag: the same as long as the statement is, whatever its signature is made with.
+    """
+
+    envelope: dict[str, Any]
+    about: VerdictContent
+    etag: str
+
+
+class Attestations:
+    """Signs verdicts of a database; nothing else is ever signed.
+
+    Args:
+        database: that has the verdicts.
+        signing: of the operator.
+    """
+
+    def __init__(self, database: Database, signing: Signing) -> None:
+        self._database = database
+        self._signing = signing
+        self._lock = threading.Lock()
+        self._signer: Signer | None = None
+
+    def attest(self, verdict_id: str, form: Form = "verdict") -> Signed:
+        """Sign a verdict as it was given.
+
+        Args:
+            verdict_id: of a verdict that is stored.
+            form: with our own predicate, or with SLSA's summary.
+
+        Raises:
+            NotFound: no such verdict was given here.
+            Conflict: there is no key; or the verdict is none that can be vouched for.
+            Unavailable: the key does not answer.
+        """
+        about = self._vouched(verdict_id)
+        signing = self._signing
+        if signing.make is None:
+            hint = "the operator names one with compatgate serve --signing-key"
+            raise Conflict("this gate has no key to sign with", field="id", hint=hint)
+        statement = (
+            statement_of(about) if form == "verdict" else summary_of(about, signing.verifier)
+        )
+        key_id = signing.keys[0].keyid
+        mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
+        return Signed(self._sign(statement), about, f'"{mark[:32]}"')
+
+    @property
+    def keys(self) -> Sequence[SSlibKey]:
+        """Public keys that are published."""
+        return self._signing.keys
+
+    def key_set(self) -> dict[str, Any]:
+        """Public keys as a JSON Web Key Set."""
+        return key_set(self._signing.keys)
+
+    def _vouched(self, verdict_id: str) -> VerdictContent:
+        with self._database.reading() as session:
+            stored = decisions.verdict(session, verdict_id)
+            confirmed = decisions.confirmed_at(session, verdict_id)
+        return verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
+
+    def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:
+        from compatgate.service.attestations.envelope import sign
+
+        assert self._signing.make is not None  # noqa: S101 - the caller looked
+        try:
+            with self._lock:  # a token's session serves one at a time
+                self._signer = self._signer or self._signing.make()
+                return sign(statement, self._signer)
+        except CompatgateError:
+            raise
+        except Exception as error:
+            self._signer = None
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            hint = "the operator's log and $PYKCS11LIB, credentials or network say more"
+            raise Unavailable(f"the signing key cannot sign: {reason}", hint=hint) from error

@@ -1,0 +1,331 @@
+"""Make in-toto statements and SLSA verification summaries of stored verdicts.
+
+An attestation is about an image by its digest, or a stack by the digest of its form.
+
+Sources: in-toto/attestation ``spec/v1/statement.md`` and ``spec/v1/resource_descriptor.md``;
+slsa.dev ``spec/v1.0/verification_summary``, which allows levels of one's own and extension
+fields whose names are URIs. The predicate is described in docs/signing.md and by
+``matrix/schema/verdict-attestation.schema.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.core.evaluate import format_moment
+from compatgate.core.rules.caveats import some_pools
+from compatgate.core.stack import Stack, complete, parse_stack
+from compatgate.core.verdict import Basis, FindingOutcome, Outcome
+from compatgate.discovery.registry.reference import parse_reference
+from compatgate.errors import BadInput, Conflict
+from compatgate.kit.clock import parse_moment
+
+_REMARKS = ("open", "conflicts", "unread", "unmeasured")
+_UNORDERED = ("arch", "require")
+_encode = msgspec.json.Encoder(order="sorted").encode
+DigestSet = dict[str, str]
+"""Algorithm to lower-case hexadecimal digits, as in-toto writes digests."""
+
+
+def digest_of(value: Any) -> DigestSet:
+    """Return the SHA-256 of a JSON value: keys sorted, no white space, UTF-8 (RFC 8785)."""
+    return {"sha256": hashlib.sha256(_encode(value)).hexdigest()}
+
+
+def digest_set(text: str) -> DigestSet:
+    """``sha256:1a2b...`` as in-toto writes it."""
+    algorithm, _, digits = text.partition(":")
+    return {algorithm: digits}
+
+
+def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
+    """Return the digest of a stack in its canonical form.
+
+    Args:
+        stack: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``, ``unmeasured``) do
+            not count, and neither does the order of ``arch`` and ``require``.
+    """
+    form = {name: value for name, value in stack.items() if name not in _REMARKS}
+    for name in _UNORDERED:
+        if name in form:
+            form[name] = sorted(form[name])
+    return digest_of(form)
+
+
+def stated_digest(stated: Mapping[str, Any]) -> DigestSet:
+    """Return the digest that the verdict on a stated stack has.
+
+    Args:
+        stated: as requests carry it.
+
+    Raises:
+        BadInput: malformed; ``field`` names the key.
+    """
+    stack: Stack = complete(parse_stack(stated))
+    return stack_digest(stack.to_json())
+
+
+def image_digest(image: str | None) -> DigestSet | None:
+    """Return the digest in an image's reference, None where there is none."""
+    try:
+        found = parse_reference(image).digest if image else None
+    except BadInput:
+        return None
+    return digest_set(found) if found else None
+
+
+def image_name(image: str) -> str:
+    """Return a reference without tag and digest."""
+    name = parse_reference(image)
+    return f"{name.registry}/{name.repository}"
+
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://compatgate.dev/attestations/verdict/v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+Moment = Annotated[datetime, Meta(tz=True)]
+_NEITHER = "was decided before the gate kept what a verdict rests on"
+
+
+class Descriptor(Struct, frozen=True, rename="camel"):
+    """Names what was used, by its digest."""
+
+    name: str
+    digest: DigestSet
+
+
+class Image(Struct, frozen=True, rename="camel"):
+    """The image that a question named.
+
+    Attributes:
+        read: the gate itself read it, and the stack is what it showed, nothing else.
+    """
+
+    reference: str
+    read: bool
+    digest: DigestSet | None = None
+
+
+class ShortFinding(Struct, frozen=True, rename="camel"):
+    """A finding without source and fixes; the verdict itself has them."""
+
+    rule: str
+    name: str
+    outcome: FindingOutcome
+    component: str
+    pools: list[str]
+    message: str
+
+
+class Predicate(Struct, frozen=True, rename="camel", kw_only=True):
+    """What the gate said, of what, resting on what, and for how long.
+
+    Attributes:
+        confirmed_at: when it was said last; asking again confirms it.
+        valid_until: from then on it proves nothing; ask again.
+        inputs: digests of all that the answer rests on, and of the verdict as it is stored.
+    """
+
+    id: str
+    verdict: Outcome
+    allowed: bool
+    mode: str
+    basis: Basis
+    target: str | None
+    pools: list[dict[str, Any]]
+    stack: dict[str, Any]
+    image: Image | None
+    findings: list[ShortFinding]
+    matrix_revision: int
+    entries: dict[str, str]
+    facts: DigestSet
+    overlays: list[str]
+    evidence: list[str]
+    inputs: list[Descriptor]
+    decided_at: Moment
+    confirmed_at: Moment
+    valid_until: Moment
+
+
+class Subject(Struct, frozen=True, rename="camel"):
+    """What a statement is about."""
+
+    name: str
+    digest: DigestSet
+
+
+class VerdictContent(Struct, frozen=True):
+    """What is to be signed, in every form."""
+
+    subject: Subject
+    predicate: Predicate
+
+
+def verdict_content(
+    stored: str, *, confirmed_at: datetime | None, valid_for: timedelta
+) -> VerdictContent:
+    """What can be vouched for of a verdict.
+
+    The image is the subject only where the gate read it and decided on nothing else: whoever may
+    ask may state any stack, and put any image's name on it.
+
+    Args:
+        stored: the verdict's JSON, as it was first given.
+        confirmed_at: when it was given last; None: then.
+        valid_for: how long it counts from then on, unless a date that it rests on passes before.
+
+    Raises:
+        Conflict: it is a what-if, of a version that did not keep what it rests on, about some pools
+            of its target only, or rests on a waiver for an image that was not read.
+    """
+    verdict: dict[str, Any] = msgspec.json.decode(stored)
+    _check(verdict)
+    decided_at = parse_moment(verdict["decided_at"])
+    confirmed = max(confirmed_at or decided_at, decided_at)
+    until = confirmed + valid_for
+    if verdict["valid_until"]:
+        until = min(until, parse_moment(verdict["valid_until"]))
+    predicate = Predicate(
+        id=verdict["id"],
+        verdict=verdict["verdict"],
+        allowed=verdict["allowed"],
+        mode=verdict["mode"],
+        basis=verdict["basis"],
+        target=verdict["target"],
+        pools=verdict["pools"],
+        stack=verdict["stack"],
+        image=_image(verdict),
+        findings=msgspec.convert(verdict["findings"], list[ShortFinding]),
+        matrix_revision=verdict["matrix_revision"],
+        entries=verdict["entries"],
+        facts=digest_set(verdict["facts"]),
+        overlays=verdict["overlays"],
+        evidence=verdict["evidence"],
+        inputs=_inputs(verdict, stored),
+        decided_at=decided_at,
+        confirmed_at=confirmed,
+        valid_until=until,
+    )
+    return VerdictContent(_subject(predicate), predicate)
+
+
+def statement_of(about: VerdictContent) -> dict[str, Any]:
+    """Return the statement with our own predicate."""
+    return statement(about.subject, PREDICATE_TYPE, plain(about.predicate))
+
+
+def statement(
+    subject: Subject, predicate_type: str, predicate: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an in-toto statement about one subject."""
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [plain(subject)],
+        "predicateType": predicate_type,
+        "predicate": predicate,
+    }
+
+
+def plain(value: Struct) -> dict[str, Any]:
+    """Return a struct as JSON has it, times as answers carry them."""
+    made: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(datetime,))
+    return {key: format_moment(v) if isinstance(v, datetime) else v for key, v in made.items()}
+
+
+def _check(verdict: Mapping[str, Any]) -> None:
+    basis = verdict.get("basis")
+    if basis not in ("image", "stated"):
+        why = "is a what-if: it says nothing of what is there" if basis else _NEITHER
+        hint = "ask again without set" if basis else "ask again"
+        raise Conflict(f"verdict {verdict['id']} {why}", field="id", hint=hint)
+    if any(finding["rule"] == some_pools.id for finding in verdict["findings"]):
+        what = f"verdict {verdict['id']} is about some pools of the target only"
+        raise Conflict(what, field="id", hint="ask again without pools")
+    waived = any(finding["outcome"] == "waived" for finding in verdict["findings"])
+    if basis == "stated" and verdict["image"] and waived:
+        what = f"verdict {verdict['id']} rests on a waiver, and its image was not read"
+        hint = "let the gate read the image (serve --registry), or ask without it"
+        raise Conflict(what, field="id", hint=hint)
+
+
+def _image(verdict: Mapping[str, Any]) -> Image | None:
+    if not verdict["image"]:
+        return None
+    read = verdict["basis"] == "image"
+    return Image(verdict["image"], read, image_digest(verdict["image"]))
+
+
+def _subject(predicate: Predicate) -> Subject:
+    image = predicate.image
+    if image and image.read and image.digest:
+        return Subject(image_name(image.reference), image.digest)
+    return Subject("stack", stack_digest(predicate.stack))
+
+
+def _inputs(verdict: Mapping[str, Any], stored: str) -> list[Descriptor]:
+    return [
+        Descriptor("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
+        Descriptor("stack", stack_digest(verdict["stack"])),
+        Descriptor("pools", digest_of(verdict["pools"])),
+        Descriptor("facts", digest_set(verdict["facts"])),
+    ]
+
+
+SUMMARY_TYPE = "https://slsa.dev/verification_summary/v1"
+ANY_GATE = "https://compatgate.dev/gate"
+"""Who verified, where the operator names no public address."""
+_HOLDS = {"pass": "COMPATGATE_PASS", "warn": "COMPATGATE_WARN"}
+
+
+def summary_of(about: VerdictContent, verifier: str) -> dict[str, Any]:
+    """Return the statement with SLSA's predicate; our own is in it, as an extension.
+
+    What is not known did not pass, whatever the target's mode lets in: whoever reads a summary sees
+    two results only.
+
+    Args:
+        about: what is vouched for.
+        verifier: URI of the gate.
+    """
+    predicate = about.predicate
+    level = _HOLDS.get(predicate.verdict)
+    at = {"matrixRevision": predicate.matrix_revision, "target": predicate.target}
+    whole = plain(predicate)
+    return statement(
+        about.subject,
+        SUMMARY_TYPE,
+        {
+            "verifier": {"id": verifier},
+            "timeVerified": whole["confirmedAt"],
+            "resourceUri": _resource(about),
+            "policy": {"uri": _policy(predicate, verifier), "digest": digest_of(at)},
+            "verificationResult": "PASSED" if level else "FAILED",
+            "verifiedLevels": [level or "FAILED"],
+            "slsaVersion": "1.0",
+            PREDICATE_TYPE: whole,
+        },
+    )
+
+
+def _resource(about: VerdictContent) -> str:
+    """Return the image as a package URL, or the stack by its digest."""
+    image = about.predicate.image
+    (algorithm, digits), *_ = about.subject.digest.items()
+    if not (image and image.read and image.digest):
+        return f"https://compatgate.dev/stacks/{algorithm}:{digits}"
+    name = image_name(image.reference)
+    version = quote(f"{algorithm}:{digits}", safe="")
+    return f"pkg:oci/{name.rpartition('/')[2]}@{version}?repository_url={quote(name, safe='/:')}"
+
+
+def _policy(predicate: Predicate, verifier: str) -> str:
+    if predicate.target is None:
+        return f"{verifier}/api/v1/facts"
+    return f"{verifier}/api/v1/targets/{quote(predicate.target, safe='')}"

@@ -1,0 +1,62 @@
+"""Serve the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from compatgate.kit.http.replies import Filter, Paged, Reply, page
+from compatgate.kit.http.requests import Since, Until
+from compatgate.service.audit.schemas import AuditBody, ChainBody
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Returns, route
+
+
+class AuditFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which links to list."""
+
+    action: Annotated[Filter, Meta(description="or the beginning of several, `matrix.`")] | None = (
+        None
+    )
+    actor: Filter | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/audit",
+    scope="read",
+    tag="audit",
+    query=AuditFilters,
+    returns=Returns(AuditBody, "A page of the log", paged=True, etag=True),
+)
+def list_audit(call: Call[AuditFilters]) -> Reply:
+    """List changes and batches of decisions, newest first."""
+    return page(call.gate.history.list_audit(**call.query.filters()), lambda r: r.to_json())
+
+
+class Head(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the chain must still hold."""
+
+    head: (
+        Annotated[Filter, Meta(description="a head noted earlier, to notice a chain cut short")]
+        | None
+    ) = None
+
+
+@route(
+    "GET",
+    "/audit/verify",
+    scope="admin",
+    tag="audit",
+    query=Head,
+    returns=Returns(ChainBody, "What the verification found", etag=True),
+)
+def verify_audit(call: Call[Head]) -> Reply:
+    """Recompute the hash chain, and compare the logs and the matrix with it.
+
+    This reads the whole log, which takes minutes where there are millions of decisions.
+    """
+    return Reply(call.gate.history.verify(expected_head=call.query.head).to_json())

@@ -1,0 +1,75 @@
+"""Show the audit log, and whether its chain holds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from compatgate.kit.http.links import link
+from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.ui.filters import compact
+from compatgate.kit.ui.tables import Cell, Column, Empty, LongListing, found_by, table_of
+from compatgate.service.audit.repository import AuditRow
+from compatgate.service.web.page import HtmlPage, PageRequest, page
+
+_COLUMNS = (
+    Column("seq", "Record", "number"),
+    Column("at", "Time", "time"),
+    Column("actor", "Actor"),
+    Column("action", "Action", "code"),
+    Column("subject", "Subject"),
+    Column("detail", "Detail"),
+    Column("hash", "Hash", "code"),
+)
+_EMPTY = Empty("No matching records.", "The audit log holds every change and every decision.")
+
+
+class AuditQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which links of the chain."""
+
+    action: Annotated[str, Meta(max_length=200)] | None = None
+    actor: Annotated[str, Meta(max_length=200)] | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@page("/audit", nav="audit", query=AuditQuery)
+def show_audit(ask: PageRequest[AuditQuery]) -> HtmlPage:
+    """Return changes and batches of decisions, newest first."""
+    query = ask.query
+    found = found_by(ask.gate.history.list_audit, query)
+    rows = [_row(one) for one in found.items]
+    table = table_of("audit", _COLUMNS, rows, found, query, _EMPTY, label="records")
+    return HtmlPage("audit.html", "Audit", {"query": query}, table)
+
+
+@page("/audit/verify", scope="admin", nav="audit")
+def show_verification(ask: PageRequest[Any]) -> HtmlPage:
+    """Recompute the chain."""
+    return HtmlPage("audit-verify.html", "Audit chain", {"report": ask.gate.history.verify()})
+
+
+_PLACES = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
+
+
+def _row(one: AuditRow) -> tuple[Any, ...]:
+    return (
+        one.seq,
+        Cell(one.at),
+        one.actor,
+        one.action,
+        Cell(one.subject, _place(one)),
+        compact(one.detail),
+        Cell(one.hash[:12], title=one.hash),
+    )
+
+
+def _place(one: AuditRow) -> str | None:
+    """Return the page of what was acted on, where there is one."""
+    if one.subject.startswith("run_"):
+        return link("runs", one.subject)
+    revision = one.detail.get("revision")
+    if one.action.startswith("matrix.") and isinstance(revision, int):
+        return link("revisions", revision)
+    return None

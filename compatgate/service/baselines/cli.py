@@ -1,0 +1,223 @@
+"""Run ``compatgate canary baselines``: list, show, approve, refuse, export and import baselines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compatgate.kit.cli.options import add_format, add_workloads
+from compatgate.kit.cli.output import print_json, write_output
+from compatgate.kit.cli.parser import positive
+from compatgate.kit.cli.terminal import printable
+from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+    from compatgate.documents.sources import Source
+
+_IMPORT = """\
+Every version that is proposed waits for approval (baselines approve); runs are judged by it only
+then. Samples start what has no version at all. Where a file is malformed nothing is proposed.
+exit status: 0 done (also where nothing was new), 1 something was refused, 2 bad input
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    actions = parser.add_subparsers(dest="baseline_action", required=True, metavar="ACTION")
+    shown = actions.add_parser("list", help="list versions, newest first")
+    shown.add_argument("--workload", metavar="W", help="workload with digest, as listed")
+    shown.add_argument("--sku", metavar="SKU", help="GPU SKU, or cpu")
+    shown.add_argument("--metric", metavar="M", help="metric")
+    states = ("proposed", "approved", "replaced", "refused")
+    shown.add_argument("--state", choices=states, help="state (default: any)")
+    shown.add_argument(
+        "--limit", type=positive, metavar="N", help="number of versions (default: all)"
+    )
+    show = actions.add_parser("show", help="show a version with its distribution")
+    approve = actions.add_parser("approve", help="approve a proposed version for future runs")
+    refuse = actions.add_parser("refuse", help="refuse a version, or retire an approved one")
+    for action in (show, approve, refuse):
+        action.add_argument("id", type=int, metavar="ID", help="version number, as listed")
+    export = actions.add_parser("export", help="export the approved baselines to a file")
+    export.add_argument("--workload", metavar="W", help="workload name, with or without digest")
+    export.add_argument("--sku", metavar="SKU", help="GPU SKU, or cpu")
+    export.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
+    )
+    add_place(export)
+    take = actions.add_parser(
+        "import",
+        help="propose baselines from samples or from another gate's export",
+        epilog=_IMPORT,
+    )
+    take.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE|DIR",
+        help="files or workload folders (default: the samples of every workload)",
+    )
+    add_workloads(take)
+    for action in (shown, show, approve, refuse, take):
+        add_place(action)
+        add_format(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        NotFound: there is no such baseline.
+        Conflict: it is not proposed any more; or, to be refused, neither proposed nor approved.
+    """
+    from compatgate.kit.cli.output import print_json
+
+    if args.baseline_action in ("export", "import"):
+        return FILE_ACTIONS[args.baseline_action](args)
+    with gate_of(args) as gate:
+        if args.baseline_action == "list":
+            return _list(args, gate)
+        from compatgate.client.operations import Operations
+
+        operation = {
+            "show": Operations.show_baseline,
+            "approve": Operations.approve_baseline,
+            "refuse": Operations.refuse_baseline,
+        }[args.baseline_action]
+        found = ask(gate, operation, args.id)
+    if args.format == "json":
+        print_json(found)
+    else:
+        _print(found)
+    return 0
+
+
+def _list(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+    from compatgate.kit.cli.output import print_json, print_table
+
+    names = ("workload", "sku", "metric", "state")
+    filters = {name: getattr(args, name) for name in names}
+    found = ask_all(gate, args.limit, Operations.list_baselines, **filters)
+    if args.format == "json":
+        print_json(found)
+        return 0
+    head = ("id", "workload", "metric", "sku", "family", "version", "state", "runs", "values")
+    keys = (*head[:7], "learnt_from", "values")
+    print_table(head, [tuple(b[key] for key in keys) for b in found], empty="no baselines")
+    return 0
+
+
+def _print(found: dict[str, Any]) -> None:
+    from compatgate.kit.cli.output import second
+    from compatgate.kit.cli.terminal import printable
+
+    print(
+        f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']},"
+        f" {found['family']}, version {found['version']}, {found['state']}"
+    )
+    by = found["decided_by"] or found["proposed_by"]
+    print(f"  {second(found['decided_at'] or found['proposed_at'])} by {by}")
+    if found["source"]:
+        print(f"  from {printable(found['source'])}")
+    print(f"  better {found['better']}, tolerance {found['tolerance']:.1%}")
+    figures = found["distribution"]
+    named = " ".join(
+        f"{name} {figures[name]:.6g}" for name in ("min", "median", "p95", "p99", "max")
+    )
+    print(f"  {figures['n']} values of {figures['runs']} runs, in {found['unit']}: {named}")
+    if near := found.get("nearest"):
+        change = "" if near["change"] is None else f"; this is {near['change']:+.1%}"
+        print(
+            f"  none is approved for this family; the nearest is {near['family']}"
+            f" ({near['id']}): median {near['median']:.6g}{change}, to compare, never to judge by"
+        )
+    most = max((bar["count"] for bar in figures["bins"]), default=0)
+    for bar in figures["bins"]:
+        mark = "#" * round(40 * bar["count"] / most) if most else ""
+        print(f"  {bar['low']:>12.6g}  {mark}".rstrip())
+    for run in found["runs"]:
+        print(f"  from {run['run']}: {len(run['values'])} values{_sampled(run)}")
+    for run in found["discarded"]:
+        print(f"  not from {run['run']}: {run['reason']}")
+
+
+def _sampled(run: dict[str, Any]) -> str:
+    """Of a run that came as a sample: when, on what."""
+    from compatgate.kit.cli.terminal import printable
+
+    sample = run.get("sample")
+    if not sample:
+        return ""
+    on = [f"driver {sample['driver']}"] if sample["driver"] else []
+    on += [f"{name} {version}" for name, version in sample["versions"].items()]
+    note = f" ({sample['note']})" if sample.get("note") else ""
+    return printable(f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}")
+
+
+def export_baselines(args: argparse.Namespace) -> int:
+    """Write what runs are judged against, one a line."""
+    with gate_of(args) as gate:
+        lines = gate.export_baselines(workload=args.workload, sku=args.sku)
+    write_output(args.output, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    print(f"{len(lines) - 1} baselines", file=sys.stderr)
+    return 0
+
+
+def import_baselines(args: argparse.Namespace) -> int:
+    """Propose what files hold, or the samples beside every workload.
+
+    Raises:
+        BadInput: a file that cannot be read.
+        ManyProblems: every mistake in every file; nothing was proposed.
+    """
+    sources = _sources(args)
+    found: dict[str, Any] = {"proposed": [], "unchanged": [], "refused": []}
+    if sources:
+        with gate_of(args) as gate:
+            from compatgate.client.operations import Operations
+
+            files = [{"name": source.file, "text": source.text} for source in sources]
+            found = ask(gate, Operations.import_baselines, files)
+    if args.format == "json":
+        print_json(found)
+    else:
+        _print_import(found, sources)
+    return int(bool(found["refused"]))
+
+
+FILE_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "export": export_baselines,
+    "import": import_baselines,
+}
+
+
+def _sources(args: argparse.Namespace) -> Sequence[Source]:
+    from compatgate.canary.samples.sample import find_sources, sample_files
+
+    if args.files:
+        return find_sources(args.files)
+    from compatgate.canary.workloads import Library
+
+    folders = [w.folder for w in Library.open(args.workloads).workloads.values() if w.folder]
+    return find_sources([str(path) for folder in folders for path in sample_files(folder)])
+
+
+def _print_import(found: dict[str, Any], sources: Sequence[Source]) -> None:
+    for row in found["proposed"]:
+        print(
+            f"proposed {row['id']}: {row['metric']} of {row['workload']} on {row['sku']},"
+            f" {row['family']}, version {row['version']}, {row['learnt_from']} runs"
+        )
+    for left in found["unchanged"]:
+        print(f"unchanged: {printable(left['what'])}: {printable(left['reason'])}")
+    for left in found["refused"]:
+        print(f"refused: {printable(left['what'])}: {printable(left['reason'])}", file=sys.stderr)
+    if not sources:
+        print("no workload here has a sample yet (docs/canaries.md, Samples)")
+    elif found["proposed"]:
+        print("look at each with: canary baselines show ID; approve it with: approve ID")

@@ -1,0 +1,258 @@
+"""Show baselines: what metrics are expected to be, and who approved it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compatgate.canary.judge.baseline import Baseline, distribution
+from compatgate.canary.judge.statistics import median
+from compatgate.kit.http.links import api, link
+from compatgate.kit.http.replies import Filter
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    Empty,
+    Listing,
+    LongListing,
+    found_by,
+    make_table,
+    table_of,
+)
+from compatgate.service.baselines.repository import BaselineRow
+from compatgate.service.baselines.schemas import BaselineState
+from compatgate.service.baselines.service import BaselineDetail
+from compatgate.service.runs.inspection import signed
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.route import LARGEST
+
+_PROPOSED = 50
+_CHOICES = 200
+_COLUMNS = (
+    Column("id", "Baseline", "number"),
+    Column("state", "State", "badge"),
+    Column("metric", "Metric", "name"),
+    Column("workload", "Workload", "name"),
+    Column("sku", "GPU", "name"),
+    Column("family", "Stack family", "code"),
+    Column("version", "Version", "number"),
+    Column("median", "Median", "number"),
+    Column("unit", "Unit"),
+    Column("runs", "Runs", "number"),
+    Column("values", "Values", "number"),
+    Column("proposed", "Proposed", "time"),
+    Column("decided", "Decided", "time"),
+)
+_EMPTY = Empty(
+    "No baselines yet.",
+    "The first valid run of a workload on a GPU proposes one. After a person approves it, later "
+    "runs are judged against it. Samples can start one: canary baselines import.",
+    "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
+)
+_NONE = Empty("No matches.", "Remove a filter.")
+
+
+class BaselinesQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which baselines to list."""
+
+    workload: Filter | None = None
+    sku: Filter | None = None
+    family: Filter | None = None
+    metric: Filter | None = None
+    state: BaselineState | None = None
+
+
+@page("/baselines", nav="baselines", query=BaselinesQuery)
+def show_baselines(ask: PageRequest[BaselinesQuery]) -> HtmlPage:
+    """Return every version, newest first; above, what waits for approval."""
+    query = ask.query
+    found = found_by(ask.gate.baselines.list, query)
+    rows = [_row(row) for row in found.items]
+    table = table_of("baselines", _COLUMNS, rows, found, query, _EMPTY, unfit=_NONE)
+    context = {"filters": _filters(ask), **_proposed(ask)}
+    return HtmlPage("baselines.html", "Baselines", context, table)
+
+
+def _filters(ask: PageRequest[BaselinesQuery]) -> list[tuple[str, str, Any, list[str]]]:
+    """Return the filters, with what the newest baselines have as choices."""
+    query = ask.query
+    newest = ask.gate.baselines.list(limit=_CHOICES).items
+
+    def of(name: str, label: str) -> tuple[str, str, Any, list[str]]:
+        given = getattr(query, name)
+        known = {getattr(row, name) for row in newest} | ({given} if given else set())
+        return name, label, given, sorted(known)
+
+    states = ["proposed", "approved", "replaced", "refused"]
+    return [
+        ("state", "State", query.state, states),
+        of("sku", "GPU"),
+        of("workload", "Workload"),
+        of("family", "Stack family"),
+        of("metric", "Metric"),
+    ]
+
+
+def _proposed(ask: PageRequest[Any]) -> dict[str, Any]:
+    waiting = ask.gate.baselines.list(state="proposed", limit=_PROPOSED)
+    return {
+        "waiting": [_waiting(ask, row) for row in waiting.items],
+        "more": waiting.next is not None,
+    }
+
+
+def _row(row: BaselineRow) -> tuple[Any, ...]:
+    learnt = Baseline.from_json(row.body)
+    name, _, digest = row.workload.partition("@")
+    return (
+        Cell(row.id, link("baselines", row.id)),
+        row.state,
+        Cell(row.metric, link("baselines", row.id)),
+        Cell(name, link("workloads", name), title=digest),
+        row.sku,
+        row.family,
+        row.version,
+        median(learnt.samples.values),
+        learnt.unit,
+        len(learnt.runs),
+        len(learnt.samples.values),
+        row.proposed_at,
+        Cell(row.decided_at, note=f"by {row.decided_by}" if row.decided_by else ""),
+    )
+
+
+def _waiting(ask: PageRequest[Any], row: BaselineRow) -> dict[str, Any]:
+    """Return a proposed version, and how far it lies from the one that is approved now."""
+    learnt = Baseline.from_json(row.body)
+    middle = median(learnt.samples.values)
+    before = _approved(ask, row)
+    old = median(Baseline.from_json(before.body).samples.values) if before else None
+    return {
+        "row": row,
+        "learnt": learnt,
+        "workload": row.workload.partition("@")[0],
+        "median": middle,
+        "before": before,
+        "change": signed(middle / old - 1) if old else None,
+    }
+
+
+def _approved(ask: PageRequest[Any], row: BaselineRow) -> BaselineRow | None:
+    found = ask.gate.baselines.list(
+        workload=row.workload,
+        sku=row.sku,
+        family=row.family,
+        metric=row.metric,
+        state="approved",
+        limit=1,
+    ).items
+    return next((one for one in found if one.id != row.id), None)
+
+
+_VERSIONS = (
+    Column("version", "Version", "number"),
+    Column("state", "State", "badge"),
+    Column("median", "Median", "number"),
+    Column("p95", "95 % below", "number"),
+    Column("runs", "Runs", "number"),
+    Column("values", "Values", "number"),
+    Column("proposed", "Proposed", "time"),
+    Column("decided", "Decided", "time"),
+    Column("by", "By", "name"),
+)
+
+
+@page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=Listing)
+def show_baseline(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return a version: its values, the runs that gave them, and the versions before it."""
+    detail = ask.gate.baselines.show(ask.args["id"])
+    row = detail.row
+    versions = ask.gate.baselines.list(
+        workload=row.workload, sku=row.sku, family=row.family, metric=row.metric
+    ).items
+    table = make_table(
+        "versions",
+        _VERSIONS,
+        [_version(one, row.id) for one in versions],
+        Empty("No versions."),
+        sort=ask.query.sort,
+        label="versions",
+    )
+    waiting = _waiting(ask, row)
+    context = {
+        "row": row,
+        "baseline": detail.baseline,
+        "workload": row.workload.partition("@")[0],
+        "spread": detail.distribution,
+        "runs": _runs(ask, detail),
+        "before": waiting["before"],
+        "change": waiting["change"] if row.state == "proposed" else None,
+        "api": api("baselines", row.id),
+    }
+    title = f"{row.metric} of {context['workload']}"
+    return HtmlPage("baseline.html", title, context, table)
+
+
+def _version(row: BaselineRow, shown: int) -> tuple[Any, ...]:
+    spread = distribution(Baseline.from_json(row.body))
+    here = "this one" if row.id == shown else ""
+    return (
+        Cell(row.version, link("baselines", row.id), note=here),
+        row.state,
+        spread.median,
+        spread.p95,
+        spread.runs,
+        spread.n,
+        row.proposed_at,
+        row.decided_at,
+        row.decided_by,
+    )
+
+
+def _runs(ask: PageRequest[Any], detail: BaselineDetail) -> list[dict[str, Any]]:
+    """Return the runs that it was learnt from; ``run_...:step`` is how they are kept.
+
+    Those that came as samples, or with another gate's baselines, are not runs of this one.
+    """
+    found = []
+    here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in detail.baseline.runs})
+    for kept in detail.baseline.runs:
+        run, _, step = kept.run.partition(":")
+        found.append(
+            {
+                "run": run,
+                "here": run in here,
+                "sample": kept.sample,
+                "step": step,
+                "n": len(kept.values),
+                "median": median(kept.values),
+                "low": min(kept.values),
+                "high": max(kept.values),
+            }
+        )
+    return found
+
+
+@page(
+    f"/baselines/<int(max={LARGEST['big']}):id>/approve",
+    scope="bless",
+    method="POST",
+    nav="baselines",
+)
+def approve_baseline(ask: PageRequest[Any]) -> Redirect:
+    """From now on runs are judged against it."""
+    row = ask.gate.baselines.approve(ask.args["id"], by=ask.principal.name).row
+    done = f"Approved: runs are judged against version {row.version} of {row.metric} from now on."
+    return Redirect(link("baselines", row.id), done)
+
+
+@page(
+    f"/baselines/<int(max={LARGEST['big']}):id>/refuse",
+    scope="bless",
+    method="POST",
+    nav="baselines",
+)
+def refuse_baseline(ask: PageRequest[Any]) -> Redirect:
+    """No run is judged against it, or none any more."""
+    row = ask.gate.baselines.refuse(ask.args["id"], by=ask.principal.name).row
+    done = f"Refused: no run is judged against version {row.version} of {row.metric}."
+    return Redirect(link("baselines", row.id), done)

@@ -1,0 +1,92 @@
+"""Define baselines as REST carries them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+BaselineState = Literal["proposed", "approved", "replaced", "refused"]
+
+
+class BaselineBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A version of what a metric is expected to be."""
+
+    id: int
+    workload: Annotated[str, Meta(description="with the digest of its content")]
+    sku: str
+    family: Annotated[str, Meta(description="of the stack")]
+    metric: str
+    unit: str
+    version: int
+    state: BaselineState
+    learnt_from: Annotated[int, Meta(description="runs")]
+    values: int
+    proposed_at: datetime
+    proposed_by: str
+    decided_at: datetime | None
+    decided_by: str | None
+
+
+class NearestBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the most similar stack family is judged against; to compare with, never to judge by."""
+
+    id: int
+    family: str
+    median: float
+    change: Annotated[
+        float | None, Meta(description="from it to this baseline's median, 0.05 is 5 % more")
+    ]
+
+
+class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
+    """A version with its distribution and the runs that it was learnt from."""
+
+    better: Literal["lower", "higher", "either"]
+    tolerance: float
+    runs: Annotated[
+        list[dict[str, Any]], Meta(description="with `sample`, where the values came as one")
+    ]
+    discarded: list[dict[str, Any]]
+    distribution: dict[str, Any]
+    source: Annotated[str, Meta(description="where it was imported from; empty: runs here")]
+    nearest: Annotated[
+        NearestBody | None, Meta(description="where none is approved for its family")
+    ] = None
+
+
+class LeftOutBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was not taken of files, and why."""
+
+    what: Annotated[str, Meta(description="a file, a line of one, or a metric")]
+    reason: str
+
+
+class BaselineFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of a sample or of baselines, as text."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=512, description="for messages")]
+    text: str
+
+
+class BaselineFiles(Struct, frozen=True, forbid_unknown_fields=True):
+    """Files to propose baselines from."""
+
+    files: Annotated[list[BaselineFile], Meta(min_length=1, max_length=10_000)]
+
+
+class BaselinesImported(Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of files."""
+
+    proposed: Annotated[list[BaselineBody], Meta(description="versions that wait for approval")]
+    unchanged: Annotated[
+        list[LeftOutBody], Meta(description="what is here already, or comes second to what is")
+    ]
+    refused: Annotated[list[LeftOutBody], Meta(description="what cannot be judged by here")]
+
+
+BASELINES: dict[str, str] = {
+    "name": "baselines.jsonl",
+    "text": '{"type":"baselines","compatgate":"0.1.0","exported_at":"2026-11-21T20:16:37Z"}\n',
+}

@@ -1,0 +1,218 @@
+"""Learn baselines from passed runs, show them, and let people approve them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.judge.baseline import (
+    Baseline,
+    Distribution,
+    RunValues,
+    distribution,
+    learn,
+    nearest_family,
+)
+from compatgate.canary.judge.result import Samples
+from compatgate.canary.judge.units import conversion
+from compatgate.canary.workload import MetricSpec
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page
+from compatgate.service.audit import repository as audit
+from compatgate.service.baselines import repository as baselines
+from compatgate.service.baselines.repository import BaselineRow, Key
+
+
+class Nearest(Struct, frozen=True):
+    """What the most similar stack family is judged against; to compare with, never to judge by.
+
+    Attributes:
+        id: of the approved baseline.
+        median: in the unit of the baseline that it is compared with.
+        change: from it to that baseline's median, 0.05 is 5 % more; None: it is 0.
+    """
+
+    id: int
+    family: str
+    median: float
+    change: float | None
+
+
+class BaselineDetail(Struct, frozen=True):
+    """A version with what it was learnt from.
+
+    Attributes:
+        nearest: where no version is approved for its family.
+    """
+
+    row: BaselineRow
+    baseline: Baseline
+    distribution: Distribution
+    nearest: Nearest | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        learnt = self.baseline.to_json()
+        names = ("better", "tolerance", "runs", "discarded", "source")
+        parts = {name: learnt[name] for name in names}
+        return {
+            **summary(self.row),
+            **parts,
+            "distribution": msgspec.to_builtins(self.distribution),
+            "nearest": msgspec.to_builtins(self.nearest),
+        }
+
+
+def summary(row: BaselineRow) -> dict[str, Any]:
+    """Return a version as lists show it."""
+    body = row.to_json()
+    learnt = body.pop("body")
+    values = sum(len(run["values"]) for run in learnt["runs"])
+    return {**body, "unit": learnt["unit"], "learnt_from": len(learnt["runs"]), "values": values}
+
+
+class BaselineService:
+    """The baselines of one database; `Baselines` for the engine."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def approved(self, ground: BaselineKey) -> Mapping[str, Samples]:
+        """See `Baselines`."""
+        with self._database.reading() as session:
+            found = baselines.approved(
+                session, workload=ground.workload, sku=ground.sku, family=ground.family
+            )
+        return {metric: Baseline.from_json(row.body).samples for metric, row in found.items()}
+
+    def offer(
+        self,
+        ground: BaselineKey,
+        metrics: Mapping[str, MetricSpec],
+        run: str,
+        found: Sequence[Samples],
+    ) -> None:
+        """See `Baselines`: proposes a version that has the run's values besides the known ones."""
+        known = [samples for samples in found if samples.name in metrics]
+        if not known:
+            return
+        with self._database.writing() as session:
+            for samples in known:
+                _offer(session, ground, metrics[samples.name], run, samples)
+
+    def list(self, **filters: Any) -> Page[BaselineRow]:
+        """Return versions, newest first; filters of `list_baselines`."""
+        with self._database.reading() as session:
+            return baselines.list_baselines(session, **filters)
+
+    def show(self, number: int) -> BaselineDetail:
+        """Return a version.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        with self._database.reading() as session:
+            return _detail(session, baselines.find(session, number))
+
+    def approve(self, number: int, *, by: str) -> BaselineDetail:
+        """Make a proposed version the one that runs are judged against.
+
+        Raises:
+            NotFound: there is none of that id.
+            Conflict: it is not proposed any more.
+        """
+        return self._decide("approve", baselines.approve, number, by)
+
+    def refuse(self, number: int, *, by: str) -> BaselineDetail:
+        """Judge no run against a version, or none any more; the next one is learnt without it.
+
+        Raises:
+            NotFound: there is none of that id.
+            Conflict: it is neither proposed nor approved.
+        """
+        return self._decide("refuse", baselines.refuse, number, by)
+
+    def _decide(
+        self, what: str, decide: Callable[..., BaselineRow], number: int, by: str
+    ) -> BaselineDetail:
+        now = clock.now()
+        with self._database.writing() as session:
+            row = decide(session, number, by=by, at=now)
+            audit.append(
+                session,
+                at=now,
+                actor=by,
+                action=f"baseline.{what}",
+                subject=f"{row.workload} {row.metric} on {row.sku}",
+                detail={"id": row.id, "version": row.version, "family": row.family},
+            )
+            return _detail(session, row)
+
+
+def _offer(
+    session: Session, ground: BaselineKey, spec: MetricSpec, run: str, samples: Samples
+) -> None:
+    key: Key = (ground.workload, ground.sku, ground.family, samples.name)
+    last = baselines.latest(session, key)
+    if last is not None and run in _runs(last):
+        return
+    own = _own(session, key, last) if last else []
+    accepted = [(r.run, Samples(samples.name, spec.unit, (r.values,))) for r in own]
+    version = 1 if last is None else last.version + (last.state != "proposed")
+    try:
+        learnt = learn(*key, spec, [*accepted, (run, samples)], version=version)
+    except BadInput:
+        return  # it gives nothing to learn from: too few values, or none that are numbers
+    baselines.propose(session, key, learnt.to_json(), by=run, at=clock.now())
+
+
+def _runs(row: BaselineRow) -> set[str]:
+    known = Baseline.from_json(row.body)
+    return {run.run for run in known.runs} | {run.run for run in known.discarded}
+
+
+def _own(session: Session, key: Key, last: BaselineRow) -> list[RunValues]:
+    """What a new version is learnt from besides the run that is offered.
+
+    Nothing of a version that was refused; and samples only start a baseline: from the first own run
+    on, own runs make it.
+    """
+    workload, sku, family, metric = key
+    base: BaselineRow | None = last
+    if last.state == "refused":
+        approved = baselines.approved(session, workload=workload, sku=sku, family=family)
+        base = approved.get(metric)
+    return [r for r in Baseline.from_json(base.body).runs if r.sample is None] if base else []
+
+
+def _detail(session: Session, row: BaselineRow) -> BaselineDetail:
+    baseline = Baseline.from_json(row.body)
+    figures = distribution(baseline)
+    return BaselineDetail(row, baseline, figures, _nearest(session, row, baseline, figures.median))
+
+
+def _nearest(
+    session: Session, row: BaselineRow, baseline: Baseline, median: float
+) -> Nearest | None:
+    own = baselines.approved(session, workload=row.workload, sku=row.sku, family=row.family)
+    if row.metric in own:
+        return None
+    key: Key = (row.workload, row.sku, row.family, row.metric)
+    known = baselines.approved_elsewhere(session, key)
+    family = nearest_family(row.family, known)
+    if family is None:
+        return None
+    other = Baseline.from_json(known[family].body)
+    factor = conversion(other.unit, baseline.unit)
+    if factor is None:
+        return None
+    theirs = distribution(other).median * factor
+    change = median / theirs - 1 if theirs else None
+    return Nearest(known[family].id, family, theirs, change)

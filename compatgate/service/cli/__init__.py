@@ -1,0 +1,1 @@
+"""Reach the gate that a command asks, on a server or in the local database."""

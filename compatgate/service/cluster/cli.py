@@ -1,0 +1,379 @@
+"""Run ``compatgate k8s``: choose a cluster, and print the objects that compatgate needs in it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import add_actions, run_action
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.service.cluster.connection import Api
+
+_EXAMPLES = """\
+examples:
+  compatgate k8s manifests --webhook | kubectl apply -f -
+  kubectl get nodes -o json | compatgate k8s nodes --file -
+  compatgate k8s audit --namespace ml-train --server https://gate.example
+  compatgate k8s reconcile --cluster prod-eu
+"""
+ACTIONS = {
+    "manifests": (
+        "compatgate.service.cluster.cli:manifests",
+        "print the objects that compatgate needs",
+    ),
+    "nodes": (
+        "compatgate.service.cluster.cli_nodes:nodes",
+        "read the cluster's nodes; report them, suggest taints",
+    ),
+    "audit": (
+        "compatgate.service.cluster.cli_audit",
+        "decide again about the GPU pods that run, and write policy reports",
+    ),
+    "reconcile": (
+        "compatgate.service.cluster.cli_nodes:reconcile",
+        "label nodes by whether their driver is blessed, and taint those where it is not",
+    ),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
+    add_actions(parser, ACTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked; the exit status is the action's."""
+    return run_action(args, ACTIONS)
+
+
+_CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """How the cluster is reached."""
+    group = parser.add_argument_group("cluster")
+    group.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)",
+    )
+    group.add_argument(
+        "--context", metavar="NAME", help="context in that file (default: the current one)"
+    )
+    group.add_argument(
+        "--in-cluster", action="store_true", help="use the service account of this pod"
+    )
+
+
+def add_name(parser: argparse.ArgumentParser) -> None:
+    """What the cluster is called."""
+    parser.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default="default",
+        help="name of the cluster in compatgate (default: default)",
+    )
+
+
+@contextmanager
+def connect_cluster(args: argparse.Namespace) -> Iterator[Api]:
+    """Give the API server that the options name.
+
+    Raises:
+        BadInput: they contradict each other.
+    """
+    from compatgate.kit.kubernetes import ClusterAccess
+    from compatgate.service.cluster.connection import Api
+
+    if args.in_cluster and (args.kubeconfig or args.context):
+        raise BadInput("give --kubeconfig and --context, or --in-cluster", field="--in-cluster")
+    api = Api(ClusterAccess(args.kubeconfig, args.context, args.in_cluster))
+    try:
+        yield api
+    finally:
+        api.close()
+
+
+def check_name(args: argparse.Namespace) -> None:
+    """Refuse a name that the gate would.
+
+    Raises:
+        BadInput: it is none.
+    """
+    if not _CLUSTER_NAME.fullmatch(args.cluster):
+        hint = "lower-case letters, digits, '-' and '.'"
+        what = f"{args.cluster!r} is no name for a cluster"
+        raise BadInput(what, field="--cluster", value=args.cluster, hint=hint)
+
+
+NAMESPACE = "compatgate-canary"
+WEBHOOK_NAMESPACE = "compatgate"
+_GOES_WITH = {
+    "failure_policy": ("webhook",),
+    "timeout": ("webhook",),
+    "ca": ("webhook",),
+    "kinds": ("webhook",),
+    "exclude_namespace": ("webhook", "audit"),
+    "operator_namespace": ("webhook", "audit"),
+    "taint": ("nodes",),
+    "own": ("nodes",),
+    "image": ("nodes", "audit"),
+    "gate": ("nodes", "audit"),
+    "cluster": ("nodes", "audit"),
+    "every": ("nodes", "audit"),
+}
+"""Options, and those of which one must be given for them to mean something."""
+_FLAGS_AND_LISTS = ("taint", "own", "kinds", "exclude_namespace", "operator_namespace")
+"""Options whose value shows whether they were given."""
+_NAMESPACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def add_manifests_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = (
+        "examples:\n"
+        "  compatgate k8s manifests --namespace gpu-staging | kubectl apply -f -\n"
+        "  compatgate k8s manifests --webhook | kubectl apply -f -\n"
+        "  compatgate k8s manifests --webhook --failure-policy Fail | kubectl apply -f -  # later\n"
+        "  compatgate k8s manifests --nodes --audit --image registry.example/compatgate:1 \\\n"
+        "    --cluster prod-eu | kubectl apply -f -"
+    )
+    parser.add_argument(
+        "--namespace",
+        metavar="NAME",
+        help=f"where the worker runs its canaries (default {NAMESPACE}), or else where"
+        f" the gate runs ({WEBHOOK_NAMESPACE}); it must exist",
+    )
+    add_webhook_arguments(parser)
+    add_watching_arguments(parser)
+
+
+def run_manifests(args: argparse.Namespace) -> int:
+    """Print, as YAML, what the worker needs in its namespace; or what was asked for instead.
+
+    Raises:
+        BadInput: an option cannot be.
+    """
+    import yaml
+
+    namespace, watched = args.namespace, wants_watching(args)
+    _refuse_idle(args)
+    if namespace is None:
+        namespace = WEBHOOK_NAMESPACE if args.webhook or watched else NAMESPACE
+    _check_namespace(namespace, "--namespace")
+    for excluded in args.exclude_namespace:
+        _check_namespace(excluded, "--exclude-namespace")
+    for operator in args.operator_namespace:
+        _check_namespace(operator, "--operator-namespace")
+    advice: tuple[str, ...] = ()
+    if args.webhook:
+        found, advice = webhook_manifests(args, namespace)
+    elif watched:
+        found = []
+    else:
+        from compatgate.canary.executors.kubernetes.access import worker_objects
+
+        found = worker_objects(namespace)
+    if watched:
+        found += watching_manifests(args, namespace)
+    _advise(args, advice)
+    yaml.safe_dump_all(found, sys.stdout, sort_keys=False, explicit_start=True)
+    return 0
+
+
+def _advise(args: argparse.Namespace, lines: tuple[str, ...]) -> None:
+    """Say it to whoever reads the objects, and to whoever pipes them on unread."""
+    for line in lines:
+        print(f"# {line}")
+    if lines:
+        word = "warning" if args.failure_policy == "Fail" else "note"
+        print(f"{word}: {' '.join(lines)}", file=sys.stderr)
+
+
+def _refuse_idle(args: argparse.Namespace) -> None:
+    """Refuse options of objects that were not asked for: they would change nothing."""
+    stated = set(vars(args).get("_given", ()))
+    stated |= {n for n in _FLAGS_AND_LISTS if getattr(args, n)}
+    for name, owners in _GOES_WITH.items():
+        if name in stated and not any(getattr(args, owner) for owner in owners):
+            wanted = " or ".join(f"--{owner}" for owner in owners)
+            raise BadInput(f"goes with {wanted}", field=f"--{name.replace('_', '-')}")
+
+
+def _check_namespace(namespace: str, field: str) -> None:
+    if not _NAMESPACE_NAME.fullmatch(namespace):
+        hint = "lower-case letters, digits and '-', at most 63"
+        what = f"{namespace!r} is not a namespace"
+        raise BadInput(what, field=field, value=namespace, hint=hint)
+
+
+_LARGEST_BUNDLE = 256 * 1024
+_CERTIFICATE_BEGIN = b"-----BEGIN CERTIFICATE-----"
+_MOST_SECONDS = 30
+
+
+def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options of the webhook."""
+    group = parser.add_argument_group("admission webhook")
+    group.add_argument(
+        "--webhook",
+        action="store_true",
+        help="print account, service, certificates and ValidatingWebhookConfiguration instead",
+    )
+    group.add_argument(
+        "--failure-policy",
+        choices=("Fail", "Ignore"),
+        default="Ignore",
+        help="what becomes of a GPU pod when the gate does not answer: Ignore lets it in unchecked,"
+        " Fail refuses it; choose Fail once the gate answers (Ignore)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=int,
+        default=10,
+        metavar="SECONDS",
+        help="seconds that the API server waits, 1 to 30 (default: 10)",
+    )
+    group.add_argument(
+        "--exclude-namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="namespace to skip in admission and audit; may be repeated",
+    )
+    group.add_argument(
+        "--operator-namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="where the GPU Operator runs, whose own pods ask for GPUs: never asked about, nor"
+        " audited; may be repeated (gpu-operator)",
+    )
+    group.add_argument(
+        "--ca",
+        metavar="FILE",
+        help="certificates of your own authority (PEM; two while it is rotated); without it"
+        " cert-manager is told to make one",
+    )
+    group.add_argument(
+        "--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve"
+    )
+
+
+def webhook_manifests(
+    args: argparse.Namespace, namespace: str
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return the objects, and lines of advice on applying them.
+
+    Args:
+        args: of the options above.
+        namespace: of the gate.
+
+    Raises:
+        BadInput: an option cannot be.
+    """
+    from compatgate.service.admission.kinds import load_kinds
+    from compatgate.service.admission.manifests import WebhookOptions, advice, webhook_objects
+
+    if not 1 <= args.timeout <= _MOST_SECONDS:
+        hint = f"1 to {_MOST_SECONDS}"
+        raise BadInput("is no timeout", field="--timeout", value=args.timeout, hint=hint)
+    options = WebhookOptions(
+        namespace,
+        args.failure_policy,
+        args.timeout,
+        tuple(args.exclude_namespace),
+        operators(args),
+        None if args.ca is None else _read_bundle(args.ca),
+    )
+    found = webhook_objects(options, load_kinds(args.kinds))
+    return found, advice(options)
+
+
+def operators(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the namespaces of the GPU Operator, the usual one where none is named."""
+    from compatgate.service.admission.manifests import OPERATOR
+
+    return tuple(args.operator_namespace or [OPERATOR])
+
+
+def _read_bundle(path: str) -> str:
+    try:
+        with Path(path).open("rb") as stream:
+            raw = stream.read(_LARGEST_BUNDLE + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(f"cannot read {path!r}: {reason}", field="--ca", value=path) from None
+    if _CERTIFICATE_BEGIN not in raw or len(raw) > _LARGEST_BUNDLE or b"PRIVATE KEY" in raw:
+        hint = "certificates in PEM, and no private key"
+        raise BadInput(f"{path!r} holds no certificates", field="--ca", value=path, hint=hint)
+    return base64.b64encode(raw).decode()
+
+
+_IMAGE = re.compile(r"[A-Za-z0-9][\x21-\x7e]{0,511}")
+
+
+def add_watching_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options."""
+    group = parser.add_argument_group("nodes and audit")
+    add = group.add_argument
+    add("--nodes", action="store_true", help="print the manifests for reporting nodes")
+    add("--taint", action="store_true", help="with --nodes: also label and taint nodes")
+    add("--own", action="store_true", help="with --nodes: a DaemonSet that reports what each"
+        " node's driver says of itself")  # fmt: skip
+    add("--audit", action="store_true", help="print the manifests for auditing running pods")
+    add("--image", metavar="REF", help="that has compatgate; without it only accounts and roles")
+    add("--gate", metavar="URL", help="of the gate (the Service that --webhook makes)")
+    add_name(parser)
+    add(
+        "--every",
+        type=int,
+        metavar="MINUTES",
+        default=10,
+        help="minutes between two audits, 1 to 30 (default: 10)",
+    )
+
+
+def wants_watching(args: argparse.Namespace) -> bool:
+    """Return whether these objects are asked for."""
+    return bool(args.nodes or args.audit)
+
+
+def watching_manifests(args: argparse.Namespace, namespace: str) -> list[dict[str, Any]]:
+    """Return the objects.
+
+    Raises:
+        BadInput: an option cannot be.
+    """
+    from compatgate.service.cluster.manifests import WatchOptions, audit_objects, node_objects
+
+    check_name(args)
+    if not 1 <= args.every <= 30:
+        raise BadInput("is no interval", field="--every", value=args.every, hint="1 to 30 minutes")
+    if args.image is not None and not _IMAGE.fullmatch(args.image):
+        raise BadInput("is no image", field="--image", value=args.image)
+    gate = args.gate
+    if gate is not None and not re.fullmatch(r"https?://[\x21-\x7e]+", gate):
+        raise BadInput("is no URL", field="--gate", value=gate, hint="like https://gate.example")
+    options = WatchOptions(
+        namespace,
+        args.cluster,
+        args.image,
+        gate,
+        args.taint,
+        args.own,
+        args.every,
+        (*operators(args), *args.exclude_namespace),
+    )
+    found = node_objects(options) if args.nodes else []
+    return found + (audit_objects(options) if args.audit else [])

@@ -1,0 +1,172 @@
+"""Run ``compatgate k8s audit``: re-evaluate running GPU pods, and write policy reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import Unavailable
+from compatgate.kit.cli.options import add_format, read_interval, repeat
+from compatgate.service.cli.gate import add_place, ask, gate_of
+from compatgate.service.cluster.cli import add_cluster, add_name, check_name, connect_cluster
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from compatgate.client import Client
+    from compatgate.core.matrix import Waiver
+    from compatgate.core.verdict import Verdict
+    from compatgate.documents.specs import TargetSpec
+    from compatgate.service.cluster.audit import AuditOptions, Result
+    from compatgate.service.cluster.connection import Api
+    from compatgate.service.cluster.policy_reports import WriteCounts
+
+_PATIENCE_S = 120.0
+"""An image may be read for the first time."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = (
+        "Every running pod that asks for GPUs is decided as admission would decide it now, on the\n"
+        "node that it runs on. Exit status 1: some would not be admitted (0 with --write, whose\n"
+        "reports are the answer); 3: something could not be decided, or not be written.\n\n"
+        "examples:\n"
+        "  compatgate k8s audit --namespace ml-train\n"
+        "  compatgate k8s audit --write --in-cluster --every 10m --server https://gate.example"
+    )
+    add_cluster(parser)
+    add = parser.add_argument
+    add("--namespace", metavar="NAME", help="audit only pods in this namespace (default: all)")
+    add("--exclude-namespace", action="append", default=[], metavar="NAME",
+        help="namespace to skip; system namespaces always are")  # fmt: skip
+    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io), remove ours"
+        " that are out of date")  # fmt: skip
+    add("--nodes", action="store_true", help="also write a ClusterPolicyReport about nodes")
+    add_name(parser)
+    add("--every", metavar="DURATION", help="repeat at this interval until stopped (default: 10m)")
+    add("--unmatched", choices=("allow", "warn", "deny"), default="warn",
+        help="result for GPU pods without a target (default: warn)")  # fmt: skip
+    add("--exempt", action="append", default=[], metavar="NAMESPACE=WAIVER",
+        help="as in compatgate serve")  # fmt: skip
+    add("--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve")
+    add_place(parser)
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Audit once, or again and again.
+
+    Raises:
+        BadInput: an option cannot be.
+        Unavailable: the cluster or the gate does not answer.
+        CompatgateError: one of them refuses.
+    """
+    from compatgate.service.admission.kinds import load_kinds
+    from compatgate.service.admission.questions import parse_exemptions
+    from compatgate.service.cluster.audit import AuditOptions
+
+    check_name(args)
+    exemptions = parse_exemptions(args.exempt, "--exempt")
+    options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
+    if args.every is None:
+        return _once(args, options)
+    return repeat(lambda: _once(args, options), read_interval(args.every))
+
+
+def _once(args: argparse.Namespace, options: AuditOptions) -> int:
+    from compatgate.service.cluster.cli_text import print_results
+
+    with connect_cluster(args) as api, gate_of(args, patience_s=_PATIENCE_S) as gate:
+        results, nodes = _results(args, options, api, gate)
+        shown = _nodes(args, nodes, gate) if args.nodes else None
+        written = _write(args, api, results, shown) if args.write else None
+    print_results(results, shown, written, args.format)
+    if written is not None:
+        return 3 if written.failed else 0
+    denied = any(result.outcome == "fail" for result in results)
+    undecided = any(result.outcome == "error" for result in results)
+    return 1 if denied else 3 if undecided else 0
+
+
+def _results(
+    args: argparse.Namespace, options: AuditOptions, api: Api, gate: Client
+) -> tuple[list[Result], list[Any]]:
+    from compatgate.kit.clock import today
+    from compatgate.service.admission.manifests import SYSTEM
+    from compatgate.service.cluster.audit import audit, running_pods
+    from compatgate.service.cluster.connection import live_nodes
+
+    nodes = live_nodes(api)
+    labels = {node.name: node.labels for node in nodes}
+    excluded = {*SYSTEM, *args.exclude_namespace}
+    pods = running_pods(api, options.kinds, args.namespace, excluded)
+    return audit(pods, labels, _Previews(gate), options, today().isoformat()), nodes
+
+
+class _Previews:
+    """Decides what runs without logging it; see `compatgate.service.cluster.audit.Gatekeeper`."""
+
+    def __init__(self, gate: Client) -> None:
+        self._gate = gate
+
+    def targets(self) -> Mapping[str, TargetSpec]:
+        return {item.metadata.name: item.spec for item in self._gate.list_targets()}
+
+    def waivers(self) -> Mapping[str, Waiver]:
+        from compatgate.documents.convert import to_waiver
+        from compatgate.documents.specs import WaiverDoc
+
+        documents = (
+            WaiverDoc(item.apiVersion, item.metadata, item.spec)
+            for item in self._gate.list_waivers()
+        )
+        return {document.metadata.name: to_waiver(document) for document in documents}
+
+    def decide(self, body: dict[str, Any]) -> Verdict:
+        from msgspec import ValidationError, convert
+
+        from compatgate.client.operations import Operations
+        from compatgate.core.verdict import Verdict
+
+        try:
+            return convert(ask(self._gate, Operations.preview, body), Verdict)
+        except ValidationError as error:
+            what = str(error).replace("`", "'")
+            hint = "is it as new as this program?"
+            raise Unavailable(f"the gate answers in another form: {what}", hint=hint) from None
+
+
+def _nodes(args: argparse.Namespace, nodes: list[Any], gate: Client) -> list[dict[str, Any]]:
+    from compatgate.service.cluster.cli_nodes import decide_nodes
+
+    with_gpus = [node for node in nodes if node.has_gpus]
+    return decide_nodes(gate, with_gpus, args.cluster, dry_run=True)
+
+
+def _write(
+    args: argparse.Namespace,
+    api: Api,
+    results: list[Result],
+    nodes: list[dict[str, Any]] | None,
+) -> WriteCounts:
+    """Reports of namespaces that have results; those of ours that have none any more go."""
+    from compatgate.kit.clock import now
+    from compatgate.service.cluster.policy_reports import (
+        ReportWriter,
+        by_namespace,
+        of_node,
+        report_object,
+        write_all,
+    )
+
+    at = now()
+    writer = ReportWriter(api)
+    standing = writer.ours(args.namespace)
+    found = by_namespace(results)
+    reports = [(writer, report_object(found[name], name, at)) for name in sorted(found)]
+    if nodes is not None:
+        whole = ReportWriter(api, cluster_wide=True)
+        whole.ours()
+        reports.append((whole, report_object(map(of_node, nodes), None, at)))
+    return write_all(reports, [(writer, name) for name in sorted(standing - set(found))])

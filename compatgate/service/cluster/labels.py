@@ -1,0 +1,259 @@
+"""Label and taint nodes whose driver is not blessed.
+
+What compatgate has set is written down in an annotation, so that nothing else is ever changed
+or removed: not a label or taint that somebody else has set, not even under our name.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.core.matrix import DriverState
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
+from compatgate.service.cluster.connection import Api, ClusterNode, node_of
+
+LABEL = "compatgate.dev/driver"
+TAINT = "compatgate.dev/driver-not-blessed"
+SET = "compatgate.dev/driver-set"
+"""Annotation: what compatgate has set itself, ``label=not-blessed taint=550.54.15``."""
+EFFECT = "NoSchedule"
+_SHARE = re.compile(r"(\d{1,3})%|(\d{1,6})")
+
+
+class NodeDecision(Struct, frozen=True):
+    """What the matrix makes of a node.
+
+    Attributes:
+        driver: that counts.
+        why: of the state, one sentence.
+        targets: that the node belongs to.
+    """
+
+    state: DriverState
+    why: str
+    driver: str | None
+    targets: tuple[str, ...]
+
+
+class Plan(Struct, frozen=True):
+    """What is to be changed of a node.
+
+    Attributes:
+        label: to set; None: it stays as it is.
+        taint: value of our taint as it is to be; None: the node has none then.
+        had: value of our taint as it is.
+        tainted: the node carries a taint of this name then, whoever has set it.
+        notes: what is left alone, and why.
+    """
+
+    node: ClusterNode
+    decided: NodeDecision
+    label: str | None
+    taint: str | None
+    had: str | None
+    tainted: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Return whether there is anything to do."""
+        return self.label is not None or self.taint != self.had
+
+    @property
+    def adds_taint(self) -> bool:
+        """Return whether pods that could be placed there could not be any more."""
+        return self.taint is not None and self.had is None
+
+    @property
+    def remembered(self) -> str:
+        """Return the annotation as it is to be."""
+        label = self.label or _set(self.node).get("label")
+        parts = {"label": label, "taint": self.taint}
+        return " ".join(f"{key}={value}" for key, value in parts.items() if value)
+
+
+def plan(node: ClusterNode, decided: NodeDecision) -> Plan:
+    """What is to be changed of a node.
+
+    A driver that became unknown keeps the taint that we have set: whoever stopped telling is not
+    thereby blessed.
+    """
+    ours, notes = _set(node), []
+    label: str | None = decided.state
+    there = node.labels.get(LABEL)
+    if there == decided.state:
+        label = None
+    elif there is not None and there != ours.get("label"):
+        label = None
+        notes.append(f"the label {LABEL}={there} was not set by compatgate, and stays")
+    standing = [t for t in node.taints if (t.get("key"), t.get("effect")) == (TAINT, EFFECT)]
+    values = [str(taint.get("value") or "") for taint in standing]
+    had = ours.get("taint") if ours.get("taint") in values else None
+    foreign = [value for value in values if value != had]
+    taint = had
+    if foreign:
+        notes.append(f"the taint {TAINT}={foreign[0]} was not set by compatgate, and stays")
+    elif decided.state != "unknown":
+        taint = decided.driver if decided.state == "not-blessed" else None
+    return Plan(node, decided, label, taint, had, bool(foreign or taint), tuple(notes))
+
+
+def json_patch(plan: Plan) -> list[dict[str, Any]]:
+    """The change as a JSON patch, refused by the API server where the node changed meanwhile."""
+    node = plan.node
+    annotations = {**node.annotations, SET: plan.remembered}
+    labels = {**node.labels, **({LABEL: plan.label} if plan.label else {})}
+    taints = [dict(t) for t in node.taints if not _is_ours(t, plan.had)]
+    if plan.taint is not None:
+        taints.append({"key": TAINT, "value": plan.taint, "effect": EFFECT})
+    ops: list[dict[str, Any]] = []
+    if node.version:
+        version = {"op": "replace", "path": "/metadata/resourceVersion", "value": node.version}
+        ops.append(version)
+    ops.append(_member("annotations", SET, annotations, node.annotations))
+    if plan.label:
+        ops.append(_member("labels", LABEL, labels, node.labels))
+    if plan.taint != plan.had:
+        ops.append({"op": "add", "path": "/spec/taints", "value": taints})
+    return ops
+
+
+def commands(plan: Plan) -> list[str]:
+    """Return the change as commands of kubectl, for a shell."""
+    taint = plan.taint != plan.had
+    actions = [
+        ("annotate", f"{SET}={plan.remembered}", True),
+        ("label", f"{LABEL}={plan.label}" if plan.label else "", True),
+        ("taint", f"{TAINT}={plan.had}:{EFFECT}-" if plan.had is not None and taint else "", False),
+        (
+            "taint",
+            f"{TAINT}={plan.taint}:{EFFECT}" if plan.taint is not None and taint else "",
+            False,
+        ),
+    ]
+    return [
+        shlex.join(["kubectl", verb, "node", plan.node.name, what, *["--overwrite"][: bool(over)]])
+        for verb, what, over in actions
+        if what
+    ]
+
+
+class Cap(Struct, frozen=True):
+    """How many nodes of one target may be tainted: a share, or a number."""
+
+    text: str
+    percent: int | None = None
+    count: int = 0
+
+    def of(self, nodes: int) -> int:
+        """Return the most that may be tainted of so many."""
+        return self.count if self.percent is None else nodes * self.percent // 100
+
+
+def parse_cap(text: str, field: str) -> Cap:
+    """Read ``10%`` or ``3``.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    found = _SHARE.fullmatch(text) if text.isascii() else None
+    if found and found[1] and int(found[1]) <= 100:
+        return Cap(text, percent=int(found[1]))
+    if found and found[2]:
+        return Cap(text, count=int(found[2]))
+    raise BadInput(f"{text!r} is no number of nodes", field=field, value=text, hint="10% or 3")
+
+
+def too_many(plans: Sequence[Plan], cap: Cap) -> list[str]:
+    """Return targets of which more nodes would be tainted than may be, in sentences; empty: none.
+
+    Only what would add a taint is held up: what is tainted already stays, and may be lifted.
+    """
+    names = sorted({name for one in plans for name in one.decided.targets})
+    said = []
+    for name in names:
+        nodes = [one for one in plans if name in one.decided.targets]
+        tainted = sum(one.tainted for one in nodes)
+        most = cap.of(len(nodes))
+        if tainted > most and any(one.adds_taint for one in nodes):
+            said.append(
+                f"{tainted} of {len(nodes)} GPU nodes of {name} would be tainted, "
+                f"at most {most} may be (--max-tainted {cap.text})"
+            )
+    return said
+
+
+def _set(node: ClusterNode) -> dict[str, str]:
+    """What the annotation says that compatgate has set."""
+    parts = (part.partition("=") for part in node.annotations.get(SET, "").split())
+    return {key: value for key, _, value in parts}
+
+
+def _is_ours(taint: Mapping[str, Any], value: str | None) -> bool:
+    is_it = (taint.get("key"), taint.get("effect")) == (TAINT, EFFECT)
+    return is_it and value is not None and (taint.get("value") or "") == value
+
+
+def _member(
+    part: str, key: str, whole: Mapping[str, str], before: Mapping[str, str]
+) -> dict[str, Any]:
+    """Set one key; where there is no such map yet, all of it."""
+    if not before:
+        return {"op": "add", "path": f"/metadata/{part}", "value": dict(whole)}
+    escaped = key.replace("~", "~0").replace("/", "~1")
+    return {"op": "add", "path": f"/metadata/{part}/{escaped}", "value": whole[key]}
+
+
+def summary(plans: Iterable[Plan]) -> dict[str, int]:
+    """Return how many nodes are in which state."""
+    counts: dict[str, int] = {}
+    for one in plans:
+        counts[one.decided.state] = counts.get(one.decided.state, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+MANAGER = "compatgate"
+"""Field manager of what is changed."""
+_TRIES = 5
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a node."""
+
+    plan: Plan
+    done: Literal["changed", "gone", "failed"]
+    why: str = ""
+
+
+def apply(api: Api, plans: Iterable[Plan]) -> Iterator[Outcome]:
+    """Change what is to be changed; one node that cannot be does not keep the others from it."""
+    for one in plans:
+        if one.changes:
+            yield _apply(api, one)
+
+
+def _apply(api: Api, wanted: Plan) -> Outcome:
+    try:
+        for _ in range(_TRIES):
+            try:
+                body = json_patch(wanted)
+                api.ask("core", "patch_node", wanted.node.name, body, field_manager=MANAGER)
+                return Outcome(wanted, "changed")
+            except ObjectExists:  # the kubelet writes to its node all the time
+                found = node_of(api.ask("core", "read_node", wanted.node.name))
+                if found is None:
+                    return Outcome(wanted, "gone")
+                wanted = plan(found, wanted.decided)
+                if not wanted.changes:
+                    return Outcome(wanted, "changed")
+    except ObjectMissing:
+        return Outcome(wanted, "gone")
+    except CompatgateError as error:
+        return Outcome(wanted, "failed", error.detail)
+    return Outcome(wanted, "failed", "it is changed by others all the time")

@@ -1,0 +1,149 @@
+"""Serve the vendors' facts as they are recorded, and the rules.
+
+Records are those of ``compatgate facts show``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from compatgate.catalog import browse
+from compatgate.catalog.sources import title
+from compatgate.core.rule import Rule
+from compatgate.core.rules import BY_ID, RULES
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.http.replies import Filter, Paged, Reply, Search, page, slice_page
+from compatgate.service.facts.schemas import FactRecord, FactsBody, FactTable, RuleBody
+from compatgate.service.web.call import Call, Service
+from compatgate.service.web.route import NoQuery, Returns, route
+
+
+class FactFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which records to list."""
+
+    part: Annotated[Filter, Meta(description="list of the table")] | None = None
+    search: Search | None = None
+
+
+@route(
+    "GET",
+    "/facts",
+    scope="read",
+    tag="facts",
+    returns=Returns(FactsBody, "The tables and the digest of all", etag=True),
+)
+def list_tables(call: Call[NoQuery]) -> Reply:
+    """List the tables of facts."""
+    facts = call.gate.facts
+    return Reply(FactsBody(facts.digest, list(facts.overlays), tables(call.service)))
+
+
+@route(
+    "GET",
+    "/facts/{table}",
+    scope="read",
+    tag="facts",
+    query=FactFilters,
+    returns=Returns(FactRecord, "A page of records", paged=True, etag=True),
+    errors=(404,),
+)
+def list_facts(call: Call[FactFilters]) -> Reply:
+    """List the records of a table (`gpus`, `cudnn`, `torch`), each with its sources."""
+    wanted, part = (call.query.search or "").lower(), call.query.part
+    found = [
+        record
+        for record in records(call.service, call.args["table"])
+        if wanted in record.name.lower() and part in (None, record.part)
+    ]
+    return page(slice_page(found, call.query), lambda record: record)
+
+
+@route(
+    "GET",
+    "/facts/{table}/{key}",
+    scope="read",
+    tag="facts",
+    returns=Returns(dict[str, list[dict[str, Any]]], "Records by list of the table", etag=True),
+    errors=(404,),
+)
+def show_fact(call: Call[NoQuery]) -> Reply:
+    """Show the records that a key names: a version, a series, any spelling of a GPU."""
+    source = _source(call.service, call.args["table"])
+    document = call.service.facts.document(source)
+    try:
+        return Reply(browse.find(source, document, call.args["key"]))
+    except BadInput as error:
+        raise _missing(error) from None
+
+
+def tables(service: Service) -> list[FactTable]:
+    """Return every table, with the number of its records."""
+    found = []
+    for name in service.facts.names:
+        document = service.facts.document(name)
+        parts = {part: len(document[part]) for part in browse.lists(name, document)}
+        found.append(FactTable(title(name), parts))
+    return found
+
+
+def records(service: Service, table: str) -> list[FactRecord]:
+    """Return the records of a table.
+
+    Raises:
+        NotFound: there is no such table; names near ones.
+    """
+    source = _source(service, table)
+    document = service.facts.document(source)
+    return [
+        FactRecord(part, browse.name_of(record, key), record)
+        for part, key in browse.lists(source, document).items()
+        for record in document[part]
+    ]
+
+
+def _source(service: Service, table: str) -> str:
+    try:
+        return browse.source_of(table, service.facts.names)
+    except BadInput as error:
+        raise _missing(error) from None
+
+
+def _missing(error: BadInput) -> NotFound:
+    return NotFound(error.problem, field=error.field, value=error.value, hint=error.hint)
+
+
+def _body(rule: Rule) -> RuleBody:
+    return RuleBody(rule.id, rule.name, rule.about_facts, rule.documentation)
+
+
+@route(
+    "GET",
+    "/rules",
+    scope="read",
+    tag="facts",
+    query=Paged,
+    returns=Returns(RuleBody, "A page of rules", paged=True, etag=True),
+)
+def list_rules(call: Call[Paged]) -> Reply:
+    """List the rules, each with its documentation."""
+    return page(slice_page(RULES, call.query), _body)
+
+
+@route(
+    "GET",
+    "/rules/{id}",
+    scope="read",
+    tag="facts",
+    returns=Returns(RuleBody, "The rule", etag=True),
+    errors=(404,),
+)
+def show_rule(call: Call[NoQuery]) -> Reply:
+    """Show what a rule checks, why, and how to mend what it finds."""
+    rule_id: str = call.args["id"].upper()
+    if rule_id not in BY_ID:
+        hint = did_you_mean(rule_id, BY_ID)
+        raise NotFound(f"there is no rule {rule_id}", field="id", value=rule_id, hint=hint)
+    return Reply(_body(BY_ID[rule_id]))

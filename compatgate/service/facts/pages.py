@@ -1,0 +1,173 @@
+"""Show the vendors' facts with their sources, and the rules with their documentation."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Annotated, Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from msgspec import Meta
+
+from compatgate.core.rules import BY_ID, RULES
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import NotFound
+from compatgate.kit.http.links import link
+from compatgate.kit.ui.filters import compact
+from compatgate.kit.ui.tables import Cell, Column, Empty, Listing, make_table
+from compatgate.service.facts.api import records, tables
+from compatgate.service.facts.schemas import FactRecord
+from compatgate.service.web.page import HtmlPage, PageRequest, page
+
+_LONGEST = 200
+_URL = re.compile(r"https?://[^\s'\"<>;,)]+")
+_NOTHING = Empty("No matches.", "A record must contain every word.")
+
+
+class FactsQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which records of a table."""
+
+    q: Annotated[str, Meta(max_length=200)] = ""
+    part: Annotated[str, Meta(max_length=100)] = ""
+
+
+@page("/facts", nav="facts", query=Listing)
+def show_tables(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return the tables, and the digest of all of them."""
+    columns = (
+        Column("table", "Table", "code"),
+        Column("records", "Records", "number"),
+        Column("lists", "Lists"),
+    )
+    rows = [
+        (
+            Cell(table.name, link("facts", table.name)),
+            sum(table.records.values()),
+            ", ".join(f"{part} ({count})" for part, count in table.records.items()),
+        )
+        for table in tables(ask.service)
+    ]
+    table = make_table("facts", columns, rows, _NOTHING, sort=ask.query.sort, label="tables")
+    return HtmlPage("facts.html", "Facts", {"facts": ask.gate.facts}, table)
+
+
+@page("/facts/<table>", nav="facts", query=FactsQuery)
+def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
+    """Return the records of a table."""
+    name, query = ask.args["table"], ask.query
+    known = records(ask.service, name)
+    words = query.q.casefold().split()
+    found = [
+        one
+        for one in known
+        if query.part in ("", one.part)
+        and all(word in f"{one.name} {one.record}".casefold() for word in words)
+    ]
+    columns = (
+        Column("name", "Name", "code"),
+        Column("list", "List"),
+        Column("says", "Statement"),
+        Column("source", "Source"),
+    )
+    rows = [_row(name, one) for one in found]
+    table = make_table(name, columns, rows, _NOTHING, sort=query.sort, label="records")
+    parts = sorted({one.part for one in known})
+    context = {"name": name, "query": query, "parts": parts}
+    return HtmlPage("fact-table.html", f"Facts: {name}", context, table)
+
+
+@page("/facts/<table>/<path:name>", nav="facts")
+def show_record(ask: PageRequest[Any]) -> HtmlPage:
+    """Return all that is recorded under a name."""
+    table, name = ask.args["table"], ask.args["name"]
+    found = [one for one in records(ask.service, table) if one.name == name]
+    if not found:
+        problem = f"there is no record {name!r} in {table}"
+        raise NotFound(problem, field="name", value=name, hint="the table lists what there is")
+    context = {
+        "table_name": table,
+        "name": name,
+        "found": found,
+        "plain": _plain,
+        "sources": _sources,
+    }
+    return HtmlPage("fact.html", f"{name}", context)
+
+
+def _row(table: str, one: FactRecord) -> tuple[Any, ...]:
+    plain = {key: value for key, value in _plain(one.record).items() if value != one.name}
+    says = _short(compact(plain))
+    sources = _sources(one.record)
+    title, url = sources[0] if sources else ("", None)
+    name = Cell(one.name, link("facts", table, one.name))
+    return (name, one.part, says, Cell(_short(title), url))
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without where it was published."""
+    return {key: value for key, value in record.items() if "source" not in key}
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _sources(record: dict[str, Any]) -> list[tuple[str, str | None]]:
+    """Where a record says that it was published, with the first address of each."""
+    said = [value for key, value in record.items() if "source" in key]
+    texts = [str(one) for value in said for one in (value if isinstance(value, list) else [value])]
+    return [(text, _address(text)) for text in texts]
+
+
+def _address(text: str) -> str | None:
+    found = _URL.search(text)
+    return found[0].rstrip(".") if found else None
+
+
+@page("/rules", nav="rules", query=Listing)
+def show_rules(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return every rule in one table."""
+    columns = (
+        Column("id", "Rule", "code"),
+        Column("name", "Name"),
+        Column("by", "Decided by"),
+        Column("says", "Checks"),
+    )
+    rows = [
+        (
+            Cell(rule.id, link("rules", rule.id)),
+            rule.name,
+            "the vendors' facts" if rule.about_facts else "matrix, policy and evidence",
+            _first_line(rule.documentation),
+        )
+        for rule in RULES
+    ]
+    table = make_table(
+        "rules", columns, rows, Empty("No rules."), sort=ask.query.sort, label="rules"
+    )
+    return HtmlPage("listing.html", "Rules", table=table)
+
+
+@page("/rules/<id>", nav="rules")
+def show_rule(ask: PageRequest[Any]) -> HtmlPage:
+    """What a rule checks, why, and how to mend what it finds."""
+    rule = BY_ID.get(ask.args["id"].upper())
+    if rule is None:
+        hint = did_you_mean(ask.args["id"].upper(), BY_ID)
+        name = ask.args["id"]
+        raise NotFound(f"there is no rule {name}", field="id", value=name, hint=hint)
+    context = {"rule": rule, "text": Markup(_markdown().render(rule.documentation))}  # noqa: S704
+    return HtmlPage("rule.html", f"{rule.id} {rule.name}", context)
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """Markdown without HTML in it: our own docstrings, but escaped all the same."""
+    return MarkdownIt("commonmark", {"html": False})
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip(" #*") for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else ""

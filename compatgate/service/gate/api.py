@@ -1,0 +1,237 @@
+"""Serve ``POST /gate`` and ``POST /what-if``, verdicts, the decision log, and badges.
+
+A badge is a picture of what the gate says of a stack or an entry now.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from compatgate.core.matrix import ANY_TARGET, Status
+from compatgate.core.stack import parse_stack_text
+from compatgate.core.verdict import Outcome, Verdict
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit import clock
+from compatgate.kit.clock import parse_moment
+from compatgate.kit.http.replies import Filter, Paged, Reply, page
+from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
+from compatgate.service.gate.schemas import (
+    QUESTIONS,
+    WHAT_IF,
+    DecisionBody,
+    GateRequest,
+    VerdictBody,
+    WhatIfBody,
+    WhatIfRequest,
+)
+from compatgate.service.gate.what_if import answer
+from compatgate.service.web.asgi import answer_here
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Body, NoQuery, Returns, route
+
+_QUESTION = Body(GateRequest, examples=QUESTIONS)
+_VERDICT = Returns(VerdictBody, "The verdict; denials are answered 200 as well")
+_LARGEST_REVISION = 2**31 - 1
+
+
+@route(
+    "POST",
+    "/gate",
+    scope="gate",
+    tag="gate",
+    body=_QUESTION,
+    returns=_VERDICT,
+    errors=(404, 502, 503, 504),
+)
+def ask(call: Call[NoQuery]) -> Reply:
+    """Decide whether a stack may run on a target or pool.
+
+    The decision is in the decision log before it is answered. Asking again gives the same id.
+
+    An `image` whose registry the operator allows (`serve --registry`) is read: its stack wins over
+    the stated one, a contradiction is a finding, and the answer's `image` has the digest. Any other
+    image is a label; the answer says that it was not read, and the stack must be stated.
+    """
+    return Reply(answer_here(call.raw(), call.principal, call.service))
+
+
+class When(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which matrix to ask."""
+
+    at: Annotated[
+        str | None,
+        Meta(
+            description="an older matrix: a revision, or a time (a date means its end, UTC)",
+            examples=["41", "2026-11-03"],
+        ),
+    ] = None
+
+
+@route(
+    "POST",
+    "/gate/preview",
+    scope="gate",
+    tag="gate",
+    query=When,
+    body=_QUESTION,
+    returns=_VERDICT,
+    errors=(404, 502, 503, 504),
+)
+def preview(call: Call[When]) -> Reply:
+    """Say what the gate would answer, or would have answered; nothing is logged."""
+    question: dict[str, Any] = call.document()
+    if call.query.at is None:
+        return Reply(call.gate.preview(question).to_json())
+    return Reply(call.gate.what_would(question, at=moment_of(call.query.at)).to_json())
+
+
+def moment_of(text: str) -> int | datetime:
+    """Return the revision or the time that ``at`` names.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    if not text.isascii() or not text.isdigit():
+        return parse_moment(text, field="at", end_of_day=True)
+    if len(text) > 10 or int(text) > _LARGEST_REVISION:
+        raise BadInput("there is no such revision", field="at", value=text)
+    return int(text)
+
+
+@route(
+    "POST",
+    "/what-if",
+    scope="gate",
+    tag="gate",
+    body=Body(WhatIfRequest, examples=WHAT_IF),
+    returns=Returns(WhatIfBody, "What would be lost and gained; denials are answered 200 as well"),
+    errors=(404,),
+)
+def what_if(call: Call[NoQuery]) -> Reply:
+    """Say what becomes of everything in use on a target if it had another driver, GPU or CUDA.
+
+    Every blessed and deprecated entry is evaluated before and after, on each pool that changes. An
+    entry that names a range is evaluated as the newest and the oldest known versions that it allows
+    and as what canary runs measured. Nothing is logged.
+    """
+    found = answer(call.document(), call.gate.snapshot(), clock.now())
+    return Reply(found.to_json())
+
+
+@route(
+    "GET",
+    "/verdicts/{id}",
+    scope="read",
+    tag="gate",
+    returns=Returns(VerdictBody, "The verdict as it was first given", etag=True),
+    errors=(404,),
+)
+def show_verdict(call: Call[NoQuery]) -> Reply:
+    """Show a verdict by its id."""
+    return Reply(call.gate.show_verdict(call.args["id"]))
+
+
+class DecisionFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which decisions to list."""
+
+    target: Filter | None = None
+    verdict: Annotated[Outcome, Meta(description="what the verdict was")] | None = None
+    verdict_id: Filter | None = None
+    allowed: bool | None = None
+    asked_by: Filter | None = None
+    source: Annotated[Filter, Meta(description="how it was asked", examples=["rest"])] | None = None
+    image: Annotated[Filter, Meta(description="reference, exactly")] | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/decisions",
+    scope="read",
+    tag="decisions",
+    query=DecisionFilters,
+    returns=Returns(DecisionBody, "A page of decisions", paged=True, etag=True),
+)
+def list_decisions(call: Call[DecisionFilters]) -> Reply:
+    """List what the gate decided, newest first."""
+    return page(call.gate.history.list_decisions(**call.query.filters()), lambda r: r.to_json())
+
+
+@route(
+    "GET",
+    "/decisions/{id:big}",
+    scope="read",
+    tag="decisions",
+    returns=Returns(DecisionBody, "The decision", etag=True),
+    errors=(404,),
+)
+def show_decision(call: Call[NoQuery]) -> Reply:
+    """Show a decision; `verdict_id` leads to the verdict."""
+    return Reply(call.gate.history.show_decision(call.args["id"]).to_json())
+
+
+_BADGE = Returns(str, "The badge", media=(BADGE_MEDIA,), etag=True)
+_VERDICTS: dict[Outcome, Look] = {
+    "pass": "good",
+    "warn": "doubtful",
+    "unknown": "neutral",
+    "fail": "bad",
+}
+_STATUSES: dict[Status, Look] = {
+    "blessed": "good",
+    "deprecated": "doubtful",
+    "candidate": "neutral",
+    "revoked": "bad",
+}
+
+
+@route(
+    "GET", "/badge/{target}/{stack}.svg", scope="gate", tag="badges", returns=_BADGE, errors=(404,)
+)
+def stack_badge(call: Call[NoQuery]) -> Reply:
+    """Draw what the gate says of a stack on a target.
+
+    The stack is written as on the command line, `cuda=12.4,torch=2.4.1+cu124`. It is asked anew
+    each time, as a preview: nothing is logged.
+    """
+    target = call.args["target"]
+    question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}
+    return Reply(draw_badge(_of_verdict(call.gate.preview(question), target)), media=BADGE_MEDIA)
+
+
+@route(
+    "GET",
+    "/badge/{target}/entry/{entry}.svg",
+    scope="read",
+    tag="badges",
+    returns=_BADGE,
+    errors=(404,),
+)
+def entry_badge(call: Call[NoQuery]) -> Reply:
+    """Draw the status of an entry of the matrix on a target."""
+    target, name = call.args["target"], call.args["entry"]
+    snapshot = call.gate.snapshot()
+    snapshot.target(target)
+    entry = snapshot.entries.get(name)
+    if entry is None or not {target, ANY_TARGET} & set(entry.targets):
+        raise NotFound(f"there is no entry {name!r} for {target}", field="entry", value=name)
+    title = f"entry {name} on {target}: {entry.status}"
+    badge = Badge(f"{target}: {name}", entry.status, _STATUSES[entry.status], title)
+    return Reply(draw_badge(badge), media=BADGE_MEDIA)
+
+
+def _of_verdict(verdict: Verdict, target: str) -> Badge:
+    word: str = verdict.verdict
+    if verdict.allowed and word in ("fail", "unknown"):
+        word = f"{word}, not enforced"
+    stack = ",".join(f"{name}={_shown(value)}" for name, value in verdict.stack.items())
+    return Badge(target, word, _VERDICTS[verdict.verdict], f"{stack} on {target}: {word}")
+
+
+def _shown(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)

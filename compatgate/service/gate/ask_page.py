@@ -1,0 +1,361 @@
+"""Show the page Ask: may this stack run on that target?
+
+The page recognises what somebody pastes (a lockfile, an SBOM, the output of nvidia-smi, a
+stack) and offers the versions that fit the rest by the vendors' facts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from flask import request
+from msgspec import Struct
+from msgspec.structs import replace
+from werkzeug.datastructures import MultiDict
+
+from compatgate.catalog import read_source
+from compatgate.core.components import COMPONENTS, in_order, is_framework, label_of
+from compatgate.core.evaluate import evaluate
+from compatgate.core.facts import Facts
+from compatgate.core.facts.packages import Packages
+from compatgate.core.matrix import Target
+from compatgate.core.representative import known_versions
+from compatgate.core.request import parse_request
+from compatgate.core.stack import Stack, parse_stack_text
+from compatgate.core.versions import Version
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
+from compatgate.discovery.observations import Conflict, settle
+from compatgate.discovery.probe import Probe, probe_labels, probe_output, read_probe
+from compatgate.discovery.stated_stack import attach_remarks, attach_wheels
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit import clock
+from compatgate.kit.http.links import link
+from compatgate.kit.http.requests import parse_query
+from compatgate.service.gate.api import moment_of
+from compatgate.service.gate.deciding import asked_target
+from compatgate.service.gate.question_links import (
+    Question,
+    as_ci_step,
+    as_command,
+    as_curl,
+    stack_text,
+)
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
+
+MOST = 48
+"""The newest so many are offered; older ones can be typed."""
+
+
+class Choice(Struct, frozen=True):
+    """A version.
+
+    Attributes:
+        fits: nothing that is known speaks against it.
+        why: the first thing that does.
+        chosen: it is the one that is stated.
+    """
+
+    version: str
+    fits: bool
+    why: str
+    chosen: bool
+
+
+def choices(
+    facts: Facts, target: Target, stack: Stack, component: str, now: datetime
+) -> tuple[Choice, ...]:
+    """Return versions of a component, newest first.
+
+    A version fits unless a rule fails that holds without it: what is wrong with the rest of the
+    stack is not held against it.
+
+    Args:
+        facts: say which versions there are.
+        target: where it is to run.
+        stack: what else is chosen.
+        component: by its canonical name.
+        now: for ends of life.
+    """
+    others = {name: v for name, v in stack.components.items() if name != component}
+    rest = replace(stack, components=others)
+    wrong = set(_failing(facts, target, rest, now)) if others or stack.arch else set()
+    stated = stack.get(component)
+    found = []
+    for version in _offered(facts, component, stated):
+        tried = replace(stack, components={**others, component: version})
+        failing = _failing(facts, target, tried, now)
+        new = [message for rule, message in failing.items() if rule not in wrong]
+        chosen = stated is not None and version.key == stated.key
+        found.append(Choice(version.text, not new, new[0] if new else "", chosen))
+    return tuple(found)
+
+
+def _offered(facts: Facts, component: str, stated: Version | None) -> Sequence[Version]:
+    newest = sorted(known_versions(facts, component), reverse=True)[:MOST]
+    if stated is not None and all(version.key != stated.key for version in newest):
+        return [stated, *newest]
+    return newest
+
+
+def _failing(facts: Facts, target: Target, stack: Stack, now: datetime) -> dict[str, str]:
+    verdict = evaluate(stack, target, facts=facts, now=now, with_fixes=False)
+    return {f.rule: f.message for f in verdict.findings if f.outcome == "fail"}
+
+
+_NAME = "pasted text"
+_IMAGE = re.compile(
+    r"(docker://)?[a-z0-9][\w.-]*((:\d+)?(/[\w.-]+)+(:[\w.-]+)?|:[\w.-]+)(@sha256:[0-9a-f]{64})?"
+)
+_STACK = re.compile(r"\s*[\w-]+=[^=,\s][^,\s]*(\s*,\s*[\w-]+=[^=,\s][^,\s]*)*\s*")
+_SMI = re.compile(r"NVIDIA-SMI|<nvidia_smi_log|Driver Version\s*:|^name, ?driver_version", re.M)
+_LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
+_SBOM = re.compile(r'"bomFormat"|"spdxVersion"|SPDXVersion:|cyclonedx\.org/schema/bom')
+_LINUX = Platform(os="linux", cpu="x86_64")
+_HINT = (
+    "paste what nvidia-smi prints, an image reference, a lockfile, a bill of materials,"
+    " node labels, a probe, or versions like cuda=12.4,torch=2.4.1"
+)
+
+
+class Pasted(Struct, frozen=True):
+    """What was in it.
+
+    Attributes:
+        kind: what it was taken for, in words.
+        stack: in the form of requests; ``pools`` likewise.
+        image: an image reference.
+        notes: what could not be told.
+    """
+
+    kind: str
+    stack: dict[str, Any] = {}
+    pools: tuple[dict[str, Any], ...] = ()
+    image: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def recognise(text: str, facts: Facts, platform: Platform = _LINUX) -> Pasted:
+    """Read something that was pasted.
+
+    Args:
+        text: whatever it is.
+        facts: to resolve GPUs with.
+        platform: that a lockfile is installed on.
+
+    Raises:
+        BadInput: it is nothing that is read, or is damaged.
+        Inconclusive: it says nothing.
+    """
+    given = text.strip()
+    if not given:
+        raise BadInput("nothing was pasted", field="pasted", hint=_HINT)
+    if "\n" not in given and _IMAGE.fullmatch(given):
+        return Pasted("an image reference", image=given.removeprefix("docker://"))
+    if "\n" not in given and _STACK.fullmatch(given):
+        return Pasted("versions", parse_stack_text(given))
+    if '"compatgate"' in given and given.startswith("{"):
+        document = read_probe(given, origin=_NAME)
+        return Pasted("a probe", document["stack"], tuple(document["pools"]))
+    if _SMI.search(given):
+        return _of_host("what nvidia-smi printed", probe_output(text, facts, origin=_NAME))
+    if _SBOM.search(given):
+        return _bill(text, platform, facts.packages)
+    if _LABELS.search(given):
+        return _of_host("labels of nodes", probe_labels(text, facts, origin=_NAME))
+    return _lock(text, platform, facts.packages)
+
+
+def _of_host(kind: str, probe: Probe) -> Pasted:
+    notes = [*_texts(probe.host.get("notes")), *(conflict.message for conflict in probe.conflicts)]
+    return Pasted(kind, pools=tuple(pool.to_body() for pool in probe.pools), notes=tuple(notes))
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list | tuple) else []
+
+
+def _bill(text: str, platform: Platform, known: Packages) -> Pasted:
+    from compatgate.discovery.sbom.read import read_sbom
+
+    signals = read_source("image_signals")
+    reading = read_sbom(_NAME, text.encode(), known=known, signals=signals, platform=platform)
+    return Pasted("a bill of materials", _stack(reading.observations, reading, ()))
+
+
+def _lock(text: str, platform: Platform, known: Packages) -> Pasted:
+    try:
+        reading = read_lockfile(_NAME, text.encode(), known=known, platform=platform)
+    except BadInput as error:
+        if error.field == _NAME:
+            error.field, error.hint = "pasted", _HINT
+        raise
+    stack = _stack(reading.observations, reading, reading.arch)
+    return Pasted("a lockfile", attach_wheels(stack, reading.wheels))
+
+
+def _stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:
+    stack, disagreements = settle(observations, arch)
+    said: tuple[Conflict, ...] = (*reading.conflicts, *disagreements)
+    return attach_remarks(stack, reading.open, said)
+
+
+_LIBRARIES = ("cuda", "cudnn", "nccl")
+_LONGEST_PASTE = 512 * 1024
+
+
+class ComponentChoice(Struct, frozen=True):
+    """A component whose versions can be chosen.
+
+    Attributes:
+        version: the one that is stated; empty: none.
+        href: where its versions are listed.
+        choices: its versions, where they are listed.
+    """
+
+    name: str
+    label: str
+    version: str
+    href: str
+    choices: tuple[Choice, ...] = ()
+
+
+@page("/ask", scope="gate", nav="ask", query=Question)
+def show_question(ask: PageRequest[Question]) -> HtmlPage:
+    """Return the question, and its answer as soon as there is enough of it."""
+    return _answered_page(ask, ask.query)
+
+
+def _answered_page(
+    ask: PageRequest[Any],
+    question: Question,
+    *,
+    error: CompatgateError | None = None,
+    pasted: str = "",
+) -> HtmlPage:
+    verdict: dict[str, Any] | None = None
+    body: dict[str, Any] = {}
+    picked: list[ComponentChoice] = []
+    try:
+        if question.is_complete:
+            body = question.body()
+            verdict = _answer(ask, question, body)
+        picked = _picked(ask, question)
+    except CompatgateError as problem:
+        error = error or problem
+    snapshot = ask.gate.snapshot()
+    base = ask.service.settings.public_url or request.host_url.rstrip("/")
+    command = as_command(body, base) if verdict else None
+    context = {
+        "question": question,
+        "verdict": verdict,
+        "problem": error,
+        "pasted": pasted,
+        "picked": picked,
+        "targets": sorted(snapshot.documents),
+        "gpus": sorted(ask.gate.facts.gpus.gpus),
+        "curl": as_curl(body, base) if verdict else None,
+        "command": command,
+        "step": as_ci_step(command) if command else None,
+        "fix": question.with_fix,
+        "choose": question.with_component,
+    }
+    return HtmlPage("ask.html", "Ask", context, status=error.status if error else 200)
+
+
+def _answer(ask: PageRequest[Any], question: Question, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdict now, or as it would have been."""
+    if not question.at.strip():
+        return ask.gate.preview(body).to_json()
+    return ask.gate.what_would(body, at=moment_of(question.at.strip())).to_json()
+
+
+def _picked(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
+    """Return components that are stated, and those that could be; one of them with its versions."""
+    stated = question.stack_body() if question.stack.strip() else {}
+    names = [name for name in in_order(COMPONENTS) if name != "driver"]
+    frameworks = [n for n in names if is_framework(n)]
+    known = [n for n in frameworks if ask.gate.facts.framework(n)]
+    found = []
+    for name in [*_LIBRARIES, *known]:
+        value = stated.get(name)
+        here = ComponentChoice(
+            name,
+            label_of(name),
+            value if isinstance(value, str) else "",
+            question.link(pick=name),
+        )
+        if question.pick == name:
+            here = _with_choices(ask, question, here)
+        found.append(here)
+    return found
+
+
+def _with_choices(
+    ask: PageRequest[Any], question: Question, picked: ComponentChoice
+) -> ComponentChoice:
+    target, stack = _asked(ask, question)
+    if target is None:
+        return picked
+    found = choices(ask.gate.facts, target, stack, picked.name, clock.now())
+    return ComponentChoice(picked.name, picked.label, picked.version, picked.href, found)
+
+
+def _asked(ask: PageRequest[Any], question: Question) -> tuple[Target | None, Any]:
+    """Where and what, as far as the question goes; a stack that is still empty is one as well."""
+    if not (question.target or question.driver or question.gpu):
+        return None, None
+    body = question.body()
+    body.pop("image", None)
+    empty = "stack" not in body
+    body.setdefault("stack", {"arch": ""})
+    snapshot = ask.gate.snapshot()
+    asked = parse_request(body, snapshot.facts.gpus)
+    return asked_target(asked, snapshot), _empty(asked.stack) if empty else asked.stack
+
+
+def _empty(stack: Any) -> Any:
+    return type(stack)({})
+
+
+@page("/ask/paste", scope="gate", method="POST", nav="ask")
+def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Fill the question with what somebody pasted."""
+    text = ask.form.get("pasted", "")[:_LONGEST_PASTE]
+    question = Question(target=ask.form.get("target", ""), stack=ask.form.get("stack", ""))
+    try:
+        found = recognise(text, ask.gate.facts)
+    except CompatgateError as error:
+        return _answered_page(ask, question, error=error, pasted=text)
+    return Redirect(_filled(ask.form, found), _error_text(found))
+
+
+def _filled(form: dict[str, str], found: Pasted) -> str:
+    fields = {name: form.get(name, "") for name in ("target", "driver", "gpu", "stack", "image")}
+    if found.pools:
+        pool = found.pools[0]
+        fields |= {"target": "", "driver": str(pool.get("driver") or "")}
+        fields |= {"gpu": str(pool.get("gpu") or ""), "os": str(pool.get("os") or "")}
+    if found.stack:
+        fields["stack"] = stack_text(found.stack)
+    if found.image:
+        fields["image"] = found.image
+    return link("ask", **fields)
+
+
+def _error_text(found: Pasted) -> str:
+    more = f"; of {len(found.pools)} kinds of GPU, the first was taken" if found.pools[1:] else ""
+    notes = "".join(f"; {note}" for note in found.notes[:3])
+    return f"Read as {found.kind}{more}{notes}"
+
+
+@page("/ask/keep", scope="gate", method="POST", nav="ask")
+def log_question(ask: PageRequest[Any]) -> Redirect:
+    """Decide and log: the answer gets a permanent address."""
+    given = MultiDict((n, ask.form[n]) for n in Question.__struct_fields__ if ask.form.get(n))
+    question = parse_query(Question, given)
+    verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")
+    return Redirect(link("verdicts", verdict.id), "Saved in the decision log.")

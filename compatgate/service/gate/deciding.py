@@ -1,0 +1,249 @@
+"""Decide a question on a snapshot; no database, no log.
+
+A question is JSON, and its bytes are the key by which its answer is cached for as long as the
+snapshot and the answer hold.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.evaluate import assess, evaluate, seal
+from compatgate.core.matrix import Policy, Target, matches_image
+from compatgate.core.request import Request, change_pool, parse_request
+from compatgate.core.verdict import Basis, Verdict
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import BadInput, NotFound
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.strict_json import NOT_JSON, KeyTwice, decode_once
+
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Return the question of a body that was parsed already.
+
+    Raises:
+        BadInput: it holds what JSON does not.
+    """
+    try:
+        return _encode_sorted(body)
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise BadInput(f"the request is not JSON: {error}") from None
+
+
+def decode(question: bytes) -> Any:
+    """Return the body of a question.
+
+    Raises:
+        BadInput: it is no JSON, or an object in it has a key twice; names the key.
+    """
+    try:
+        return decode_once(question)
+    except KeyTwice as error:
+        raise BadInput(str(error), field=error.key, hint="state it once") from None
+    except NOT_JSON as error:
+        raise BadInput(f"the request is not JSON: {error}") from None
+
+
+class CompletedQuestion(NamedTuple):
+    """A question, as far as images can complete it.
+
+    Attributes:
+        body: of the question.
+        read: an image was read for it.
+        alone: its stack is what the image shows, and nothing that was stated.
+    """
+
+    body: Any
+    read: bool = False
+    alone: bool = False
+
+
+SIZE = 4096
+_LARGEST_QUESTION = 64 * 1024
+_HOUR = 3600.0
+T = TypeVar("T")
+
+
+class SnapshotCache(Generic[T]):
+    """Values by question, for one snapshot; safe to use from any number of threads.
+
+    Args:
+        size: so many are kept; the one that was asked for longest ago goes first.
+    """
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._values: OrderedDict[bytes, tuple[Snapshot, float, T]] = OrderedDict()
+
+    def get(self, question: bytes, snapshot: Snapshot) -> T | None:
+        """What was kept for this question, if it still holds."""
+        with self._lock:
+            found = self._values.get(question)
+            if found is None:
+                return None
+            if found[0] is not snapshot or found[1] <= time.time():
+                del self._values[question]
+                return None
+            self._values.move_to_end(question)
+            return found[2]
+
+    def put(
+        self, question: bytes, snapshot: Snapshot, value: T, valid_until: str | None, now: datetime
+    ) -> None:
+        """Keep a value until the hour ends, or until a date that it rests on passes.
+
+        Args:
+            question: the key.
+            snapshot: that the value rests on.
+            value: to keep.
+            valid_until: as `compatgate.core.verdict.Verdict.valid_until`.
+            now: when it was found out.
+        """
+        if len(question) > _LARGEST_QUESTION:
+            return
+        expires = _expiry(valid_until, now)
+        with self._lock:
+            self._values[question] = (snapshot, expires, value)
+            if len(self._values) > self._size:
+                self._values.popitem(last=False)
+
+    def clear(self, _: Any = None) -> None:
+        """Forget everything; the snapshot was replaced."""
+        with self._lock:
+            self._values.clear()
+
+
+def _expiry(valid_until: str | None, now: datetime) -> float:
+    """Dates end at midnight UTC, which is also the end of an hour; times may end sooner."""
+    present = now.timestamp()
+    hour_ends = present - present % _HOUR + _HOUR
+    if valid_until is None or len(valid_until) <= len("2026-11-03"):
+        return hour_ends
+    moment = datetime.fromisoformat(valid_until)
+    ends = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return min(ends, hour_ends) if ends > present else hour_ends
+
+
+_encode = msgspec.json.Encoder().encode
+"""Keeps the order of keys, in which a verdict shows the stack."""
+
+
+def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
+    """Return the verdict on a question.
+
+    Args:
+        body: as ``POST /gate``.
+        snapshot: what the answer rests on.
+        now: for ends of life, waivers and the age of evidence.
+        by_image: the stack is what the gate itself read from the image, and nothing besides.
+
+    Raises:
+        BadInput: names the field.
+        NotFound: there is no such target.
+    """
+    request = parse_request(body, snapshot.facts.gpus)
+    target = asked_target(request, snapshot)
+    basis = _basis(request.changes, by_image)
+    return evaluate(
+        request.stack,
+        target,
+        facts=snapshot.facts,
+        matrix=snapshot.matrix,
+        now=now,
+        basis=basis,
+    )
+
+
+def _basis(changes: Any, by_image: bool) -> Basis:
+    if changes:
+        return "what-if"
+    return "image" if by_image else "stated"
+
+
+class _Assessment(Struct, frozen=True, gc=False):
+    """What was found of a stack on a target, whatever image it came in."""
+
+    found: Verdict
+    policy: Policy
+
+
+class Decider:
+    """Decides as `decide` does, and assesses a stack once for all images that it comes in.
+
+    Builds of one service differ in their digest, hardly ever in what is inside.
+    """
+
+    def __init__(self) -> None:
+        self._assessed: SnapshotCache[_Assessment] = SnapshotCache()
+        self.clear = self._assessed.clear
+
+    def decide(
+        self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False
+    ) -> Verdict:
+        """Return the verdict on a question; arguments and errors are those of `decide`."""
+        key = _key(body, snapshot)
+        known = self._assessed.get(key, snapshot) if key is not None else None
+        if known is not None:
+            basis = _basis(body.get("set"), by_image)
+            return seal(known.found, known.policy, body.get("image"), now, basis)
+        request = parse_request(body, snapshot.facts.gpus)
+        target = asked_target(request, snapshot)
+        found = assess(request.stack, target, facts=snapshot.facts, matrix=snapshot.matrix, now=now)
+        if key is not None:
+            known = _Assessment(found, target.policy)
+            self._assessed.put(key, snapshot, known, found.valid_until, now)
+        basis = _basis(request.changes, by_image)
+        return seal(found, target.policy, request.stack.image, now, basis)
+
+
+def _key(body: Any, snapshot: Snapshot) -> bytes | None:
+    """Return all of a question that decides its assessment; None where the image is not one."""
+    if not isinstance(body, Mapping):
+        return None
+    image, target = body.get("image"), body.get("target") or ""
+    if not isinstance(target, str) or not (image is None or (image and isinstance(image, str))):
+        return None
+    waivers = [matches_image(image, glob) for glob in snapshot.matrix.image_patterns(target)]
+    return _encode([waivers, {name: value for name, value in body.items() if name != "image"}])
+
+
+def asked_target(request: Request, snapshot: Snapshot) -> Target:
+    """Return the target of a request: the pools that it names, its ``set`` applied to each.
+
+    Raises:
+        NotFound: there is no such target, or no such pool of it.
+    """
+    if request.pool is not None:
+        return Target("", (request.pool,))
+    target = _with_pools(snapshot.target(request.target or ""), request.pools)
+    if not request.changes:
+        return target
+    gpus = snapshot.facts.gpus
+    pools = tuple(change_pool(pool, request.changes, gpus) for pool in target.pools)
+    return replace(target, pools=pools)
+
+
+def _with_pools(target: Target, names: Sequence[str]) -> Target:
+    """Return the target with these of its pools; it remembers which are left out."""
+    known = [pool.name for pool in target.pools]
+    for name in names:
+        if name not in known:
+            what = f"the target {target.name!r} has no pool {name!r}"
+            raise NotFound(what, field="pools", value=name, hint=did_you_mean(name, known))
+    left = tuple(name for name in known if names and name not in names)
+    if not left:
+        return target
+    pools = tuple(pool for pool in target.pools if pool.name in names)
+    return replace(target, pools=pools, left_out=left)

@@ -1,0 +1,206 @@
+"""Write a question as the address of a page, as a command and as a step of CI.
+
+Pages about entries show the gate's answer on the newest stack that an entry allows, with the
+link to ask the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.core.representative import EntryStacks, represent
+from compatgate.core.request import POOL_CHANGES, parse_changes_text
+from compatgate.core.stack import parse_stack_text
+from compatgate.core.verdict import Verdict, asked_value
+from compatgate.errors import BadInput
+from compatgate.kit.http.links import link
+from compatgate.service.matrix.heatmap import Pair
+from compatgate.service.web.page import PageRequest
+from compatgate.strict_json import NOT_JSON, KeyTwice, decode_once
+
+_Text = Annotated[str, Meta(max_length=6000)]
+
+
+class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Query parameters of the page.
+
+    Attributes:
+        target: by name; else ``driver`` and ``gpu`` (and ``os``, ``cpu``) describe a pool.
+        stack: ``cuda=12.4,torch=2.4.1``, or the JSON form.
+        set: what if, in the same form; an empty value removes.
+        at: what would have been said of the matrix as it was: a revision, or a time.
+        pick: the component whose versions are listed.
+    """
+
+    target: _Text = ""
+    driver: _Text = ""
+    gpu: _Text = ""
+    os: Literal["", "linux", "windows", "wsl"] = ""
+    cpu: Literal["", "x86_64", "aarch64"] = ""
+    stack: _Text = ""
+    image: _Text = ""
+    set: _Text = ""
+    at: _Text = ""
+    pick: _Text = ""
+
+    def link(self, **changes: str) -> str:
+        """Return the address of this question with something changed."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        return link("ask", **{**given, **changes})
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether something can be answered."""
+        where = self.target or self.driver or self.gpu
+        return bool(where and (self.stack.strip() or self.image.strip()))
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of ``POST /gate``.
+
+        Raises:
+            BadInput: names the field.
+        """
+        body: dict[str, Any] = {}
+        if self.target:
+            body["target"] = self.target
+        else:
+            described = {name: getattr(self, name) for name in ("driver", "gpu", "os", "cpu")}
+            body["pool"] = {name: value.strip() for name, value in described.items() if value}
+        if self.stack.strip():
+            body["stack"] = self.stack_body()
+        if self.image.strip():
+            body["image"] = self.image.strip()
+        if changes := parse_changes_text(self.set):
+            body["set"] = changes
+        return body
+
+    def stack_body(self) -> dict[str, Any]:
+        """Return the stack in the form of requests.
+
+        Raises:
+            BadInput: it is neither ``name=version`` with commas nor a JSON object.
+        """
+        text = self.stack.strip()
+        if not text.startswith("{"):
+            return _at("stack", text)
+        try:
+            found: dict[str, Any] = decode_once(text.encode())
+        except KeyTwice as error:
+            raise BadInput(str(error), field=f"stack.{error.key}", hint="state it once") from None
+        except (*NOT_JSON, UnicodeEncodeError) as error:
+            raise BadInput(f"is not JSON: {error}", field="stack", value=text) from None
+        return found
+
+    def with_component(self, name: str, value: str) -> str:
+        """Return the address of this question with another version of a component."""
+        return self.link(stack=stack_text({**self.stack_body(), name: value}), pick=name)
+
+    def with_fix(self, changes: Mapping[str, Any]) -> str:
+        """Return the address of this question with a fix applied."""
+        fields: dict[str, str] = {}
+        stack = self.stack_body() if self.stack.strip() else None
+        more: dict[str, Any] = parse_changes_text(self.set)
+        for name, value in changes.items():
+            shown = asked_value(value)
+            if name in POOL_CHANGES and not self.target and value is not None:
+                fields[name] = shown
+            elif name not in POOL_CHANGES and stack is not None and not self.image:
+                stack = {k: v for k, v in stack.items() if k != name}
+                stack |= {} if value is None else {name: shown}
+            else:
+                more[name] = None if value is None else shown
+        if stack is not None:
+            fields["stack"] = stack_text(stack)
+        return self.link(**fields, set=stack_text(more))
+
+
+def stack_text(values: Mapping[str, Any]) -> str:
+    """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON where text cannot say it."""
+    plain = {
+        n: "+".join(v) if isinstance(v, list) and n == "arch" else v for n, v in values.items()
+    }
+    if all(v is None or (isinstance(v, str) and "," not in v) for v in plain.values()):
+        return ",".join(f"{name}={value or ''}" for name, value in plain.items())
+    return msgspec.json.encode(values).decode()
+
+
+def as_curl(body: dict[str, Any], base: str) -> str:
+    """Return the question as a command that asks over REST."""
+    shown = shlex.quote(msgspec.json.encode(body).decode())
+    return (
+        f"curl -s {shlex.quote(base + '/api/v1/gate')} \\\n"
+        "  -H 'Content-Type: application/json' \\\n"
+        '  -H "Authorization: Bearer $COMPATGATE_TOKEN" \\\n'
+        f"  -d {shown}"
+    )
+
+
+def as_command(body: dict[str, Any], base: str) -> str | None:
+    """Return the question as ``compatgate check``; None where its options cannot say it."""
+    stack = stack_text(body.get("stack", {}))
+    if stack.startswith("{"):
+        return None
+    where = body["target"] if "target" in body else stack_text(body["pool"])
+    words = ["compatgate", "check", "--server", base]
+    words += ["--target" if "target" in body else "--pool", where]
+    for option, value in (("--stack", stack), ("--image", body.get("image", ""))):
+        words += [option, value] if value else []
+    if changes := stack_text(body.get("set", {})):
+        words += ["--set", changes]
+    return shlex.join(words)
+
+
+def as_ci_step(command: str) -> str:
+    """Return the command as a step of a GitHub workflow."""
+    lines = [
+        "- name: May this stack run there?",
+        "  env:",
+        "    COMPATGATE_TOKEN: ${{ secrets.COMPATGATE_TOKEN }}",
+        "  run: |",
+        f"    {command} --format github",
+    ]
+    return "\n".join(lines)
+
+
+def _at(field: str, text: str) -> dict[str, Any]:
+    try:
+        return parse_stack_text(text)
+    except BadInput as error:
+        raise error.at(field) from None
+
+
+def describe_pair(ask: PageRequest[Any], pair: Pair) -> dict[str, Any]:
+    """Return the gate's answer on the newest stack that an entry allows, and what it rests on."""
+    represented = represent(pair.entry, ask.gate.facts)
+    remarks = ask.gate.runs.remarks([pair.entry.name]).get(pair.entry.name)
+    return {
+        **preview_represented(ask, pair.target, represented),
+        "open": represented.open,
+        "remarks": remarks.to_json() if remarks else {},
+    }
+
+
+def preview_represented(
+    ask: PageRequest[Any], target: str, represented: EntryStacks
+) -> dict[str, Any]:
+    """Return the gate's answer on the newest stack that stands for an entry; none where none does.
+
+    Args:
+        ask: the request.
+        target: by name.
+        represented: what stands for the entry.
+    """
+    verdict: Verdict | None = None
+    stack = represented.stacks[0].to_json() if represented.stacks else {}
+    if stack and target in ask.gate.snapshot().targets:
+        verdict = ask.gate.preview({"target": target, "stack": stack})
+    return {
+        "verdict": verdict.to_json() if verdict else None,
+        "stack": stack,
+        "ask": Question(target=target, stack=stack_text(stack)).link(),
+    }

@@ -1,0 +1,408 @@
+"""Answer questions from facts, matrix and evidence, and log each decision.
+
+`Gate` also holds the services of all capabilities on one database. `Readiness` checks with a
+deadline that a decision can be logged: a database that has stalled neither answers nor
+refuses, so the check runs in a thread of its own, one at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from compatgate.core.evaluate import format_moment
+from compatgate.core.facts import Facts
+from compatgate.core.verdict import Verdict
+from compatgate.errors import CompatgateError, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database import schema
+from compatgate.kit.database.database import Database
+from compatgate.service.audit.service import History
+from compatgate.service.baselines.exchange import Exchange
+from compatgate.service.baselines.service import BaselineService
+from compatgate.service.gate import deciding
+from compatgate.service.gate import repository as decisions
+from compatgate.service.gate.bundle import seal
+from compatgate.service.gate.deciding import CompletedQuestion, Decider, SnapshotCache, decide
+from compatgate.service.gate.decision_log import Answer, Decided, DecisionLog, decision_of
+from compatgate.service.gate.decision_writer import Commit
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.matrix import revisions
+from compatgate.service.matrix.service import MatrixService
+from compatgate.service.nodes.service import Nodes
+from compatgate.service.runs import evidence
+from compatgate.service.runs.service import Runs, library
+from compatgate.service.tokens.service import BrowserSessions, Tokens
+
+if TYPE_CHECKING:
+    from compatgate.service.gate.images import Images, ImageSettings
+    from compatgate.service.gate.wheels import Wheels, WheelSettings
+
+
+class Gate:
+    """Everything that the web and the command line do with a database.
+
+    Safe to use from any number of threads, and may be made before a fork.
+
+    Args:
+        database: open, with its schema.
+        facts: the catalog.
+        overlays: the operator's fact files.
+        images: what is read of images that questions name; None: an image is a label only.
+        commit: ``async``: a decision may be answered before PostgreSQL's disk has it.
+        wheels: indexes whose wheels are measured; None: packages without a record stay open.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        facts: Facts,
+        *,
+        overlays: Sequence[str] | None = None,
+        images: ImageSettings | None = None,
+        commit: Commit = "sync",
+        wheels: WheelSettings | None = None,
+    ) -> None:
+        self.database = database
+        self.facts = facts
+        self._overlays = overlays
+        self._images = _reader(images, overlays) if images else None
+        self.snapshots = Snapshots(database, facts)
+        self._wheels = _measurer(wheels, self.snapshots) if wheels and wheels.indexes else None
+        self.matrix = MatrixService(database, facts, self.snapshots)
+        self.tokens = Tokens(database)
+        self.sessions = BrowserSessions(database, self.tokens)
+        self.history = History(database)
+        self.runs = Runs(database, facts, self.snapshots, library)
+        self.baselines = BaselineService(database)
+        self.exchange = Exchange(database, lambda: self.runs.catalogue(), facts)
+        self.nodes = Nodes(database, facts, self.snapshots)
+        self._commit: Commit = commit
+        self._log = DecisionLog(database, commit)
+        self._answers: SnapshotCache[Answer] = SnapshotCache()
+        self._decider = Decider()
+        self.snapshots.on_new = self._forget
+        self.readiness = Readiness(self._check_recording)
+
+    @classmethod
+    def open(
+        cls,
+        database: str | None = None,
+        *,
+        overlays: Sequence[str] | None = None,
+        images: ImageSettings | None = None,
+    ) -> Self:
+        """Return a gate on a database.
+
+        Args:
+            database: URL, or path of an SQLite file, which is made and migrated as needed; None:
+                ``COMPATGATE_DATABASE``, else a file in the user's data folder.
+            overlays: the operator's fact files.
+            images: as of `Gate`.
+
+        Raises:
+            Unavailable: the database does not answer, or has another schema.
+        """
+        from compatgate.catalog import load_facts
+
+        opened = Database.open(database)
+        schema.prepare(opened)
+        return cls(opened, load_facts(overlays), overlays=overlays, images=images)
+
+    @property
+    def url(self) -> str:
+        """Return the database, without its password."""
+        return self.database.shown
+
+    def snapshot(self) -> Snapshot:
+        """What answers rest on now."""
+        return self.snapshots.current()
+
+    def answer(
+        self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
+    ) -> Answer:
+        """Decide, log, and return the answer once the log has it.
+
+        Args:
+            question: as of `evaluate`.
+            asked_by: as of `evaluate`.
+            source: as of `evaluate`.
+            image_s: as of `evaluate`.
+
+        Raises:
+            CompatgateError: as of `evaluate`.
+            Unavailable: the decision cannot be logged.
+        """
+        decided = self.evaluate(question, asked_by=asked_by, source=source, image_s=image_s)
+        self._log.record(*decided.row)
+        return decided.answer
+
+    def evaluate(
+        self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
+    ) -> Decided:
+        """Decide without logging; `submit` logs what this returns.
+
+        Args:
+            question: JSON of the request body.
+            asked_by: name of the token, or ``anonymous``.
+            source: ``rest``, ``cli``, ``hook:kubernetes``, ...
+            image_s: seconds to wait for the image; 0: it is a label; None: as the operator set.
+
+        Raises:
+            BadInput: names the field.
+            NotFound: there is no such target, or no such image.
+            Unavailable: the database or a registry does not answer; nothing was decided.
+            Damaged: the image is not what its digest says.
+            TooLarge: the image is a decompression bomb.
+        """
+        began = time.perf_counter_ns()
+        now = clock.now()
+        snapshot = self.snapshots.current()
+        found = self._answers.get(question, snapshot)
+        if found is not None:
+            return _timed(found.at(format_moment(now)), now, began, asked_by, source)
+        body, read, alone = self._shown(deciding.decode(question), snapshot, image_s)
+        if read:  # that may have taken seconds
+            now, snapshot = clock.now(), self.snapshots.current()
+        verdict, lasts = self._decided(body, snapshot, now, by_image=alone)
+        answer = Answer.of(verdict)
+        if lasts and not read:  # a tag may be another image by the next time
+            self._answers.put(question, snapshot, answer, answer.verdict.valid_until, now)
+        return _timed(answer, now, began, asked_by, source)
+
+    def known(self, question: bytes, *, asked_by: str, source: str) -> Decided | None:
+        """Return what `evaluate` would, where memory alone has it; never wait."""
+        began = time.perf_counter_ns()
+        snapshot = self.snapshots.at_hand()
+        found = self._answers.get(question, snapshot) if snapshot is not None else None
+        if found is None:
+            return None
+        now = clock.now()
+        return _timed(found.at(format_moment(now)), now, began, asked_by, source)
+
+    def submit(self, decided: Sequence[Decided]) -> Future[None]:
+        """Log decisions without waiting; each may be answered once what this returns has ended.
+
+        Raises:
+            Unavailable: the log does not keep up.
+        """
+        return self._log.submit([one.row for one in decided])
+
+    def decide(self, body: Mapping[str, Any], *, asked_by: str, source: str) -> Verdict:
+        """Decide and log, as `answer`, for a body that was parsed already."""
+        return self.answer(deciding.encode(body), asked_by=asked_by, source=source).verdict
+
+    def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
+        """Return the verdict that `answer` would give, without logging it."""
+        snapshot = self.snapshots.current()
+        shown = self._shown(body, snapshot, image_s)
+        return self._decided(shown.body, snapshot, clock.now(), by_image=shown.alone)[0]
+
+    def _decided(
+        self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool
+    ) -> tuple[Verdict, bool]:
+        """Return the verdict, and whether it holds while the snapshot does.
+
+        A package without a record is measured beside the question, which does not wait for it.
+        """
+        verdict = self._decider.decide(body, snapshot, now, by_image=by_image)
+        if self._wheels is None:
+            return verdict, True
+        missing = self._wheels.missing(verdict, snapshot.facts)
+        if not missing:
+            return verdict, True
+        found = self._wheels.ask(missing, snapshot.facts)
+        if found.records:
+            snapshot = self.snapshots.know(found.records) or snapshot
+        noted = self._wheels.noted(body, found)
+        return self._decider.decide(noted, snapshot, now, by_image=by_image), not found.why
+
+    def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
+        """What the gate would have said of the matrix as it was, with today's facts.
+
+        Args:
+            body: as `decide`.
+            at: a revision, judged today; or a moment: the revision and the evidence of then,
+                judged on that day (waivers and ends of life count as they did).
+
+        Raises:
+            NotFound: there is no such revision, or no such target at it.
+        """
+        if isinstance(at, datetime):
+            now = at
+            with self.database.reading() as session:
+                number = revisions.revision_at(session, at)
+                known = evidence.latest_at(session, at)
+            snapshot = self.snapshots.at(number, known)
+        else:
+            now = clock.now()
+            snapshot = self.snapshots.at(at)
+        shown = self._shown(body, snapshot)
+        return decide(shown.body, snapshot, now, by_image=shown.alone)
+
+    def show_verdict(self, verdict_id: str) -> dict[str, Any]:
+        """Return a verdict as it was first given.
+
+        Raises:
+            NotFound: no such verdict was given here.
+        """
+        with self.database.reading() as session:
+            body = decisions.verdict(session, verdict_id)
+        stored: dict[str, Any] = msgspec.json.decode(body)
+        return stored
+
+    def check_ready(self) -> dict[str, Any]:
+        """Make sure that everything which deciding needs is there.
+
+        Raises:
+            Unavailable: it is not, and why.
+        """
+        snapshot = self.snapshots.refresh()
+        return {
+            "database": self.url,
+            "decision_commit": self._commit,
+            "schema": schema.current(self.database),
+            "revision": snapshot.revision,
+            "evidence": snapshot.evidence,
+            "targets": len(snapshot.targets),
+            "unusable_targets": snapshot.unusable,
+            "facts": self.facts.digest,
+        }
+
+    def _check_recording(self) -> dict[str, Any]:
+        """What `check_ready` says, once a decision could be recorded."""
+        self._log.rehearse()
+        return self.check_ready()
+
+    def export_bundle(self, *, revision: int | None = None) -> bytes:
+        """Return a bundle's file: the matrix now, or at a revision, and all that deciding needs.
+
+        Raises:
+            NotFound: there is no such revision.
+        """
+        from compatgate.service.gate.snapshot_reader import make_payload
+
+        with self.database.reading() as session:
+            return seal(make_payload(session, self.facts, self._overlays, revision))
+
+    def _forget(self, _: Snapshot) -> None:
+        self._answers.clear()
+        self._decider.clear()
+
+    def _shown(
+        self, body: Any, snapshot: Snapshot, image_s: float | None = None
+    ) -> CompletedQuestion:
+        """Return a question with what its image shows."""
+        if self._images is None or image_s == 0:
+            return CompletedQuestion(body)
+        return self._images.shown(body, snapshot, image_s)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._log.close()
+        self.database.close()
+
+
+def _timed(answer: Answer, now: datetime, began_ns: int, asked_by: str, source: str) -> Decided:
+    took_us = (time.perf_counter_ns() - began_ns) // 1000
+    return Decided(answer, decision_of(answer.verdict, now, asked_by, source, took_us))
+
+
+def _measurer(wheels: WheelSettings, snapshots: Snapshots) -> Wheels:
+    from compatgate.service.gate.wheels import Wheels  # a client for indexes: not for every command
+
+    return Wheels(wheels, snapshots.know)
+
+
+def _reader(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
+    from compatgate.service.gate.images import (
+        Images,  # a client for registries: not for every command
+    )
+
+    return Images(images, overlays)
+
+
+DEADLINE_SECONDS = 2.0
+REUSED_SECONDS = 1.0
+"""How long a result is given to others who ask."""
+_HINT = "the database or its disk has stalled; the check goes on, ask again"
+
+
+class _Check:
+    """One check: under way, or over with a state or an error."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.ended = 0.0
+        self.over = threading.Event()
+        self.state: dict[str, Any] = {}
+        self.error: CompatgateError | None = None
+
+    def run(self, check: Callable[[], dict[str, Any]]) -> None:
+        try:
+            self.state = check()
+        except CompatgateError as error:
+            self.error = error
+        except Exception as error:
+            self.error = Unavailable(f"the gate cannot decide: {error}")
+        self.ended = time.monotonic()
+        self.over.set()
+
+    @property
+    def is_recent(self) -> bool:
+        return not self.over.is_set() or time.monotonic() - self.ended < REUSED_SECONDS
+
+
+class Readiness:
+    """Gives the result of the latest check to any number of threads.
+
+    Args:
+        check: gives what readers are told; raises what is wrong. May take for ever.
+    """
+
+    def __init__(self, check: Callable[[], dict[str, Any]]) -> None:
+        self._check = check
+        self._choosing = threading.Lock()
+        self._latest: _Check | None = None
+        self._process = os.getpid()
+
+    def state(self) -> dict[str, Any]:
+        """What the check gave, at most `REUSED_SECONDS` ago.
+
+        Raises:
+            Unavailable: the gate is not ready, or the check takes longer than the deadline.
+        """
+        latest = self._recent()
+        left = latest.began + DEADLINE_SECONDS - time.monotonic()
+        if not latest.over.wait(max(left, 0.0)):
+            what = f"recording a decision takes longer than {DEADLINE_SECONDS:g} seconds"
+            raise Unavailable(what, field="database", hint=_HINT)
+        if latest.error is not None:
+            raise copy.copy(latest.error)
+        return latest.state
+
+    def _recent(self) -> _Check:
+        """Return the check under way or over a moment ago; else a new one."""
+        with self._choosing:
+            if self._process != os.getpid():  # the parent's check does not end here
+                self._latest, self._process = None, os.getpid()
+            if self._latest is None or not self._latest.is_recent:
+                new = _Check()
+                thread = threading.Thread(
+                    target=new.run, args=(self._check,), name="readiness", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no threads left
+                    raise Unavailable("the system has no threads left", hint="ask again") from None
+                self._latest = new
+            return self._latest

@@ -1,0 +1,195 @@
+"""Read snapshots from the database: the current one, older ones, and bundles.
+
+The current snapshot is replaced whole when the matrix or the evidence changes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.catalog import open_library
+from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Record
+from compatgate.documents.specs import KINDS, key_of
+from compatgate.kit.clock import iso
+from compatgate.kit.database.database import Database
+from compatgate.service.gate.bundle import (
+    FORMAT,
+    BundledDocument,
+    Overlay,
+    Payload,
+    bundle_evidence,
+)
+from compatgate.service.gate.snapshot import Snapshot, advance, build, newest, with_evidence
+from compatgate.service.matrix import repository as documents
+from compatgate.service.matrix import revisions
+from compatgate.service.runs import evidence
+
+CHECK_SECONDS = 0.25
+"""How old the knowledge of the latest revision and of the latest evidence may be."""
+_KEPT_PAST = 4
+
+
+class Snapshots:
+    """Gives the current snapshot to any thread; one of them at a time fetches a new one."""
+
+    def __init__(self, database: Database, facts: Facts) -> None:
+        self._database = database
+        self._facts = facts
+        self._current: Snapshot | None = None
+        self._checked = 0.0
+        self._refreshing = threading.Lock()
+        self._past: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
+        self.on_new: Callable[[Snapshot], None] = lambda _: None
+
+    def begin_with(self, snapshot: Snapshot) -> None:
+        """Take a snapshot that another process made of this database, to be checked when asked."""
+        self._current = snapshot
+
+    def current(self) -> Snapshot:
+        """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        snapshot = self._current
+        if snapshot is not None:
+            if time.monotonic() - self._checked < CHECK_SECONDS:
+                return snapshot
+            if not self._refreshing.acquire(blocking=False):
+                return snapshot  # another thread is at it
+        else:
+            self._refreshing.acquire()
+        try:
+            return self._refresh()
+        finally:
+            self._refreshing.release()
+
+    def at_hand(self) -> Snapshot | None:
+        """Return what `current` would give at once; None where it would ask the database first."""
+        if time.monotonic() - self._checked < CHECK_SECONDS or self._refreshing.locked():
+            return self._current
+        return None
+
+    def known_revision(self) -> int | None:
+        """The revision of the latest snapshot, without a look at the database; None: none yet."""
+        return self._current.revision if self._current else None
+
+    def refresh(self) -> Snapshot:
+        """Return the latest snapshot, checked now: after a change that this process made."""
+        with self._refreshing:
+            return self._refresh()
+
+    def know(self, records: Iterable[Record]) -> Snapshot | None:
+        """Answer from now on with records of wheels that were measured on request, too.
+
+        Returns:
+            The latest snapshot with them; None: there is none yet.
+        """
+        with self._refreshing:
+            self._facts = self._facts.with_measured(records)
+            self._past.clear()
+            if self._current is not None:
+                self._current = replace(self._current, facts=self._facts)
+                self.on_new(self._current)
+            return self._current
+
+    def expire(self) -> None:
+        """Make the next look at the snapshot check first; costs nothing now."""
+        self._checked = 0.0
+
+    def _refresh(self) -> Snapshot:
+        began = time.monotonic()
+        with self._database.reading() as session:
+            latest = evidence.with_revision(session)
+            if self._current is None or latest != (self._current.revision, self._current.evidence):
+                self._current = self._read(session, *latest)
+                self.on_new(self._current)
+        self._checked = began
+        return self._current
+
+    def _read(self, session: Session, latest: int, number: int) -> Snapshot:
+        old = self._current
+        if old is None or old.revision > latest or old.evidence > number:
+            # nothing is known, or the database was replaced by an older one
+            new, known = build(documents.versions(session), self._facts, latest), 0
+        else:
+            new, known = old, old.evidence
+            if latest != old.revision:
+                new = advance(old, revisions.versions_since(session, old.revision), latest)
+        if number == known:
+            return new
+        return with_evidence(new, evidence.load(session, after=known, until=number), number)
+
+    def at(self, revision: int, number: int | None = None) -> Snapshot:
+        """Return the snapshot of an older revision, with today's facts.
+
+        Args:
+            revision: of the matrix.
+            number: of the last judged run that is to count; None: those known now.
+
+        Raises:
+            NotFound: there is no such revision.
+        """
+        current = self.current()
+        number = current.evidence if number is None else number
+        key = (revision, number)
+        if key == (current.revision, current.evidence):
+            return current
+        with self._refreshing:
+            if key in self._past:
+                self._past.move_to_end(key)
+                return self._past[key]
+        with self._database.reading() as session:
+            if revision != 0:
+                revisions.require(session, revision)
+            snapshot = build(revisions.versions_at(session, revision), self._facts, revision)
+            runs = evidence.load(session, until=number)
+            snapshot = with_evidence(snapshot, runs, number)
+        with self._refreshing:
+            self._past[key] = snapshot
+            if len(self._past) > _KEPT_PAST:
+                self._past.popitem(last=False)
+        return snapshot
+
+
+def make_payload(
+    session: Session, facts: Facts, overlays: Sequence[str] | None, revision: int | None
+) -> Payload:
+    """What a bundle of one revision holds.
+
+    Args:
+        session: to read from.
+        facts: that the gate decides with.
+        overlays: the fact files that the gate was opened with.
+        revision: None: the latest; evidence is always that of now.
+
+    Raises:
+        NotFound: there is no such revision.
+    """
+    number = revisions.latest(session) if revision is None else revision
+    made_at = iso(revisions.require(session, number).made_at) if number else None
+    found = [
+        BundledDocument(document, made)
+        for document, made in revisions.documents_at(session, number)
+    ]
+    found.sort(key=lambda item: (KINDS.index(key_of(item.document)[0]), key_of(item.document)[1]))
+    return Payload(
+        format=FORMAT,
+        revision=number,
+        made_at=made_at,
+        facts=facts.digest,
+        overlays=tuple(
+            Overlay(Path(overlay.path).name, Path(overlay.path).read_text(encoding="utf-8"))
+            for overlay in open_library(overlays).overlays
+        ),
+        documents=tuple(found),
+        evidence=bundle_evidence(newest(evidence.load(session))),
+    )

@@ -1,0 +1,1 @@
+"""Show what needs attention now, and find things by name."""

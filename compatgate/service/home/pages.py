@@ -1,0 +1,368 @@
+"""Show what needs attention now, find things by name, and list the keys."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from flask import request
+from msgspec import Meta, Struct
+
+from compatgate.core.evaluate import evaluate
+from compatgate.core.matrix import Pool, Target
+from compatgate.core.rules import RULES
+from compatgate.core.rules.driver import driver_branch_eol
+from compatgate.core.stack import Stack
+from compatgate.errors import NotFound
+from compatgate.kit import clock
+from compatgate.kit.http.links import link
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.matrix.fits import Fits, fits_of
+from compatgate.service.runs.freshness import freshness
+from compatgate.service.runs.models import RunRow
+from compatgate.service.waivers.service import countdowns
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.rendering import NAVIGATION
+
+Level = Literal["fail", "warn"]
+About = Literal["target", "entry", "waiver", "run", "baseline", "drift"]
+_LEVELS: tuple[Level, ...] = ("fail", "warn")
+_LATELY = timedelta(days=1)
+_RUNS: dict[str, Level] = {
+    "failed": "fail",
+    "inconclusive": "warn",
+    "error": "warn",
+    "timeout": "warn",
+}
+_ENDED = {
+    "failed": "failed",
+    "inconclusive": "was inconclusive",
+    "error": "could not be run",
+    "timeout": "took too long",
+}
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Notice(Struct, frozen=True):
+    """Something to look at.
+
+    Attributes:
+        about: what kind of thing, and ``name`` which one.
+        message: what is the matter, one sentence.
+    """
+
+    level: Level
+    about: About
+    name: str
+    message: str
+
+
+def attention(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> list[Notice]:
+    """What the matrix, the evidence and the facts say to look at, worst first.
+
+    Args:
+        snapshot: what answers rest on.
+        fits: what facts say of entries; it remembers.
+        now: for ends of life, waivers and the age of evidence.
+        seconds: to evaluate entries that were not yet.
+    """
+    found = [
+        *(Notice("fail", "target", name, f"cannot be used: {why}")
+          for name, why in snapshot.unusable.items()),
+        *_evidence(snapshot, now),
+        *_broken(snapshot, fits, now, seconds),
+        *_waivers(snapshot, now.date()),
+        *_drivers(snapshot, now),
+    ]  # fmt: skip
+    return sorted(found, key=lambda notice: _LEVELS.index(notice.level))
+
+
+def _evidence(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
+    """Evidence that a policy asks for, and that failed, is stale or is missing."""
+    for target in snapshot.targets.values():
+        if not target.policy.canary.require:
+            continue
+        for one in freshness(target, snapshot.matrix.evidence, now.timestamp()):
+            if one.required and one.state != "passed":
+                level: Level = "fail" if one.state == "failed" else "warn"
+                where = f"suite {one.suite} on {one.sku}, driver {one.driver}"
+                yield Notice(level, "target", target.name, f"{where}: {one.why}")
+
+
+def _broken(snapshot: Snapshot, fits: Fits, now: datetime, seconds: float) -> Iterator[Notice]:
+    """Blessed entries that cannot work on a target by the vendors' facts."""
+    deadline = time.monotonic() + seconds
+    for target in snapshot.targets.values():
+        for entry in snapshot.matrix.entries.of(target.name):
+            if entry.status != "blessed":
+                continue
+            for pool in target.pools:
+                driver = entry.components.get("driver")
+                if not entry.is_for(pool) or (
+                    driver and not (pool.driver and driver.allows(pool.driver))
+                ):
+                    continue
+                fit = fits.known(entry, pool)
+                if fit is None and time.monotonic() < deadline:
+                    fit = fits.of(entry, pool, now)
+                if fit is not None and fit.outcome == "fail":
+                    message = f"is blessed, and cannot work on {target.name}: {fit.why}"
+                    yield Notice("fail", "entry", entry.name, message)
+                    break
+
+
+def _waivers(snapshot: Snapshot, today: date) -> Iterator[Notice]:
+    for one in countdowns(snapshot.matrix.waivers, today):
+        if one.state == "soon":
+            end = "today" if one.days == 0 else f"in {one.days} days"
+            message = f"ends {end}; {one.waiver.owner} answers for it"
+            yield Notice("warn", "waiver", one.waiver.name, message)
+
+
+def _drivers(snapshot: Snapshot, now: datetime) -> Iterator[Notice]:
+    """Driver branches past their end of life, or close to it, and GPUs that a driver is not for."""
+    said: dict[tuple[str, str], str | None] = {}
+    for target in snapshot.targets.values():
+        messages = dict.fromkeys(_of_pool(snapshot, pool, now, said) for pool in target.pools)
+        for message in filter(None, messages):
+            yield Notice("warn", "target", target.name, message)
+
+
+def _of_pool(
+    snapshot: Snapshot, pool: Pool, now: datetime, said: dict[tuple[str, str], str | None]
+) -> str | None:
+    key = (pool.driver.text if pool.driver else "", pool.os)
+    if key not in said:
+        where = Target("", (pool,))
+        verdict = evaluate(Stack({}), where, facts=snapshot.facts, now=now, with_fixes=False)
+        found = [
+            f.message
+            for f in verdict.findings
+            if f.rule == driver_branch_eol.id and f.outcome == "warn"
+        ]
+        said[key] = found[0] if found else None
+    return said[key]
+
+
+def of_runs(runs: Iterable[RunRow], now: datetime) -> Iterator[Notice]:
+    """Runs of the last day that did not pass, unless the same was asked again and ended since.
+
+    Args:
+        runs: that have ended, newest first.
+        now: for their age.
+    """
+    seen: set[bytes] = set()
+    for run in runs:
+        same = [
+            run.suite,
+            run.target,
+            run.pool,
+            run.entry,
+            run.image,
+            run.stack,
+            run.gpu,
+            run.driver,
+        ]
+        key = _encode(same)
+        if run.state == "cancelled" or key in seen:
+            continue
+        seen.add(key)
+        level = _RUNS.get(run.state)
+        if level and run.finished_at and now - run.finished_at <= _LATELY:
+            where = run.target or run.on_host or run.host or "its host"
+            reason = f": {run.reason}" if run.reason else ""
+            yield Notice(
+                level, "run", run.id, f"{run.suite} on {where} {_ENDED[run.state]}{reason}"
+            )
+
+
+def counted(notices: Iterable[Notice]) -> dict[Level, int]:
+    """Return how many of each level."""
+    levels = [notice.level for notice in notices]
+    return {level: levels.count(level) for level in _LEVELS}
+
+
+_SECONDS = 0.05
+_DAYS = 14
+_WEEK = 7
+_MOST_NOTICES = 8
+_LOOKED_AT = 60
+_LATEST_RUNS = 60
+"""Runs that are looked at: the newest that have ended."""
+_SHOWN, _MOST_SHOWN = 25, 1000
+_ROOMS = {
+    "target": "targets",
+    "entry": "entries",
+    "waiver": "waivers",
+    "run": "runs",
+    "baseline": "baselines",
+}
+
+
+class HomeQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of what needs attention to show."""
+
+    all: Literal["yes"] | None = None
+
+
+@page("/", nav="home", query=HomeQuery)
+def show_home(ask: PageRequest[HomeQuery]) -> HtmlPage:
+    """Return the first page."""
+    snapshot, now = ask.gate.snapshot(), clock.now()
+    notices = attention(snapshot, fits_of(ask.gate.facts), now, _SECONDS)
+    notices = [*_of_runs(ask), *notices, *_of_nodes(ask)]
+    notices.sort(key=lambda one: one.level != "fail")
+    shown = _MOST_SHOWN if ask.query.all else _SHOWN
+    statuses = [entry.status for entry in snapshot.entries.values()]
+    days = ask.gate.history.decisions_per_day(_DAYS)
+    context = {
+        "notices": notices[:shown],
+        "everything": ask.query.all,
+        "more": max(0, len(notices) - shown),
+        "levels": counted(notices),
+        "place": _place,
+        "targets": len(snapshot.documents),
+        "nodes": sum(pool.count for t in snapshot.targets.values() for pool in t.pools),
+        "statuses": {name: statuses.count(name) for name in ("blessed", "candidate", "deprecated")},
+        "entries": len(statuses),
+        "counted": days,
+        "today": days.days[-1],
+        "denied": _denied(ask),
+        "week": _WEEK,
+    }
+    return HtmlPage("home.html", "Home", context)
+
+
+def _place(notice: Notice) -> str:
+    if notice.about == "drift":
+        return link("drift", target=notice.name)
+    return link(_ROOMS[notice.about], notice.name)
+
+
+def _of_nodes(ask: PageRequest[Any]) -> Iterator[Notice]:
+    """Where nodes are not what their targets declare, at most a minute ago."""
+    for one in ask.gate.nodes.lately.drifted()[:_MOST_NOTICES]:
+        yield Notice("warn", "drift", one.target, one.brief)
+
+
+def _of_runs(ask: PageRequest[Any]) -> Iterator[Notice]:
+    """What runs said against entries, and measurements that a person has to look at."""
+    for warning in ask.gate.runs.warnings():
+        yield Notice("fail", "entry", warning.entry, f"{warning.message} ({warning.run})")
+    yield from of_runs(ask.gate.runs.list(state="ended", limit=_LATEST_RUNS).items, clock.now())
+    for one in ask.gate.baselines.list(state="proposed", limit=_MOST_NOTICES).items:
+        message = f"{one.metric} of {one.workload} on {one.sku} waits for approval"
+        yield Notice("warn", "baseline", str(one.id), message)
+
+
+class Denied(Struct, frozen=True):
+    """A stack that was denied on a target, in whichever images it came.
+
+    Attributes:
+        verdict: one of those that denied it, as it was given.
+        why: the first reason.
+    """
+
+    count: int
+    target: str | None
+    stack: dict[str, Any]
+    verdict: str
+    why: str
+
+
+def _denied(ask: PageRequest[Any]) -> list[Denied]:
+    """Return the most denied stacks of the week; images of one stack are counted together."""
+    found: dict[bytes, Denied] = {}
+    for row in ask.gate.history.most_denied(_WEEK, limit=_LOOKED_AT):
+        try:
+            verdict = ask.gate.show_verdict(row.verdict_id)
+        except NotFound:  # removed since
+            continue
+        said = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
+        why = f"{said[0]['rule']} {said[0]['message']}" if said else ""
+        key = msgspec.json.encode([row.target, verdict["stack"], verdict["pools"]])
+        known = found.get(key)
+        count = row.count + (known.count if known else 0)
+        found[key] = Denied(count, row.target, verdict["stack"], row.verdict_id, why)
+    return sorted(found.values(), key=lambda one: -one.count)[:_MOST_NOTICES]
+
+
+_MOST_HITS = 6
+_VERDICT = re.compile(r"vd_[0-9a-f]{32}")
+_RUN = re.compile(r"run_[0-9a-z]+")
+
+
+class SearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is looked for."""
+
+    q: Annotated[str, Meta(max_length=200)] = ""
+
+
+class SearchHit(Struct, frozen=True):
+    """Something of that name."""
+
+    name: str
+    kind: str
+    href: str
+
+
+@page("/search", query=SearchQuery)
+def search(ask: PageRequest[SearchQuery]) -> HtmlPage | Redirect:
+    """Pages, targets, entries, waivers, nodes, runs, verdicts and rules."""
+    word = ask.query.q.strip()
+    found = list(_matching(ask, word)) if word else []
+    return HtmlPage("search.html", "Search", {"word": word, "found": found})
+
+
+def _matching(ask: PageRequest[Any], word: str) -> Iterator[SearchHit]:
+    if _VERDICT.fullmatch(word):
+        yield SearchHit(word, "verdict", link("verdicts", word))
+    if _RUN.fullmatch(word):
+        yield SearchHit(word, "run", link("runs", word))
+    folded = word.casefold()
+    snapshot = ask.gate.snapshot()
+    pages = [
+        SearchHit(item.label, "page", link(item.path) if item.path else link())
+        for group in NAVIGATION
+        for item in group.items
+        if ask.principal.may(item.scope)
+    ]
+    yield from _first((one for one in pages if folded in one.name.casefold()), _MOST_HITS)
+    for kind, names in (
+        ("targets", snapshot.documents),
+        ("entries", snapshot.entries),
+        ("waivers", snapshot.waivers),
+    ):
+        matching = sorted(name for name in names if folded in name.casefold())
+        matching.sort(key=lambda name: not name.casefold().startswith(folded))
+        for name in matching[:_MOST_HITS]:
+            yield SearchHit(name, {"entries": "entry"}.get(kind, kind[:-1]), link(kind, name))
+    for view in ask.gate.nodes.list(search=word, limit=_MOST_HITS).items:
+        place = link("nodes", view.row.name, cluster=view.row.cluster)
+        yield SearchHit(view.row.name, f"node of {view.row.cluster}", place)
+    rules = (
+        SearchHit(f"{rule.id} {rule.name}", "rule", link("rules", rule.id))
+        for rule in RULES
+        if folded in f"{rule.id} {rule.name}".casefold()
+    )
+    yield from _first(rules, _MOST_HITS)
+
+
+def _first(found: Iterable[SearchHit], most: int) -> list[SearchHit]:
+    return [one for one, _ in zip(found, range(most), strict=False)]
+
+
+@page("/keys", scope=None)
+def show_keys(ask: PageRequest[Any]) -> HtmlPage:
+    """Return which keys do what."""
+    return HtmlPage("keys.html", "Keys")
+
+
+@page("/<path:rest>", scope=None)
+def show_not_found(ask: PageRequest[Any]) -> HtmlPage:
+    """There is no such page."""
+    raise NotFound(f"there is no page {request.path}", hint="the menu lists what there is")

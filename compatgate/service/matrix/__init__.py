@@ -1,0 +1,1 @@
+"""Keep the matrix: targets, entries and waivers as documents, with their history."""

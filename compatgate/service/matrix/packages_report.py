@@ -1,0 +1,299 @@
+"""Report what ``packages: enforce`` would stop on the targets that audit packages. Pure.
+
+Stacks that were asked about lately, and stacks that stand for entries of the matrix, are
+evaluated once more on the target as it is now, with today's facts, under either policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.evaluate import evaluate
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Pair
+from compatgate.core.matrix import PackagesMode, Target
+from compatgate.core.representative import StackSamples
+from compatgate.core.rules.packages import package_open
+from compatgate.core.stack import Stack, parse_stack
+from compatgate.core.verdict import Finding, Verdict
+from compatgate.core.versions import show
+from compatgate.core.whatif import IN_USE
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import BadInput, NotFound
+from compatgate.service.gate.decision_summaries import AskedStack, AskedStacks
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.matrix.schemas import (
+    OpenPackageBody,
+    PackagesReportBody,
+    PackagesTargetBody,
+)
+
+MOST_STACKS = 1000
+"""Different stacks that are evaluated."""
+_SHOWN_VERDICTS = 3
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def audited_targets(snapshot: Snapshot, name: str | None = None) -> tuple[str, ...]:
+    """Return the targets that audit packages, by name.
+
+    Args:
+        snapshot: the matrix.
+        name: only this one.
+
+    Raises:
+        NotFound: there is no such target.
+    """
+    if name is not None and name not in snapshot.documents:
+        hint = did_you_mean(name, snapshot.documents)
+        raise NotFound(f"there is no target {name!r}", field="target", value=name, hint=hint)
+    return tuple(
+        sorted(
+            target
+            for target, document in snapshot.documents.items()
+            if document.spec.policy.packages == "audit" and name in (None, target)
+        )
+    )
+
+
+def packages_report(
+    snapshot: Snapshot, targets: Sequence[str], asked: AskedStacks, since: datetime, now: datetime
+) -> PackagesReportBody:
+    """Say what ``packages: enforce`` would stop.
+
+    Args:
+        snapshot: what answers rest on now.
+        targets: those that audit packages, by name.
+        asked: what they were asked about.
+        since: the moment from which on.
+        now: for ends of life, waivers and the age of evidence.
+    """
+    samples, left = StackSamples(snapshot.facts, snapshot.matrix), _Budget(MOST_STACKS)
+    found = [_of_target(snapshot, name, asked.found, samples, left, now) for name in targets]
+    return PackagesReportBody(
+        since,
+        asked.decisions,
+        asked.complete and not left.exceeded,
+        found,
+        snapshot.revision,
+        snapshot.facts.digest,
+    )
+
+
+class _Budget:
+    """Stacks that may still be evaluated."""
+
+    def __init__(self, stacks: int) -> None:
+        self._left = stacks
+        self.exceeded = False
+
+    def take(self) -> bool:
+        """Tell whether one more may be."""
+        self.exceeded = self.exceeded or self._left <= 0
+        self._left -= 1
+        return not self.exceeded
+
+
+def _of_target(
+    snapshot: Snapshot,
+    name: str,
+    asked: Iterable[AskedStack],
+    samples: StackSamples,
+    left: _Budget,
+    now: datetime,
+) -> PackagesTargetBody:
+    target = snapshot.targets.get(name)
+    if target is None:
+        why = f"the target cannot be used: {snapshot.unusable.get(name, 'it has no pools')}"
+        mode = snapshot.documents[name].spec.policy.mode
+        return PackagesTargetBody(name, mode, 0, 0, 0, 0, [], [], [why])
+    tally = _Tally(target, snapshot, now)
+    for group in _by_stack(one for one in asked if one.target == name):
+        if not left.take():
+            break
+        tally.add_decisions(group)
+    tally.add_entries(samples)
+    return tally.body()
+
+
+def _by_stack(asked: Iterable[AskedStack]) -> list[list[AskedStack]]:
+    """Group what was asked by stack, image and pools; what-ifs ask about what is not there."""
+    groups: dict[bytes, list[AskedStack]] = {}
+    for one in asked:
+        if one.body.get("basis") != "what-if":
+            key = _encode((one.body.get("stack"), one.body.get("image"), _pools_of(one)))
+            groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _pools_of(asked: AskedStack) -> list[str]:
+    return [pool.get("name", "") for pool in asked.body.get("pools", ())]
+
+
+class _Open(Struct):
+    """An open package, as it is counted."""
+
+    message: str
+    rules: dict[str, None] = {}
+    decisions: int = 0
+    stopped: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    verdicts: dict[str, None] = {}
+    entries: dict[str, None] = {}
+
+    def seen(self, first: datetime, last: datetime) -> None:
+        """Note when it was asked about."""
+        self.first = min(first, self.first or first)
+        self.last = max(last, self.last or last)
+
+
+class _Tally:
+    """What would be stopped on one target."""
+
+    def __init__(self, target: Target, snapshot: Snapshot, now: datetime) -> None:
+        self._target, self._snapshot, self._now = target, snapshot, now
+        self._packages: dict[tuple[str, str], _Open] = {}
+        self._open: dict[str, None] = {}
+        self._decisions = self._stacks = self._stopped = self._entries = 0
+        self._stopped_entries: list[str] = []
+
+    def add_decisions(self, group: Sequence[AskedStack]) -> None:
+        """Count decisions about one stack."""
+        newest = group[0]
+        count = sum(one.count for one in group)
+        try:
+            stack = parse_stack(newest.body.get("stack") or {}, image=newest.body.get("image"))
+        except BadInput as error:
+            self._open[f"{newest.verdict_id} cannot be read any more: {error.detail}"] = None
+            return
+        self._decisions += count
+        self._stacks += 1
+        findings, stops = self._compare(stack, _pools_of(newest))
+        self._stopped += count * stops
+        for known in self._known(findings, stack):
+            known.decisions += count
+            known.stopped += count * stops
+            known.seen(min(one.first for one in group), max(one.last for one in group))
+            known.verdicts |= {one.verdict_id: None for one in group}
+
+    def add_entries(self, samples: StackSamples) -> None:
+        """Look at the entries that workloads on the target may be running by."""
+        for entry in self._snapshot.matrix.entries.of(self._target.name):
+            if entry.status not in IN_USE:
+                continue
+            pools = [pool for pool in self._target.pools if entry.is_for(pool)]
+            stacks, why = samples.of(entry, pools)
+            if why:
+                self._open[f"entry {entry.name}: {'; '.join(why)}"] = None
+                continue
+            self._entries += bool(pools)
+            stopped = False
+            for pool, of_pool in zip(pools, stacks, strict=True):
+                for stack in of_pool:
+                    findings, stops = self._compare(stack, [pool.name])
+                    stopped = stopped or stops
+                    for known in self._known(findings, stack):
+                        known.entries[entry.name] = None
+            if stopped:
+                self._stopped_entries.append(entry.name)
+
+    def _compare(self, stack: Stack, pools: Iterable[str]) -> tuple[list[Finding], bool]:
+        """Return what enforcing leaves unknown that is a warning now, and whether it stops."""
+        enforced = self._evaluate(stack, pools, "enforce")
+        unknown = [finding for finding in enforced.findings if finding.outcome == "unknown"]
+        if not unknown:
+            return [], False
+        audited = self._evaluate(stack, pools, "audit")
+        warned = {(f.rule, f.component) for f in audited.findings if f.outcome == "warn"}
+        findings = [finding for finding in unknown if (finding.rule, finding.component) in warned]
+        return findings, audited.allowed and not enforced.allowed
+
+    def _evaluate(self, stack: Stack, pools: Iterable[str], packages: PackagesMode) -> Verdict:
+        names = frozenset(pools)
+        policy = replace(self._target.policy, packages=packages)
+        asked = tuple(pool for pool in self._target.pools if pool.name in names)
+        where = replace(self._target, pools=asked or self._target.pools, policy=policy)
+        snapshot = self._snapshot
+        return evaluate(
+            stack,
+            where,
+            facts=snapshot.facts,
+            matrix=snapshot.matrix,
+            now=self._now,
+            with_fixes=False,
+        )
+
+    def _known(self, findings: Iterable[Finding], stack: Stack) -> list[_Open]:
+        """Return the packages of findings, each once."""
+        found: dict[tuple[str, str], _Open] = {}
+        for finding in findings:
+            version = stack.get(finding.component)
+            key = (finding.component, version.text if version else "")
+            known = self._packages.setdefault(key, _Open(finding.message))
+            known.rules[finding.rule] = None
+            found[key] = known
+        return list(found.values())
+
+    def body(self) -> PackagesTargetBody:
+        """Return the counts, what stops most first."""
+        packages = [self._package(*key, known) for key, known in self._packages.items()]
+        packages.sort(key=lambda one: (-one.stopped, -one.decisions, one.package, one.version))
+        return PackagesTargetBody(
+            self._target.name,
+            self._target.policy.mode,
+            self._decisions,
+            self._stacks,
+            self._stopped,
+            self._entries,
+            self._stopped_entries,
+            packages,
+            list(self._open),
+        )
+
+    def _package(self, name: str, version: str, known: _Open) -> OpenPackageBody:
+        code = [pool.gpu.capability for pool in self._target.pools if pool.gpu]
+        return OpenPackageBody(
+            name,
+            version,
+            list(known.rules),
+            known.message,
+            known.decisions,
+            known.stopped,
+            known.first,
+            known.last,
+            list(known.verdicts)[:_SHOWN_VERDICTS],
+            list(known.entries),
+            what_to_do(self._snapshot.facts, name, version, list(known.rules), code),
+        )
+
+
+def what_to_do(
+    facts: Facts, name: str, version: str, rules: Sequence[str], capabilities: Iterable[Pair]
+) -> list[str]:
+    """Name the ways to settle an open package; one is enough.
+
+    Args:
+        facts: the catalog.
+        name: of the package.
+        version: of the package, as the stack states it.
+        rules: that cannot decide about it.
+        capabilities: of the target's GPUs.
+    """
+    recorded = [one.text for one in facts.recorded_versions(name) if one.text != version]
+    todo = [f"use {name} {recorded[-1]}, the newest release with a record"] if recorded else []
+    if package_open.id in rules:
+        code = "+".join(f"sm_{show(pair).replace('.', '')}" for pair in sorted(set(capabilities)))
+        todo.append(
+            f"measure the wheel and keep its record as a fact of your own:"
+            f" compatgate facts measure {name}=={version}"
+        )
+        if code:
+            todo.append(f"state the GPU code that it was built with: {name}={version}[{code}]")
+    waived = f'rules: [{", ".join(rules)}], match: {{components: {{{name}: "=={version}"}}}}'
+    return [*todo, f"waive it: {waived}"]

@@ -1,0 +1,353 @@
+"""Read, list and write the documents of the matrix as they are now.
+
+Lists are filtered, ordered by name, and read a page at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import date, datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import ColumnElement, delete, exists, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.sources import did_you_mean
+from compatgate.documents.specs import (
+    KINDS,
+    Document,
+    EntryDoc,
+    Kind,
+    TargetDoc,
+    WaiverDoc,
+    decode,
+    encode,
+    key_of,
+    kind_of,
+    target_refs,
+)
+from compatgate.kit.database.tables import DEFAULT, Page, page
+from compatgate.service.matrix.models import (
+    Entry,
+    Pool,
+    PoolRow,
+    StoredDocument,
+    Target,
+    TargetUse,
+    Waiver,
+)
+
+Model = type[Target] | type[Entry] | type[Waiver]
+MODELS: dict[Kind, Model] = {"Target": Target, "Entry": Entry, "Waiver": Waiver}
+T = TypeVar("T")
+_CHUNK = 500
+"""Values in one ``IN (...)``; SQLite bounds the parameters of a statement."""
+
+
+def get(session: Session, kind: Kind, name: str) -> StoredDocument | None:
+    """Return one document, None when there is none of that name."""
+    model = MODELS[kind]
+    row = session.execute(columns(model).where(model.name == name)).first()
+    return stored(kind, row) if row else None
+
+
+def columns(model: Model) -> Any:
+    """Return a select of what `stored` reads."""
+    return select(model.name, model.document, model.revision, model.created_at, model.updated_at)
+
+
+def stored(kind: Kind, row: Any) -> StoredDocument:
+    """Return a row of `columns` as it is answered."""
+    document = msgspec.json.decode(row.document)
+    return StoredDocument(kind, row.name, document, row.revision, row.created_at, row.updated_at)
+
+
+def load(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
+    """Yield every document of a kind by name, with the revision that made it."""
+    model = MODELS[kind]
+    query = select(model.document, model.revision).order_by(model.name)
+    for text, revision in session.execute(query.execution_options(yield_per=5000)):
+        yield decode(kind, text), revision
+
+
+def versions(session: Session) -> Iterator[tuple[Kind, str, Document | None, int]]:
+    """Yield every document as kind, name, document, and the revision that made it."""
+    for kind in KINDS:
+        for document, revision in load(session, kind):
+            yield kind, document.metadata.name, document, revision
+
+
+def find(session: Session, keys: Collection[tuple[Kind, str]]) -> dict[tuple[Kind, str], Document]:
+    """Return the documents of these kinds and names that exist."""
+    found: dict[tuple[Kind, str], Document] = {}
+    for kind in KINDS:
+        model = MODELS[kind]
+        names = [name for k, name in keys if k == kind]
+        for chunk in _chunks(names):
+            query = select(model.name, model.document).where(model.name.in_(chunk))
+            for name, text in session.execute(query):
+                found[kind, name] = decode(kind, text)
+    return found
+
+
+def target_names(session: Session) -> set[str]:
+    """Return the names of all targets."""
+    return set(session.execute(select(Target.name)).scalars())
+
+
+def hint(session: Session, kind: Kind, name: str) -> str:
+    """What may have been meant by a name that does not exist."""
+    if not name:
+        return ""
+    column = MODELS[kind].name
+    near = select(column).where(column.icontains(name[:3], autoescape=True))
+    known = session.execute(near).scalars().all() or session.execute(select(column)).scalars().all()
+    return did_you_mean(name, known)
+
+
+def uses_of(session: Session, target: str, limit: int = 10) -> list[tuple[str, str]]:
+    """Kind and name of entries and waivers that name a target."""
+    query = select(TargetUse.kind, TargetUse.name).where(TargetUse.target == target)
+    rows = session.execute(query.order_by(TargetUse.kind, TargetUse.name).limit(limit))
+    return [(row.kind, row.name) for row in rows]
+
+
+def apply(
+    session: Session,
+    edits: Sequence[tuple[Document | None, Document | None]],
+    *,
+    revision: int,
+    at: datetime,
+) -> None:
+    """Bring the tables to the newer side of each edit; `revisions` calls it."""
+    for kind in KINDS:
+        mine = [(b, a) for b, a in edits if kind_of(a or b) == kind]  # type: ignore[arg-type]
+        if mine:
+            _apply_kind(session, kind, mine, revision, at)
+
+
+def _apply_kind(
+    session: Session,
+    kind: Kind,
+    edits: Sequence[tuple[Document | None, Document | None]],
+    revision: int,
+    at: datetime,
+) -> None:
+    model = MODELS[kind]
+    _forget(session, kind, [key_of(before)[1] for before, _ in edits if before])
+    gone = [key_of(before)[1] for before, after in edits if before and not after]
+    for chunk in _chunks(gone):
+        session.execute(delete(model).where(model.name.in_(chunk)))
+    rows = [(before, after, _row(after, revision, at)) for before, after in edits if after]
+    made = [{**row, "created_at": at} for before, _, row in rows if before is None]
+    changed = [row for before, _, row in rows if before is not None]
+    if made:
+        session.execute(insert(model), made)
+    if changed:
+        session.execute(update(model), changed)
+    _remember(session, [after for _, after, _ in rows])
+
+
+def _row(document: Document, revision: int, at: datetime) -> dict[str, Any]:
+    row = {
+        "name": document.metadata.name,
+        "document": encode(document),
+        "revision": revision,
+        "updated_at": at,
+    }
+    match document:
+        case TargetDoc():
+            row["labels"] = spaced(f"{k}={v}" for k, v in document.metadata.labels.items())
+        case EntryDoc():
+            row["status"] = document.spec.status
+            row["components"] = spaced(document.spec.components)
+        case WaiverDoc():
+            row["owner"] = document.spec.owner
+            row["expires"] = document.spec.expires
+    return row
+
+
+def spaced(words: Any) -> str:
+    """Words with a space on both sides of each, so that a filter can look for a whole one."""
+    return f" {' '.join(sorted(words))} "
+
+
+def _forget(session: Session, kind: Kind, names: Sequence[str]) -> None:
+    for chunk in _chunks(names):
+        if kind == "Target":
+            session.execute(delete(Pool).where(Pool.target.in_(chunk)))
+        else:
+            uses = delete(TargetUse).where(TargetUse.kind == kind, TargetUse.name.in_(chunk))
+            session.execute(uses)
+
+
+def _remember(session: Session, documents: Sequence[Document]) -> None:
+    pools = [
+        {"target": document.metadata.name, **msgspec.to_builtins(pool)}
+        for document in documents
+        if isinstance(document, TargetDoc)
+        for pool in document.spec.pools
+    ]
+    uses = [
+        {"target": target, "kind": kind_of(document), "name": document.metadata.name}
+        for document in documents
+        for target in target_refs(document)
+    ]
+    if pools:
+        session.execute(insert(Pool), pools)
+    if uses:
+        session.execute(insert(TargetUse), uses)
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]
+
+
+_Filter = ColumnElement[bool] | None
+"""None: not asked for."""
+
+
+def list_targets(
+    session: Session,
+    *,
+    label: str | None = None,
+    gpu: str | None = None,
+    driver: str | None = None,
+    search: str | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[StoredDocument]:
+    """Return targets.
+
+    Args:
+        session: to read from.
+        label: ``tier=prod``.
+        gpu: that some pool has, as written.
+        driver: that some pool has, as written.
+        search: part of the name, in any case.
+        cursor: of the page.
+        limit: at most so many.
+    """
+    has = exists().where(Pool.target == Target.name)
+    has = has.where(Pool.gpu == gpu) if gpu else has
+    has = has.where(Pool.driver == driver) if driver else has
+    wanted = (_word(Target.labels, label), has if gpu or driver else None)
+    return _page(session, "Target", wanted, search, cursor, limit)
+
+
+def list_entries(
+    session: Session,
+    *,
+    target: str | None = None,
+    status: str | None = None,
+    component: str | None = None,
+    search: str | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[StoredDocument]:
+    """Return entries.
+
+    Args:
+        session: to read from.
+        target: that the entry concerns, by name or by ``*``.
+        status: ``candidate``, ``blessed``, ``deprecated`` or ``revoked``.
+        component: canonical name of one that it constrains.
+        search: part of the name, in any case.
+        cursor: of the page.
+        limit: at most so many.
+    """
+    wanted = (
+        _concerns("Entry", target),
+        Entry.status == status if status else None,
+        _word(Entry.components, component),
+    )
+    return _page(session, "Entry", wanted, search, cursor, limit)
+
+
+def list_waivers(
+    session: Session,
+    *,
+    target: str | None = None,
+    owner: str | None = None,
+    active_on: date | None = None,
+    search: str | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[StoredDocument]:
+    """Return waivers.
+
+    Args:
+        session: to read from.
+        target: that the waiver concerns, by name or by ``*``.
+        owner: who answers for it.
+        active_on: those that have not ended before this day.
+        search: part of the name, in any case.
+        cursor: of the page.
+        limit: at most so many.
+    """
+    wanted = (
+        _concerns("Waiver", target),
+        Waiver.owner == owner if owner else None,
+        Waiver.expires >= active_on.isoformat() if active_on else None,
+    )
+    return _page(session, "Waiver", wanted, search, cursor, limit)
+
+
+def list_pools(
+    session: Session,
+    *,
+    target: str | None = None,
+    gpu: str | None = None,
+    driver: str | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[PoolRow]:
+    """Return pools of all targets, ordered by target and name; filters as `list_targets`."""
+    query = select(Pool.target, Pool.name, Pool.gpu, Pool.driver, Pool.os, Pool.cpu, Pool.count)
+    for column, value in ((Pool.target, target), (Pool.gpu, gpu), (Pool.driver, driver)):
+        if value:
+            query = query.where(column == value)
+    return page(
+        session,
+        query,
+        (Pool.target, Pool.name),
+        lambda row: PoolRow(*row),
+        cursor=cursor,
+        limit=limit,
+    )
+
+
+def _concerns(kind: Kind, target: str | None) -> _Filter:
+    if not target:
+        return None
+    return (
+        exists()
+        .where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
+        .where(or_(TargetUse.target == target, TargetUse.target == ANY_TARGET))
+    )
+
+
+def _word(column: Any, word: str | None) -> _Filter:
+    """Return a whole word of a column that holds several, with a space on either side of each."""
+    found: _Filter = column.contains(f" {word} ", autoescape=True) if word else None
+    return found
+
+
+def _page(
+    session: Session,
+    kind: Kind,
+    wanted: Iterable[_Filter],
+    search: str | None,
+    cursor: str | None,
+    limit: int,
+) -> Page[StoredDocument]:
+    """What all filters that were given let through, ordered by name."""
+    name = MODELS[kind].name
+    query = columns(MODELS[kind]).where(*(one for one in wanted if one is not None))
+    if search:
+        query = query.where(name.icontains(search, autoescape=True))
+    return page(session, query, name, partial(stored, kind), cursor=cursor, limit=limit)

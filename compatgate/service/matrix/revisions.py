@@ -1,0 +1,260 @@
+"""Make revisions, and read what the matrix said at one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import exists, func, insert, select
+from sqlalchemy.orm import Session
+
+from compatgate.documents import specs as compared
+from compatgate.documents.specs import Document, Kind, decode, encode, kind_of
+from compatgate.errors import NotFound
+from compatgate.kit.clock import iso
+from compatgate.kit.database.tables import DEFAULT, Page, page
+from compatgate.service.audit import repository as audit
+from compatgate.service.matrix import repository as documents
+from compatgate.service.matrix.models import DocumentChange, Revision, RevisionRow
+
+Version = tuple[Kind, str, Document | None, int]
+"""Kind and name of a document, what it says (None: deleted), and the revision that made it so."""
+
+
+class Edit(Struct, frozen=True):
+    """A document before and after; one of the two may be missing."""
+
+    before: Document | None
+    after: Document | None
+
+    @property
+    def document(self) -> Document:
+        """Return the newer side that exists."""
+        document = self.after or self.before
+        if document is None:
+            raise ValueError("an edit of nothing")
+        return document
+
+    @property
+    def action(self) -> compared.Action:
+        """What the edit does."""
+        if self.before is None:
+            return "create"
+        return "delete" if self.after is None else "change"
+
+
+def latest(session: Session) -> int:
+    """Return the number of the last revision; 0 before the first."""
+    return session.execute(select(func.max(Revision.number))).scalar() or 0
+
+
+def revision_at(session: Session, when: datetime) -> int:
+    """Return the revision that held at a moment; 0 before the first."""
+    query = select(func.max(Revision.number)).where(Revision.made_at <= when)
+    return session.execute(query).scalar() or 0
+
+
+def make(
+    session: Session, edits: Sequence[Edit], *, author: str, reason: str, action: str, at: datetime
+) -> int:
+    """Make one revision of some edits: history, current state and audit together.
+
+    Args:
+        session: a writing one, which no other overlaps.
+        edits: at least one, each of another document.
+        author: who.
+        reason: why.
+        action: ``create``, ``change``, ``delete`` or ``import``.
+        at: now; a clock that went backwards does not take the history with it.
+
+    Returns:
+        The number of the revision.
+    """
+    query = select(Revision.number, Revision.made_at).order_by(Revision.number.desc()).limit(1)
+    last = session.execute(query).first()
+    number, made_at = (last.number + 1, max(at, last.made_at)) if last else (1, at)
+    revision = {
+        "number": number,
+        "made_at": made_at,
+        "author": author,
+        "reason": reason,
+        "action": action,
+        "count": len(edits),
+    }
+    rows = [_change(edit, number) for edit in edits]
+    session.execute(insert(Revision), [revision])
+    session.execute(insert(DocumentChange), rows)
+    documents.apply(session, [(e.before, e.after) for e in edits], revision=number, at=made_at)
+    detail = {"revision": number, "reason": reason, "sha256": fingerprint(revision, rows)}
+    subject = f"{rows[0]['kind']} {rows[0]['name']}" if len(rows) == 1 else f"{len(rows)} documents"
+    audit.append(
+        session,
+        at=made_at,
+        actor=author,
+        action=f"matrix.{action}",
+        subject=subject,
+        detail=detail,
+    )
+    return number
+
+
+def fingerprint(revision: dict[str, Any], changes: Iterable[dict[str, Any]]) -> str:
+    """Return the digest by which the audit chain vouches for a revision."""
+    head = [revision[key] for key in ("number", "author", "reason", "action", "count")]
+    head.append(iso(revision["made_at"]))
+    keys = ("kind", "name", "action", "before", "after")
+    rows = sorted([change[key] for key in keys] for change in changes)
+    return audit.digest_rows([head, *rows])
+
+
+def _change(edit: Edit, revision: int) -> dict[str, Any]:
+    return {
+        "revision": revision,
+        "kind": kind_of(edit.document),
+        "name": edit.document.metadata.name,
+        "action": edit.action,
+        "before": encode(edit.before) if edit.before else None,
+        "after": encode(edit.after) if edit.after else None,
+    }
+
+
+def versions_at(session: Session, number: int) -> Iterator[Version]:
+    """Return every document as it was at a revision."""
+    newest = (
+        select(
+            DocumentChange.kind,
+            DocumentChange.name,
+            func.max(DocumentChange.revision).label("revision"),
+        )
+        .where(DocumentChange.revision <= number)
+        .group_by(DocumentChange.kind, DocumentChange.name)
+        .subquery()
+    )
+    query = select(
+        DocumentChange.kind, DocumentChange.name, DocumentChange.after, DocumentChange.revision
+    ).join(
+        newest,
+        (DocumentChange.kind == newest.c.kind)
+        & (DocumentChange.name == newest.c.name)
+        & (DocumentChange.revision == newest.c.revision),
+    )
+    return _versions(session, query.where(DocumentChange.after.is_not(None)))
+
+
+def versions_since(session: Session, number: int) -> Iterator[Version]:
+    """What happened to documents after a revision, in order; None: deleted."""
+    query = select(
+        DocumentChange.kind, DocumentChange.name, DocumentChange.after, DocumentChange.revision
+    )
+    return _versions(
+        session, query.where(DocumentChange.revision > number).order_by(DocumentChange.revision)
+    )
+
+
+def _versions(session: Session, query: Any) -> Iterator[Version]:
+    for kind, name, after, revision in session.execute(query.execution_options(yield_per=5000)):
+        yield kind, name, decode(kind, after) if after else None, revision
+
+
+def documents_at(session: Session, number: int) -> Iterator[tuple[Document, int]]:
+    """Every document as it was at a revision, with the revision that had made that version."""
+    for _, _, document, revision in versions_at(session, number):
+        if document is not None:
+            yield document, revision
+
+
+def require(session: Session, number: int) -> Any:
+    """Return the row of a revision.
+
+    Raises:
+        NotFound: there is no such revision; names the last one.
+    """
+    last = latest(session)
+    row = None
+    if 0 < number <= last:
+        row = session.execute(select(Revision.__table__).where(Revision.number == number)).first()
+    if row is None:
+        hint = f"the last one is {last}" if last else "there is none yet"
+        raise NotFound(f"there is no revision {number}", field="revision", value=number, hint=hint)
+    return row
+
+
+def show(session: Session, number: int) -> RevisionRow:
+    """Return a revision with all its changes.
+
+    Raises:
+        NotFound: there is no such revision.
+    """
+    row = require(session, number)
+    query = (
+        select(DocumentChange.__table__)
+        .where(DocumentChange.revision == number)
+        .order_by(DocumentChange.id)
+    )
+    return _row(row, tuple(_compared(one, one.action) for one in session.execute(query)))
+
+
+def list_revisions(
+    session: Session,
+    *,
+    author: str | None = None,
+    kind: Kind | None = None,
+    name: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[RevisionRow]:
+    """Revisions, newest first; with ``kind`` or ``name`` those that changed such documents."""
+    query = select(Revision.__table__)
+    if author:
+        query = query.where(Revision.author == author)
+    if kind or name:
+        touched = exists().where(DocumentChange.revision == Revision.number)
+        touched = touched.where(DocumentChange.kind == kind) if kind else touched
+        query = query.where(touched.where(DocumentChange.name == name) if name else touched)
+    if since:
+        query = query.where(Revision.made_at >= since)
+    if until:
+        query = query.where(Revision.made_at <= until)
+    return page(session, query, Revision.number, _row, cursor=cursor, limit=limit, descending=True)
+
+
+def list_changes(
+    session: Session, kind: Kind, name: str, *, cursor: str | None = None, limit: int = DEFAULT
+) -> Page[RevisionRow]:
+    """Return revisions that changed one document, newest first, each with that change alone."""
+    of_change = (
+        DocumentChange.kind,
+        DocumentChange.name,
+        DocumentChange.action.label("did"),
+        DocumentChange.before,
+        DocumentChange.after,
+    )
+    query = select(*Revision.__table__.columns, *of_change).join(
+        DocumentChange, DocumentChange.revision == Revision.number
+    )
+    query = query.where(DocumentChange.kind == kind, DocumentChange.name == name)
+    return page(
+        session,
+        query,
+        Revision.number,
+        lambda row: _row(row, (_compared(row, row.did),)),
+        cursor=cursor,
+        limit=limit,
+        descending=True,
+    )
+
+
+def _row(row: Any, changes: tuple[compared.Change, ...] = ()) -> RevisionRow:
+    return RevisionRow(
+        row.number, row.made_at, row.author, row.reason, row.action, row.count, changes
+    )
+
+
+def _compared(row: Any, action: compared.Action) -> compared.Change:
+    before, after = (msgspec.json.decode(t) if t else None for t in (row.before, row.after))
+    return compared.Change(row.kind, row.name, action, before, after)

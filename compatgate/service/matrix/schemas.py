@@ -1,0 +1,251 @@
+"""Define the documents of the matrix, its history, and the packages report as REST carries them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from compatgate.core.matrix import Cpu, Mode, Os
+from compatgate.documents.specs import (
+    EntrySpec,
+    Kind,
+    Metadata,
+    TargetMetadata,
+    TargetSpec,
+    WaiverSpec,
+)
+from compatgate.service.runs.schemas import PromotionBody, WarningBody
+
+Reason = Annotated[
+    str,
+    Meta(min_length=1, max_length=2000, description="why; or say it in X-Compatgate-Reason"),
+]
+ApiVersion = Literal["compatgate.dev/v1"]
+
+
+class _Body(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What the documents of a request have in common."""
+
+    api_version: ApiVersion = "compatgate.dev/v1"
+    reason: Reason | None = None
+
+
+class TargetChange(_Body, frozen=True, kw_only=True):
+    """A target as it is to be."""
+
+    kind: Literal["Target"] = "Target"
+    metadata: TargetMetadata
+    spec: TargetSpec
+
+
+class EntryChange(_Body, frozen=True, kw_only=True):
+    """An entry as it is to be."""
+
+    kind: Literal["Entry"] = "Entry"
+    metadata: Metadata
+    spec: EntrySpec
+
+
+class WaiverChange(_Body, frozen=True, kw_only=True):
+    """A waiver as it is to be."""
+
+    kind: Literal["Waiver"] = "Waiver"
+    metadata: Metadata
+    spec: WaiverSpec
+
+
+class _Stored(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What every stored document carries besides itself; JSON names as in the documents."""
+
+    revision: Annotated[int, Meta(description="matrix revision that made it; also its ETag")]
+    created_at: datetime
+    updated_at: datetime
+
+
+class TargetBody(_Stored, frozen=True, kw_only=True):
+    """A stored target."""
+
+    apiVersion: ApiVersion  # noqa: N815 - as in the documents
+    kind: Literal["Target"]
+    metadata: TargetMetadata
+    spec: TargetSpec
+
+
+class EntryBody(_Stored, frozen=True, kw_only=True):
+    """A stored entry."""
+
+    apiVersion: ApiVersion  # noqa: N815
+    kind: Literal["Entry"]
+    metadata: Metadata
+    spec: EntrySpec
+    warnings: Annotated[
+        list[WarningBody], Meta(description="of failed re-runs; left out where there is none")
+    ] = []
+    promotion: Annotated[
+        PromotionBody | None, Meta(description="of a candidate; left out otherwise")
+    ] = None
+
+
+class WaiverBody(_Stored, frozen=True, kw_only=True):
+    """A stored waiver."""
+
+    apiVersion: ApiVersion  # noqa: N815
+    kind: Literal["Waiver"]
+    metadata: Metadata
+    spec: WaiverSpec
+
+
+class Made(Struct, frozen=True, forbid_unknown_fields=True):
+    """The revision that a change made."""
+
+    revision: int
+
+
+class FieldChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One value that differs; null where there is none."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class ChangeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A document that is made, changed or deleted."""
+
+    kind: Kind
+    name: str
+    action: Literal["create", "change", "delete"]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    fields: list[FieldChangeBody]
+
+
+class ImportBody(Struct, frozen=True):
+    """What an import changed, or would change."""
+
+    changes: list[ChangeBody]
+    unchanged: int
+    revision: Annotated[int | None, Meta(description="null: nothing was changed")]
+
+
+class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A revision of the matrix: who changed it, why and when."""
+
+    number: int
+    made_at: datetime
+    author: str
+    reason: str
+    action: str
+    count: Annotated[int, Meta(description="documents changed")]
+
+
+class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True):
+    """A revision with its changes."""
+
+    changes: list[ChangeBody]
+
+
+class Changes(Struct, frozen=True, forbid_unknown_fields=True):
+    """What turns one revision of the matrix into another."""
+
+    older: int
+    newer: int
+    changes: list[ChangeBody]
+
+
+class PoolRowBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool of a target; GPU and driver as written."""
+
+    target: str
+    name: str
+    gpu: str
+    driver: str
+    os: Os
+    cpu: Cpu
+    count: int
+
+
+TARGET: dict[str, Any] = {
+    "metadata": {"name": "prod-a100", "labels": {"tier": "prod"}},
+    "spec": {
+        "pools": [
+            {"name": "a100-80", "gpu": "A100-SXM4-80GB", "driver": "535.183.01", "count": 512}
+        ],
+        "policy": {"mode": "enforce", "requireEntry": True},
+    },
+    "reason": "the production pool of the new cluster",
+}
+ENTRY: dict[str, Any] = {
+    "metadata": {"name": "torch24-cu124"},
+    "spec": {
+        "targets": ["prod-a100"],
+        "components": {"driver": ">=535.104.05,<536", "cuda": "12.4.*", "torch": "~=2.4.0"},
+        "status": "blessed",
+        "reason": "suite dl-core passed on staging",
+    },
+    "reason": "bless torch 2.4 on CUDA 12.4",
+}
+WAIVER: dict[str, Any] = {
+    "metadata": {"name": "legacy-ocr"},
+    "spec": {
+        "rules": ["CG803"],
+        "targets": ["prod-a100"],
+        "match": {"image": "registry.example/ocr/*"},
+        "owner": "team-ocr",
+        "reason": "moves to torch 2.4 in January",
+        "expires": "2027-01-31",
+    },
+    "reason": "OCR may run until it has moved",
+}
+
+
+DAYS = 30
+"""Decisions of so many days are looked at, unless a moment is named."""
+DECISIONS = 10_000
+"""So many are looked at, the newest, unless a number is named."""
+
+
+class OpenPackageBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A package that the target lets through with a warning, and that nothing judges.
+
+    `decisions` were about a stack with it; `stopped` of these would have been stopped.
+    """
+
+    package: str
+    version: str
+    rules: Annotated[list[str], Meta(description="that cannot decide about it")]
+    message: str
+    decisions: int
+    stopped: int
+    first: datetime | None
+    last: datetime | None
+    verdicts: Annotated[list[str], Meta(description="some of the decisions' verdicts")]
+    entries: Annotated[list[str], Meta(description="entries of the matrix that it is in")]
+    todo: Annotated[list[str], Meta(description="ways to settle it; one is enough")]
+
+
+class PackagesTargetBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One target that audits packages: what was looked at there, and what would be stopped."""
+
+    target: str
+    mode: Mode
+    decisions: int
+    stacks: Annotated[int, Meta(description="different ones among the decisions")]
+    stopped: int
+    entries: int
+    stopped_entries: list[str]
+    packages: Annotated[list[OpenPackageBody], Meta(description="those that stop most first")]
+    open: Annotated[list[str], Meta(description="what could not be looked at, and why")]
+
+
+class PackagesReportBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """`complete`: every decision since then was looked at, else only the newest."""
+
+    since: datetime
+    decisions: int
+    complete: bool
+    targets: list[PackagesTargetBody]
+    matrix_revision: int
+    facts: str

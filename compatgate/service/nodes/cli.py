@@ -1,0 +1,316 @@
+"""Run ``compatgate nodes``: list nodes and their reported state; show drift; report a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format, add_limit
+from compatgate.kit.cli.output import print_table, second
+from compatgate.kit.cli.terminal import printable
+from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
+
+if TYPE_CHECKING:
+    import argparse
+
+_NONE = "no nodes; they are known once they were reported: compatgate k8s nodes --report"
+_STATES = ("blessed", "not-blessed", "unknown")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = (
+        "examples:\n"
+        "  compatgate k8s nodes --report --cluster prod-eu\n"
+        "  compatgate nodes report --cluster prod-eu\n"
+        "  compatgate nodes list --target prod-a100 --driver-state not-blessed\n"
+        "  compatgate nodes drift"
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listed = actions.add_parser("list", help="list nodes")
+    drift = actions.add_parser("drift", help="list nodes that differ from their target")
+    for each in (listed, drift):
+        each.add_argument("--cluster", metavar="NAME", help="cluster")
+        each.add_argument("--target", metavar="NAME", help="target")
+        each.add_argument("--gpu", help="GPU, in any spelling")
+        each.add_argument(
+            "--stale", choices=("yes", "no"), help="only nodes without a report for a day"
+        )
+    listed.add_argument("--search", metavar="TEXT", help="part of the name, case-insensitive")
+    listed.add_argument("--driver", help="driver version")
+    listed.add_argument(
+        "--driver-state", choices=_STATES, help="driver state: whether an entry allows it"
+    )
+    listed.add_argument(
+        "--disagrees", action="store_true", help="only nodes whose sources disagree"
+    )
+    drift.add_argument("--what", choices=("driver", "gpu"), help="kind of difference")
+    show = actions.add_parser("show", help="show a node with the reports of each source")
+    remove = actions.add_parser("remove", help="remove a node that is gone")
+    remove.add_argument("--reason", required=True, help="reason, kept in the audit log")
+    for each in (show, remove):
+        each.add_argument("name", metavar="NAME", help="name of the node")
+        each.add_argument(
+            "--cluster", metavar="NAME", help="cluster, if several have a node with this name"
+        )
+    report = actions.add_parser("report", help="report the driver and GPUs of a node")
+    report.add_argument(
+        "--probe", metavar="FILE", help="output of compatgate probe (default: probe this machine)"
+    )
+    report.add_argument("--name", help="name of the node (default: host name)")
+    report.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default="default",
+        help="cluster of the node (default: default)",
+    )
+    report.add_argument(
+        "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
+    )
+    for each in (listed, drift):
+        add_limit(each)
+    for each in (listed, drift, show, remove, report):
+        add_place(each)
+        add_format(each)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        NotFound: there is no such node.
+        Conflict: several clusters have one.
+    """
+    actions = {
+        "list": _list_nodes,
+        "drift": _list_drift,
+        "show": _show_node,
+        "remove": _remove_node,
+        "report": _report,
+    }
+    return actions[args.action](args)
+
+
+def _list_nodes(args: argparse.Namespace) -> int:
+
+    filters: dict[str, Any] = {
+        "search": args.search,
+        "driver": args.driver,
+        "driver_state": args.driver_state,
+        "disagrees": True if args.disagrees else None,
+    }
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask_all(gate, args.limit, Operations.list_nodes, **_where(args), **filters)
+    if not _as_json(args, found):
+        print_nodes(found, _NONE)
+    return 0
+
+
+def _list_drift(args: argparse.Namespace) -> int:
+
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask_all(gate, args.limit, Operations.list_drift, **_where(args), what=args.what)
+    if not _as_json(args, found):
+        print_drift(found)
+    return 0
+
+
+def _show_node(args: argparse.Namespace) -> int:
+
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask(gate, Operations.show_node, args.name, cluster=args.cluster)
+    if not _as_json(args, found):
+        print_node(found)
+    return 0
+
+
+def _remove_node(args: argparse.Namespace) -> int:
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        remove = Operations.remove_node
+        found = ask(gate, remove, args.name, cluster=args.cluster, reason=args.reason)
+    if not _as_json(args, found):
+        print(f"{found['cluster']}/{found['name']} is forgotten")
+    return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from compatgate.kit.cli.options import read_interval, repeat
+
+    if args.every is None:
+        return _report_once(args)
+    return repeat(lambda: _report_once(args), read_interval(args.every))
+
+
+def _report_once(args: argparse.Namespace) -> int:
+
+    body = own_report(args.probe, args.name)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        (found,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
+    if not _as_json(args, found):
+        print_node(found)
+    return 0
+
+
+def _where(args: argparse.Namespace) -> dict[str, Any]:
+    stale = {"yes": True, "no": False, None: None}[args.stale]
+    return {"cluster": args.cluster, "target": args.target, "gpu": args.gpu, "stale": stale}
+
+
+def _as_json(args: argparse.Namespace, found: Any) -> bool:
+    from compatgate.kit.cli.output import print_json
+
+    if args.format == "json":
+        print_json(found)
+    return bool(args.format == "json")
+
+
+def own_report(probe: str | None, name: str | None) -> dict[str, Any]:
+    """Return a node by its driver's own report.
+
+    Args:
+        probe: a file of ``compatgate probe``, ``-`` for standard input; None: this machine.
+        name: of the node; None: this machine's host name, where it is looked at itself.
+
+    Raises:
+        BadInput: the file cannot be read, is no probe of a host, or the node has no name.
+    """
+    if probe is None:
+        from compatgate.catalog import load_facts
+        from compatgate.discovery.probe import probe_machine
+
+        document: Mapping[str, Any] = probe_machine(load_facts()).to_json()
+        import socket
+
+        name = name or socket.gethostname().lower()
+    else:
+        from compatgate.discovery.probe import read_probe
+        from compatgate.kit.cli.output import read_text
+
+        document = read_probe(read_text(probe, "--probe"), origin=probe)
+    if not name:
+        hint = "a probe does not say which node it was made on"
+        raise BadInput("which node is it of?", field="--name", hint=hint)
+    return {"name": name, "probe": driver_report(document)}
+
+
+def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the driver and GPUs of a probe document.
+
+    Raises:
+        BadInput: it is not about one host.
+    """
+    host = document.get("host")
+    gpus = host.get("gpus") if isinstance(host, dict) else None
+    if not isinstance(host, dict) or not isinstance(gpus, list):
+        raise BadInput("says nothing of a host", field="--probe", hint="write it with probe -o")
+    found: dict[str, Any] = {"gpus": []}
+    if host.get("driver"):
+        found["driver"] = host["driver"]
+    for gpu in gpus:
+        if not isinstance(gpu, dict) or "nodes" in gpu:
+            hint = "report nodes by their labels: compatgate k8s nodes --report"
+            raise BadInput("is about several nodes", field="--probe", hint=hint)
+        found["gpus"].append({"gpu": gpu.get("product"), "count": gpu.get("devices", 1)})
+    return found
+
+
+_NODE_COLUMNS = ("cluster", "node", "driver", "gpus", "targets", "driver is", "seen", "remarks")
+_DRIFT_COLUMNS = ("cluster", "node", "target", "what", "has", "declared", "since", "seen")
+
+
+def print_nodes(nodes: Sequence[dict[str, Any]], empty: str) -> None:
+    """A line for each node."""
+    rows = [
+        (
+            node["cluster"],
+            node["name"],
+            node["driver"],
+            gpus(node),
+            ", ".join(node["targets"]),
+            node["driver_state"],
+            second(node["seen_at"]),
+            printable("; ".join(_remarks(node))),
+        )
+        for node in nodes
+    ]
+    print_table(_NODE_COLUMNS, rows, empty=empty)
+
+
+def print_drift(nodes: Sequence[dict[str, Any]]) -> None:
+    """A line for each difference."""
+    rows = [
+        (
+            node["cluster"],
+            node["name"],
+            one["target"],
+            one["what"],
+            printable(one["have"] or "not known"),
+            ", ".join(one["declared"]),
+            second(node["since"]),
+            f"{second(node['seen_at'])}{' (stale)' if node['stale'] else ''}",
+        )
+        for node in nodes
+        for one in node["differences"]
+    ]
+    print_table(
+        _DRIFT_COLUMNS,
+        rows,
+        empty="no node that was reported differs from its target (nodes list shows all)",
+    )
+
+
+def print_node(node: dict[str, Any]) -> None:
+    """All that is known of a node."""
+    print(f"{node['cluster']}/{node['name']}")
+    facts = {
+        "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
+        "GPUs": gpus(node) or "none known",
+        "targets": ", ".join(node["targets"]) or "none",
+        "since": second(node["since"]),
+        "seen": f"{second(node['seen_at'])}{', stale' if node['stale'] else ''}"
+        f", by {node['reported_by']}",
+    }
+    for name, value in facts.items():
+        print(f"  {name:<8} {printable(str(value))}")
+    for title, texts in (
+        ("drift", [one["message"] for one in node["drift"]]),
+        ("witnesses disagree", node["disagreements"]),
+        ("notes", node["notes"]),
+        ("witnesses", list(map(_source_text, node["witnesses"]))),
+    ):
+        if texts:
+            print(title)
+            for text in texts:
+                print(f"  - {printable(text)}")
+
+
+def gpus(node: dict[str, Any]) -> str:
+    """``8 x A100-SXM4-80GB``."""
+    return printable(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
+
+
+def _remarks(node: dict[str, Any]) -> Iterator[str]:
+    if node["stale"]:
+        yield "stale"
+    yield from (one["message"] for one in node["drift"])
+    yield from node["disagreements"]
+    yield from node["notes"]
+
+
+def _source_text(witness: dict[str, Any]) -> str:
+    said = [f"driver {witness['driver']}"] if witness.get("driver") else []
+    said += [gpus(witness)] if witness.get("gpus") else []
+    said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
+    what = ", ".join(said) or "nothing"
+    return f"{witness['witness']}, {second(witness['seen_at'])}: {what}"

@@ -1,0 +1,318 @@
+"""Describe one node: its sources side by side, its targets' pools, and what to label and taint.
+
+The gate sees a node's labels, not its annotations and taints: it cannot tell what compatgate
+has set there. Commands are given only where nothing can be set by it yet; else the command that
+looks at the node itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.matrix import Pool
+from compatgate.service.admission.matching import TARGET
+from compatgate.service.cluster.connection import ClusterNode
+from compatgate.service.cluster.labels import LABEL, Cap, NodeDecision, commands, plan
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.nodes.reports import (
+    SHARED,
+    SourceKind,
+    SourceReport,
+    mismatched,
+    ranked,
+    same_driver,
+    shown_gpus,
+)
+from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.standing import NodeView, known_gpu, pools_with, version_of
+
+ORDER: tuple[SourceKind, ...] = ("driver", "labels", "kubelet")
+
+
+class SourceLine(Struct, frozen=True):
+    """One thing that witnesses tell.
+
+    Attributes:
+        said: by witness; who says nothing of it is left out.
+        decides: whose word counts; None: nobody's does, it is only shown.
+        differ: what they say is not the same.
+    """
+
+    name: str
+    said: dict[SourceKind, str]
+    decides: SourceKind | None = None
+    differ: bool = False
+
+
+class SourceComparison(Struct, frozen=True):
+    """The witnesses of a node.
+
+    Attributes:
+        witnesses: the driver itself first.
+        why: who decides about driver and GPUs, in sentences.
+    """
+
+    witnesses: tuple[SourceReport, ...]
+    lines: tuple[SourceLine, ...]
+    why: tuple[str, ...]
+
+
+def compare(row: NodeRow) -> SourceComparison:
+    """Lay side by side what was reported of a node."""
+    heard = msgspec.convert(row.witnesses, dict[SourceKind, SourceReport])
+    lines = (_driver(heard), _gpus(heard), _cuda(heard), *_resources(heard))
+    there = tuple(line for line in lines if line.said)
+    return SourceComparison(tuple(heard[w] for w in ORDER if w in heard), there, tuple(_why(heard)))
+
+
+def _driver(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
+    said = {who: one.driver for who, one in heard.items() if one.driver}
+    labels, own = said.get("labels"), said.get("driver")
+    differ = bool(labels and own and not same_driver(labels, own))
+    return SourceLine("Driver", said, _first(heard, said), differ)
+
+
+def _gpus(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
+    kinds = {who: one.gpus for who, one in heard.items() if one.gpus}
+    said = {who: shown_gpus(gpus) for who, gpus in kinds.items()}
+    differ = len(kinds) == 2 and kinds["labels"] != kinds["driver"]
+    return SourceLine("GPUs", said, _first(heard, said), differ)
+
+
+def _cuda(heard: Mapping[SourceKind, SourceReport]) -> SourceLine:
+    said = {who: one.cuda for who, one in heard.items() if one.cuda}
+    return SourceLine("CUDA, at most", said)
+
+
+def _resources(heard: Mapping[SourceKind, SourceReport]) -> Iterator[SourceLine]:
+    """What the labels let expect beside what the kubelet hands out."""
+    labels, kubelet = heard.get("labels"), heard.get("kubelet")
+    wrong = mismatched(labels, kubelet) if labels and kubelet else {}
+    names = {
+        name.removesuffix(SHARED) for one in (labels, kubelet) if one for name in one.resources
+    }
+    for name in sorted(names):
+        said: dict[SourceKind, str] = {}
+        if labels and name in labels.resources:
+            said["labels"] = f"{labels.resources[name]} to be expected"
+        if kubelet:
+            said["kubelet"] = _handed_out(kubelet, name)
+        yield SourceLine(name, said, differ=name in wrong)
+
+
+def _handed_out(kubelet: SourceReport, name: str) -> str:
+    whole, shared = kubelet.resources.get(name, 0), kubelet.resources.get(f"{name}{SHARED}")
+    return f"{whole} handed out" if shared is None else f"{whole + shared} handed out, by sharing"
+
+
+def _first(
+    heard: Mapping[SourceKind, SourceReport], said: Mapping[SourceKind, str]
+) -> SourceKind | None:
+    return next((one.witness for one in ranked(heard) if one.witness in said), None)
+
+
+def _why(heard: Mapping[SourceKind, SourceReport]) -> Iterator[str]:
+    order = ranked(heard)
+    if not any(one.driver or one.gpus for one in order):
+        yield "No witness tells its driver and GPUs: what the kubelet hands out decides nothing."
+        return
+    first, second = order[0], order[1] if len(order) > 1 else None
+    if second is None:
+        yield f"{_ALONE[first.witness]} its driver and GPUs: that is what counts."
+    elif first.witness == "driver":
+        yield "The driver's own report decides about driver and GPUs."
+    else:
+        when = second.seen_at.strftime("%Y-%m-%d %H:%MZ")
+        yield (
+            f"The driver's own report is of {when}, more than a day older than the labels: "
+            "the labels decide, since the driver may have been replaced."
+        )
+    if second and (left := [name for name, of in _PARTS if not of(first) and of(second)]):
+        yield f"{_SILENT[first.witness]} of {' and '.join(left)}: there the other's word counts."
+
+
+_ALONE = {"labels": "Only the labels tell", "driver": "Only the driver itself tells"}
+_SILENT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
+_PARTS: tuple[tuple[str, Callable[[SourceReport], object]], ...] = (
+    ("the driver", lambda one: one.driver),
+    ("GPUs", lambda one: one.gpus),
+)
+
+
+class TargetMatch(Struct, frozen=True):
+    """A target of a node.
+
+    Attributes:
+        why: one sentence.
+        is_there: such a target exists.
+    """
+
+    target: str
+    why: str
+    is_there: bool = True
+
+
+class PoolComparison(Struct, frozen=True):
+    """A pool beside the node.
+
+    Attributes:
+        gpus: of the node, that this pool declares.
+        same_driver: None: the node's is not known.
+    """
+
+    target: str
+    pool: Pool
+    gpus: tuple[str, ...]
+    same_driver: bool | None
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the node could be one of this pool."""
+        return bool(self.gpus) and bool(self.same_driver)
+
+
+class GpuKind(Struct, frozen=True):
+    """GPUs of one SKU on a node.
+
+    Attributes:
+        product: without its MIG profile.
+        profile: of MIG; None: whole GPUs.
+        is_known: to the facts.
+    """
+
+    product: str
+    profile: str | None
+    count: int
+    is_known: bool
+
+
+def target_matches(view: NodeView, snapshot: Snapshot) -> tuple[TargetMatch, ...]:
+    """Return the targets that a node belongs to, and why."""
+    named = (view.row.target or view.row.labels.get(TARGET, "")).strip()
+    if named:
+        what = "annotation" if view.row.target else "label"
+        why = f"its {what} {TARGET} names it"
+        return (TargetMatch(named, why, named in snapshot.documents),)
+    return tuple(
+        TargetMatch(name, f"it has the target's labels {_labels(name, snapshot)}")
+        for name in view.standing.targets
+    )
+
+
+def _labels(name: str, snapshot: Snapshot) -> str:
+    stated = snapshot.documents[name].spec.match.node_labels
+    return ", ".join(f"{key}={value}" for key, value in stated.items())
+
+
+def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:
+    """Return each pool of its targets beside the node; those that have its GPUs first."""
+    found = list(_compare_pool(view, snapshot))
+    return tuple(sorted(found, key=lambda one: (not one.gpus, one.target)))
+
+
+def _compare_pool(view: NodeView, snapshot: Snapshot) -> Iterator[PoolComparison]:
+    version = version_of(view.row.driver)
+    kinds = {gpu: known_gpu(gpu, snapshot) for gpu in _skus(view)}
+    for target in (snapshot.targets[t] for t in view.standing.targets if t in snapshot.targets):
+        having = {gpu: pools_with(target, kind, snapshot) for gpu, kind in kinds.items()}
+        for pool in target.pools:
+            gpus = tuple(gpu for gpu, pools in having.items() if pool in pools)
+            same = None if version is None else pool.driver == version
+            yield PoolComparison(target.name, pool, gpus, same)
+
+
+def only_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
+    """The pool of a target of several that GPUs of a node are in; None: it is not a single one."""
+    target = snapshot.targets.get(name)
+    if target is None or len(target.pools) == 1:
+        return None
+    kinds = [known_gpu(gpu, snapshot) for gpu in gpus]
+    found = {pool.name for kind in kinds for pool in pools_with(target, kind, snapshot)}
+    return found.pop() if len(found) == 1 else None
+
+
+def kinds_of(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
+    """Return the GPUs of a node, MIG slices apart from whole ones."""
+    return tuple(_kind(one["gpu"], one["count"], snapshot) for one in view.row.gpus)
+
+
+def _kind(text: str, count: int, snapshot: Snapshot) -> GpuKind:
+    gpu = known_gpu(text, snapshot)
+    return GpuKind(gpu.name, gpu.mig, count, True) if gpu else GpuKind(text, None, count, False)
+
+
+def _skus(view: NodeView) -> list[str]:
+    return [kind["gpu"] for kind in view.row.gpus]
+
+
+CAP = Cap("10%", percent=10)
+"""Of the nodes of one target; what ``compatgate k8s reconcile`` takes unless it is told."""
+
+
+class Share(Struct, frozen=True):
+    """How many nodes of a target have a driver that nothing blesses."""
+
+    target: str
+    not_blessed: int
+    of: int
+
+    @property
+    def most(self) -> int:
+        """So many would be tainted at once."""
+        return CAP.of(self.of)
+
+
+class Advice(Struct, frozen=True):
+    """What to do about the labels and taints of a node.
+
+    Attributes:
+        says: what the node's label says already; None: it has none, or the labels are not known.
+        commands: of kubectl; empty where something may be set already.
+        look: command that looks at the node and says what to change.
+        too_many: targets of which more nodes would be tainted than may be.
+    """
+
+    says: str | None
+    commands: tuple[str, ...]
+    look: str
+    too_many: tuple[Share, ...]
+
+
+def shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[Share, ...]:
+    """Of each target, how many nodes would be tainted."""
+    counts = {name: [0, 0] for name in targets}
+    for view in views:
+        for name in counts.keys() & view.standing.targets:
+            counts[name][0] += view.standing.driver == "not-blessed"
+            counts[name][1] += 1
+    return tuple(Share(name, bad, total) for name, (bad, total) in counts.items())
+
+
+def advise(view: NodeView, beside: Iterable[Share]) -> Advice:
+    """What to set on a node.
+
+    Args:
+        view: the node.
+        beside: how its targets' other nodes stand.
+    """
+    row, standing = view.row, view.standing
+    says = row.labels.get(LABEL)
+    look = (
+        f"kubectl get node {shlex.quote(row.name)} -o json | compatgate k8s nodes --file - "
+        f"--cluster {shlex.quote(row.cluster)} --suggest --max-tainted 1"
+    )
+    many = tuple(one for one in beside if one.not_blessed > one.most)
+    found: list[str] = []
+    if "labels" in row.witnesses and says is None:
+        node = ClusterNode(row.name, row.labels, {}, {})
+        found = commands(plan(node, _decision_on(view)))
+    return Advice(says, tuple(found), look, many if standing.driver == "not-blessed" else ())
+
+
+def _decision_on(view: NodeView) -> NodeDecision:
+    standing = view.standing
+    return NodeDecision(standing.driver, standing.why, view.row.driver, standing.targets)

@@ -1,0 +1,362 @@
+"""Show nodes, their sources and targets, and drift: nodes that differ from what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from compatgate.core.matrix import DriftKind, DriverState
+from compatgate.errors import CompatgateError, NotFound
+from compatgate.kit import clock
+from compatgate.kit.http.links import here, link
+from compatgate.kit.http.replies import Filter, Search
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    Empty,
+    Listing,
+    LongListing,
+    Table,
+    found_by,
+    make_table,
+    rows_of,
+    table_of,
+)
+from compatgate.service.gate.what_if import what_if
+from compatgate.service.matrix.models import StoredDocument
+from compatgate.service.nodes.details import (
+    ORDER,
+    PoolComparison,
+    advise,
+    compare,
+    compare_pools,
+    kinds_of,
+    only_pool,
+    shares,
+    target_matches,
+)
+from compatgate.service.nodes.drift import DriftGroup
+from compatgate.service.nodes.reports import Gpus, shown_gpus
+from compatgate.service.nodes.standing import NodeView
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, choices, page
+
+YesOrNo = Literal["yes", "no"]
+STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}
+"""Tones of what the matrix says of a driver."""
+_NODE_COLUMNS = (
+    Column("name", "Node"),
+    Column("state", "Driver state", "badge"),
+    Column("driver", "Driver", "name"),
+    Column("drift", "Drift"),
+    Column("witnesses", "Sources", "badge"),
+    Column("targets", "Target", "name"),
+    Column("gpus", "GPUs", "name"),
+    Column("cluster", "Cluster", "name"),
+    Column("since", "Since", "time"),
+    Column("seen", "Last seen", "time"),
+)
+_NO_NODES = Empty(
+    "No nodes.",
+    "Nodes appear here once they report: from the labels of a cluster, or from the driver itself.",
+    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
+)
+
+
+class NodeQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which nodes."""
+
+    search: Search | None = None
+    cluster: Filter | None = None
+    target: Filter | None = None
+    gpu: Filter | None = None
+    driver: Filter | None = None
+    driver_state: DriverState | None = None
+    disagrees: YesOrNo | None = None
+    stale: YesOrNo | None = None
+
+
+class ClusterQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which node of that name."""
+
+    cluster: Filter | None = None
+
+
+def yes_or_no(answer: YesOrNo | None) -> bool | None:
+    """``yes`` or ``no`` as the gate's lists take it."""
+    return None if answer is None else answer == "yes"
+
+
+@page("/nodes", nav="nodes", query=NodeQuery)
+def show_nodes(ask: PageRequest[NodeQuery]) -> HtmlPage:
+    """Return nodes by cluster and name."""
+    query, snapshot = ask.query, ask.gate.snapshot()
+    answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
+    found = found_by(ask.gate.nodes.list, query, **answers)
+    lines = [_node_row(view) for view in found.items]
+    table = table_of("nodes", _NODE_COLUMNS, lines, found, query, _NO_NODES)
+    context = {
+        "query": query,
+        "targets": choices(snapshot.documents),
+        "gpus": choices(pool.gpu for t in snapshot.documents.values() for pool in t.spec.pools),
+        "states": tuple(STATES),
+    }
+    return HtmlPage("nodes.html", "Nodes", context, table=table)
+
+
+def _node_row(view: NodeView) -> tuple[Any, ...]:
+    row, standing = view.row, view.standing
+    first = standing.targets[0] if len(standing.targets) == 1 else None
+    disagree = bool(row.disagreements)
+    return (
+        node_cell(view),
+        Cell(standing.driver, tone=STATES[standing.driver], title=standing.why),
+        row.driver,
+        "; ".join(_short(one) for one in standing.differences),
+        Cell(
+            "disagree" if disagree else "agree" if len(row.witnesses) > 1 else "only one",
+            tone="warn" if disagree else "pass" if len(row.witnesses) > 1 else "muted",
+            title="; ".join(row.disagreements),
+        ),
+        Cell(", ".join(standing.targets) or None, link("targets", first) if first else None),
+        gpus_of(view),
+        row.cluster,
+        row.since,
+        Cell(row.seen_at, tone="warn" if view.stale else "", note="stale" if view.stale else ""),
+    )
+
+
+def node_cell(view: NodeView) -> Cell:
+    """Return a node's name, which leads to its page."""
+    return Cell(view.row.name, node_link(view.row.cluster, view.row.name))
+
+
+def node_link(cluster: str, name: str) -> str:
+    """Return the page of a node; other clusters may have one of this name."""
+    return link("nodes", name, cluster=cluster)
+
+
+def gpus_of(view: NodeView) -> str:
+    """``8 x L4``."""
+    if not view.row.gpus:
+        return "not known"
+    return shown_gpus(Gpus(one["gpu"], one["count"]) for one in view.row.gpus)
+
+
+def _short(one: Any) -> str:
+    name = "GPU" if one.what == "gpu" else one.what
+    return f"{name}, declared {', '.join(one.declared) or 'none'}"
+
+
+@page("/nodes/<name>", nav="nodes", query=ClusterQuery)
+def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
+    """Return one node: its witnesses, its targets, what to do about it."""
+    name, cluster = ask.args["name"], ask.query.cluster
+    clusters = ask.gate.nodes.clusters_of(name)
+    if cluster is None and len(clusters) > 1:
+        return HtmlPage("node-clusters.html", name, {"clusters": clusters})
+    return _node_page(ask, ask.gate.nodes.show(name, cluster))
+
+
+@page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes")
+def remove_node(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Forget a node that is gone."""
+    name, cluster = ask.args["name"], ask.form.get("cluster") or None
+    view = ask.gate.nodes.show(name, cluster)
+    try:
+        gone = ask.gate.nodes.remove(name, ask.by(), cluster)
+    except CompatgateError as error:
+        return _node_page(ask, view, error)
+    where = f"{gone.row.name} of {gone.row.cluster}"
+    return Redirect(link("nodes"), f"Removed {where}. It comes back with its next report.")
+
+
+def _node_page(
+    ask: PageRequest[Any], view: NodeView, error: CompatgateError | None = None
+) -> HtmlPage:
+    snapshot, standing = ask.gate.snapshot(), view.standing
+    drifts = standing.driver == "not-blessed"
+    beside = shares(ask.gate.nodes.each(), standing.targets) if drifts else ()
+    skus = [kind["gpu"] for kind in view.row.gpus]
+    pool = {one.target: only_pool(one.target, skus, snapshot) for one in standing.differences}
+    context = {
+        "view": view,
+        "row": view.row,
+        "standing": standing,
+        "tones": STATES,
+        "gpus": gpus_of(view),
+        "belongings": target_matches(view, snapshot),
+        "compared": compare(view.row),
+        "order": ORDER,
+        "kinds": kinds_of(view, snapshot),
+        "pools": _pools(compare_pools(view, snapshot)),
+        "advice": advise(view, beside),
+        "tried": lambda one: tried(one, pool[one.target]),
+        "error": error,
+        "typed": ask.form,
+    }
+    return HtmlPage("node.html", view.row.name, context, status=error.status if error else 200)
+
+
+def tried(difference: Any, pool: str | None) -> str | None:
+    """What if the target had what the node has; None: that is not known."""
+    if difference.have is None:
+        return None
+    return link(
+        "what-if", target=difference.target, pool=pool, **{difference.what: difference.have}
+    )
+
+
+def _pools(found: tuple[PoolComparison, ...]) -> Table:
+    columns = (
+        Column("target", "Target"),
+        Column("pool", "Pool"),
+        Column("gpu", "GPU declared"),
+        Column("has", "Reported"),
+        Column("driver", "Driver declared", "code"),
+        Column("same", "Reported", "badge"),
+        Column("nodes", "Nodes declared", "number"),
+    )
+    lines = [
+        (
+            Cell(one.target, link("targets", one.target)),
+            one.pool.name,
+            one.pool.gpu.sku if one.pool.gpu else None,
+            ", ".join(one.gpus) or Cell("none of these", tone="muted"),
+            str(one.pool.driver) if one.pool.driver else None,
+            _same(one),
+            one.pool.count,
+        )
+        for one in found
+    ]
+    empty = Empty(
+        "No matching target.",
+        "A target selects nodes by match.nodeLabels, or by the annotation compatgate.dev/target.",
+    )
+    return make_table("pools", columns, lines, empty, label="pools")
+
+
+def _same(one: PoolComparison) -> Cell:
+    if one.same_driver is None:
+        return Cell("not known", tone="unknown")
+    if one.same_driver:
+        return Cell("the same", tone="pass")
+    return Cell("another", tone="fail" if one.gpus else "muted")
+
+
+MOST_GROUPS = 20
+_TRIED = 5
+"""Groups of which it is said what no longer holds there; the others lead to it."""
+_MOST_ENTRIES = 60
+_DRIFT_COLUMNS = (
+    Column("node", "Node"),
+    Column("what", "Difference", "name"),
+    Column("have", "Reported", "name"),
+    Column("declared", "Declared", "name"),
+    Column("state", "Driver state", "badge"),
+    Column("target", "Target", "name"),
+    Column("gpus", "GPUs", "name"),
+    Column("cluster", "Cluster", "name"),
+    Column("since", "Since", "time"),
+    Column("seen", "Last seen", "time"),
+)
+_NO_DRIFT = Empty(
+    "No drifted nodes.",
+    "Only reported nodes are compared. Report the nodes of a cluster:",
+    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
+)
+
+
+class DriftQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which drifted nodes."""
+
+    target: Filter | None = None
+    what: DriftKind | None = None
+    gpu: Filter | None = None
+    cluster: Filter | None = None
+    stale: YesOrNo | None = None
+
+
+@page("/drift", nav="drift", query=DriftQuery)
+def show_drift(ask: PageRequest[DriftQuery]) -> HtmlPage:
+    """What differs, since when, on how many nodes of how many; then each of them."""
+    query, snapshot, nodes = ask.query, ask.gate.snapshot(), ask.gate.nodes
+    stored: dict[str, Any] = {
+        "cluster": query.cluster,
+        "gpu": query.gpu,
+        "stale": yes_or_no(query.stale),
+    }
+    wanted: dict[str, Any] = {"target": query.target, "what": query.what, **stored}
+    groups: Sequence[DriftGroup] = ()
+    if query.cursor or query.format:  # the pages that follow, and a file, have the nodes alone
+        found = rows_of(nodes.drift, query.cursor, **wanted)
+    else:
+        groups, found = nodes.drift_together(**wanted)
+    lines = [line for view in found.items for line in _drift_rows(view, query)]
+    table = table_of("drift", _DRIFT_COLUMNS, lines, found, query, _NO_DRIFT, label="differences")
+    shown = groups[:MOST_GROUPS]
+    context = {
+        "query": query,
+        "groups": shown,
+        "more": len(groups) - len(shown),
+        "changed": _changed(ask, shown),
+        "lost": list(_lost(ask, shown[:_TRIED])),
+        "targets": choices(snapshot.documents),
+        "tried": lambda one: tried(one, one.pool),
+        "among": _among,
+        "node_link": node_link,
+    }
+    return HtmlPage("drift.html", "Drift", context, table=table)
+
+
+def _drift_rows(view: NodeView, query: DriftQuery) -> list[tuple[Any, ...]]:
+    row, state = view.row, view.standing.driver
+    return [
+        (
+            node_cell(view),
+            "GPU" if one.what == "gpu" else one.what,
+            one.have if one.have else Cell("not known", tone="muted"),
+            ", ".join(one.declared) or "none",
+            Cell(state, tone=STATES[state], title=view.standing.why),
+            Cell(one.target, link("targets", one.target)),
+            gpus_of(view),
+            row.cluster,
+            row.since,
+            Cell(
+                row.seen_at, tone="warn" if view.stale else "", note="stale" if view.stale else ""
+            ),
+        )
+        for one in view.standing.differences
+        if query.target in (None, one.target) and query.what in (None, one.what)
+    ]
+
+
+def _changed(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, StoredDocument]:
+    """Targets that were changed after their nodes became what they are: the drift is younger."""
+    found = {}
+    for one in groups:
+        with suppress(NotFound):  # deleted meanwhile
+            target = ask.gate.matrix.get("Target", one.target)
+            if target.updated_at > one.since:
+                found[one.target] = target
+    return found
+
+
+def _lost(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
+    """What of each group's target would not hold with what its nodes have; empty: not tried."""
+    snapshot, now = ask.gate.snapshot(), clock.now()
+    for one in groups:
+        few = len(snapshot.matrix.entries.of(one.target)) <= _MOST_ENTRIES
+        said = ""
+        if one.have and few and ask.principal.may("gate"):
+            with suppress(CompatgateError):  # what the facts do not know cannot be tried
+                changes: dict[str, Any] = {one.what: one.have}
+                said = what_if(snapshot, one.target, changes, now, pool=one.pool).summary
+        yield said
+
+
+def _among(one: DriftGroup) -> str:
+    """Return the nodes of a group in the list of nodes, or below."""
+    if one.have is None:
+        return here(target=one.target, what=one.what, cursor=None, sort=None)
+    return link("nodes", target=one.target, **{one.what: one.have})

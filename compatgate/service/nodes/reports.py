@@ -1,0 +1,333 @@
+"""Read node reports: what each source (labels, kubelet, driver) says, and what counts.
+
+A report is merged with what is known of its nodes; the audit log gets what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.facts import Facts
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.versions import parse_version
+from compatgate.discovery.node_labels import describe_node
+from compatgate.discovery.nvidia_smi.pools import disagreements, observed_pools
+from compatgate.discovery.nvidia_smi.report import Report as SmiReport
+from compatgate.errors import BadInput
+from compatgate.kit.clock import iso
+from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.schemas import DriverReport, NodeReport, Report, SeenGpus
+
+SourceKind = Literal["labels", "kubelet", "driver"]
+_GPU = "nvidia.com/gpu"
+_MIG = "nvidia.com/mig-"
+_SHARED = ".shared"
+
+
+class Gpus(Struct, frozen=True, order=True):
+    """GPUs of one SKU on a node; ``gpu`` is as it was written where the facts do not know it."""
+
+    gpu: str
+    count: int
+
+
+class SourceReport(Struct, frozen=True):
+    """What one witness says of a node.
+
+    Attributes:
+        gpus: sorted; a MIG profile makes a SKU of its own.
+        resources: GPU resources by name: as handed out (kubelet), as to be expected (labels).
+        remarks: what does not fit within what it says.
+    """
+
+    witness: SourceKind
+    seen_at: datetime
+    driver: str | None = None
+    cuda: str | None = None
+    gpus: tuple[Gpus, ...] = ()
+    resources: dict[str, int] = {}
+    remarks: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data; what it does not say is left out."""
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        body["seen_at"] = iso(self.seen_at)
+        return {key: value for key, value in body.items() if value not in (None, (), {})}
+
+
+def source_reports(node: NodeReport, at: datetime, facts: Facts) -> dict[SourceKind, SourceReport]:
+    """Return the witnesses that a report brings.
+
+    Args:
+        node: as it was sent.
+        at: when it was looked at.
+        facts: to tell GPUs by any spelling.
+    """
+    found: dict[SourceKind, SourceReport] = {}
+    if node.labels is not None:
+        found["labels"] = _of_labels(node.labels, at, facts)
+    if node.allocatable is not None:
+        resources = {k: v for k, v in node.allocatable.items() if _is_gpu(k)}
+        found["kubelet"] = SourceReport("kubelet", at, resources=resources)
+    if node.probe is not None:
+        found["driver"] = _of_driver(node.probe, at, facts)
+    return found
+
+
+def _of_labels(labels: Mapping[str, str], at: datetime, facts: Facts) -> SourceReport:
+    described = describe_node(labels)
+    remarks = [described.note] if described.note else []
+    report = described.report
+    if report is None:
+        return SourceReport("labels", at, remarks=tuple(remarks))
+    kinds = _kinds(report, facts, remarks)
+    remarks += [conflict.message for conflict in disagreements(report, facts)]
+    expected = _expected(labels, report)
+    return SourceReport("labels", at, report.driver, report.cuda, kinds, expected, tuple(remarks))
+
+
+def _kinds(report: SmiReport, facts: Facts, remarks: list[str]) -> tuple[Gpus, ...]:
+    try:
+        found = observed_pools(report, facts.gpus)
+    except BadInput as error:
+        remarks.append(error.problem)
+        return ()
+    remarks += found.notes
+    return counted((SeenGpus(pool.gpu, pool.devices) for pool in found.pools), facts)
+
+
+def _of_driver(probe: DriverReport, at: datetime, facts: Facts) -> SourceReport:
+    return SourceReport("driver", at, probe.driver, probe.cuda, counted(probe.gpus, facts))
+
+
+def counted(seen: Iterable[SeenGpus], facts: Facts) -> tuple[Gpus, ...]:
+    """Kinds of GPUs by SKU, each once."""
+    counts: dict[str, int] = {}
+    for one in seen:
+        sku = sku_of(one.gpu, facts)
+        counts[sku] = counts.get(sku, 0) + one.count
+    return tuple(sorted(Gpus(sku, count) for sku, count in counts.items()))
+
+
+def sku_of(text: str, facts: Facts) -> str:
+    """Return the SKU of a spelling, or the spelling itself where the facts do not know it."""
+    try:
+        return resolve_gpu(text, facts.gpus).sku
+    except BadInput:
+        return text
+
+
+def _expected(labels: Mapping[str, str], report: SmiReport) -> dict[str, int]:
+    """The resources that a device plugin makes of what the labels count, sharing included."""
+    found: dict[str, int] = {}
+    mixed = {
+        name.removeprefix("nvidia.com/").partition(".count")[0]
+        for name in labels
+        if name.startswith(_MIG) and name.endswith(".count")
+    }
+    for resource in sorted(mixed):
+        stem = f"nvidia.com/{resource}"
+        found[stem] = _number(labels.get(f"{stem}.count")) * _replicas(labels, stem)
+    if not mixed and report.devices:
+        found[_GPU] = len(report.devices) * _replicas(labels, _GPU)
+    return found
+
+
+def _replicas(labels: Mapping[str, str], stem: str) -> int:
+    return max(1, _number(labels.get(f"{stem}.replicas")))
+
+
+def _number(text: str | None) -> int:
+    return min(int(text), 65536) if text and text.isascii() and text.isdecimal() else 0
+
+
+def _is_gpu(resource: str) -> bool:
+    return resource.removesuffix(_SHARED) == _GPU or resource.startswith(_MIG)
+
+
+OUTDATED = timedelta(days=1)
+"""By which a driver's report may be older than the labels and still decide."""
+SHARED = ".shared"
+"""Ends the name of a resource that several containers use at once."""
+
+
+class NodeConclusion(Struct, frozen=True):
+    """What counts of a node.
+
+    Attributes:
+        driver: None: no witness tells.
+        gpus: kinds; empty: no witness tells, or it has none.
+        disagreements: in sentences, each with what decides.
+    """
+
+    driver: str | None
+    gpus: tuple[Gpus, ...]
+    disagreements: tuple[str, ...]
+
+
+def conclude(witnesses: Mapping[SourceKind, SourceReport]) -> NodeConclusion:
+    """Weigh witnesses: the driver's own report decides, unless it is long out of date."""
+    labels, own = witnesses.get("labels"), witnesses.get("driver")
+    ordered = ranked(witnesses)
+    said: list[str] = []
+    if labels and own:
+        decides = _decides(own, outdated=ordered[0] is labels)
+        said += _drivers(labels, own, decides)
+        said += _gpus(labels, own, decides)
+    if labels and (kubelet := witnesses.get("kubelet")):
+        said += _resources(labels, kubelet)
+    said += [remark for witness in witnesses.values() for remark in witness.remarks]
+    driver = next((w.driver for w in ordered if w.driver), None)
+    gpus = next((w.gpus for w in ordered if w.gpus), ())
+    return NodeConclusion(driver, gpus, tuple(dict.fromkeys(said)))
+
+
+def ranked(witnesses: Mapping[SourceKind, SourceReport]) -> tuple[SourceReport, ...]:
+    """Who may tell the driver and the GPUs: of what both say, the first one's word counts."""
+    labels, own = witnesses.get("labels"), witnesses.get("driver")
+    outdated = bool(labels and own and labels.seen_at - own.seen_at > OUTDATED)
+    return tuple(one for one in ((labels, own) if outdated else (own, labels)) if one)
+
+
+def mismatched(labels: SourceReport, kubelet: SourceReport) -> dict[str, tuple[int, int]]:
+    """Resources of which the kubelet hands out another number than the labels make, by name."""
+    found = {}
+    for name, expected in labels.resources.items():
+        given = kubelet.resources.get(name, 0) + kubelet.resources.get(f"{name}{SHARED}", 0)
+        if given != expected:
+            found[name] = (expected, given)
+    return found
+
+
+def same_driver(one: str, other: str) -> bool:
+    """Whether two spellings are the same driver, ``535.54.03`` and ``535.54.3`` being one."""
+    try:
+        return parse_version("driver", one) == parse_version("driver", other)
+    except BadInput:
+        return one == other
+
+
+def shown_gpus(gpus: Iterable[Gpus]) -> str:
+    """``8 x A100-SXM4-80GB``."""
+    return ", ".join(f"{kind.count} x {kind.gpu}" for kind in gpus) or "no GPU"
+
+
+def _decides(own: SourceReport, *, outdated: bool) -> str:
+    if outdated:
+        when = own.seen_at.strftime("%Y-%m-%d %H:%MZ")
+        return f"the driver's own report is of {when}, long before the labels, which decide"
+    return "the driver's own report decides"
+
+
+def _drivers(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
+    if not labels.driver or not own.driver or same_driver(labels.driver, own.driver):
+        return []
+    return [f"the labels say driver {labels.driver}, the driver itself {own.driver}: {decides}"]
+
+
+def _gpus(labels: SourceReport, own: SourceReport, decides: str) -> list[str]:
+    if not labels.gpus or not own.gpus or labels.gpus == own.gpus:
+        return []
+    theirs, its = shown_gpus(labels.gpus), shown_gpus(own.gpus)
+    return [f"the labels say {theirs}, the driver itself {its}: {decides}"]
+
+
+def _resources(labels: SourceReport, kubelet: SourceReport) -> list[str]:
+    """Where the kubelet hands out more or fewer GPUs than there are; neither is the driver."""
+    return [
+        f"the labels make {expected} of {name}, the kubelet hands out {given}"
+        for name, (expected, given) in mismatched(labels, kubelet).items()
+    ]
+
+
+_AHEAD = timedelta(minutes=5)
+_AGO = timedelta(days=366)
+_NAMED = 50
+"""Nodes that an audit link names."""
+
+
+class ReportedNode(Struct, frozen=True):
+    """A node of a report, and what its witnesses say."""
+
+    node: NodeReport
+    at: datetime
+    witnesses: dict[SourceKind, SourceReport]
+
+
+def reported_nodes(report: Report, now: datetime, facts: Facts) -> dict[str, ReportedNode]:
+    """Return the nodes of a report by name.
+
+    Raises:
+        BadInput: one is named twice, or was seen in the future or long ago; names the field.
+    """
+    found: dict[str, ReportedNode] = {}
+    for number, node in enumerate(report.nodes):
+        at = node.seen_at or now
+        if node.name in found:
+            field = f"nodes[{number}].name"
+            raise BadInput("is in the report already", field=field, value=node.name)
+        if at > now + _AHEAD:
+            field, hint = f"nodes[{number}].seen_at", "set the reporter's clock"
+            raise BadInput("is in the future", field=field, value=str(at), hint=hint)
+        if at < now - _AGO:
+            field, hint = f"nodes[{number}].seen_at", "report what was seen within the last year"
+            raise BadInput("is long ago", field=field, value=str(at), hint=hint)
+        at = min(at, now)
+        found[node.name] = ReportedNode(node, at, source_reports(node, at, facts))
+    return found
+
+
+def merged(
+    report: Report, seen: Mapping[str, ReportedNode], known: Mapping[str, NodeRow], by: str
+) -> list[NodeRow]:
+    """Return the nodes of a report as they are to be kept."""
+    return [_merge(report.cluster, one, known.get(name), by) for name, one in seen.items()]
+
+
+def _merge(cluster: str, seen: ReportedNode, old: NodeRow | None, by: str) -> NodeRow:
+    """A node with what was seen now; a witness that was heard later already is not set back."""
+    before = msgspec.convert(old.witnesses if old else {}, dict[SourceKind, SourceReport])
+    heard = {
+        who: witness
+        for who, witness in seen.witnesses.items()
+        if who not in before or before[who].seen_at <= witness.seen_at
+    }
+    witnesses = {**before, **heard}
+    concluded = conclude(witnesses)
+    gpus: list[dict[str, Any]] = [msgspec.to_builtins(kind) for kind in concluded.gpus]
+    read = "labels" in heard
+    same = old is not None and (old.driver, old.gpus) == (concluded.driver, gpus)
+    return NodeRow(
+        cluster=cluster,
+        name=seen.node.name,
+        driver=concluded.driver,
+        gpus=gpus,
+        disagreements=list(concluded.disagreements),
+        target=seen.node.target if read or old is None else old.target,
+        labels=dict(seen.node.labels or {}) if read or old is None else old.labels,
+        witnesses={who: witness.to_json() for who, witness in sorted(witnesses.items())},
+        reported_by=by,
+        first_seen_at=min(old.first_seen_at, seen.at) if old else seen.at,
+        seen_at=max(old.seen_at, seen.at) if old else seen.at,
+        since=old.since if old is not None and same else seen.at,
+    )
+
+
+def audit_detail(rows: list[NodeRow], known: Mapping[str, NodeRow]) -> dict[str, Any]:
+    """What the audit log is told: nodes that are new, or have another driver or other GPUs."""
+    new = [row.name for row in rows if row.name not in known]
+    changed = {
+        row.name: {"driver": [old.driver, row.driver], "gpus": [old.gpus, row.gpus]}
+        for row in rows
+        if (old := known.get(row.name)) and (old.driver, old.gpus) != (row.driver, row.gpus)
+    }
+    if not new and not changed:
+        return {}
+    named = dict(sorted(changed.items())[:_NAMED])
+    counts = {"new": len(new), "changed": len(changed)}
+    return {"counts": counts, "new": sorted(new)[:_NAMED], "changed": named}

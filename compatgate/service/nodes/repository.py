@@ -1,0 +1,158 @@
+"""Store nodes by cluster and name, with the last report of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Boolean, Index, Text, delete, insert, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from compatgate.kit.database.tables import Base, Page, UtcTime, page
+
+
+class Node(Base):
+    """A node, as its witnesses reported it last."""
+
+    __tablename__ = "nodes"
+    __table_args__ = (Index(None, "seen_at"),)
+
+    cluster: Mapped[str] = mapped_column(Text, primary_key=True)
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    driver: Mapped[str | None] = mapped_column(Text, comment="That counts; null: not known")
+    gpus: Mapped[str] = mapped_column(Text, comment="JSON: SKUs that count, each with its number")
+    skus: Mapped[str] = mapped_column(Text, comment="|SKU|SKU|, for filters")
+    disagrees: Mapped[bool] = mapped_column(Boolean, comment="Witnesses disagree")
+    disagreements: Mapped[str] = mapped_column(Text, comment="JSON: in sentences")
+    target: Mapped[str | None] = mapped_column(Text, comment="That the node's annotation names")
+    labels: Mapped[str] = mapped_column(Text, comment="JSON: last reported")
+    witnesses: Mapped[str] = mapped_column(Text, comment="JSON: what each says, and when")
+    reported_by: Mapped[str] = mapped_column(Text, comment="Name of the token, last")
+    first_seen_at: Mapped[datetime] = mapped_column(UtcTime)
+    seen_at: Mapped[datetime] = mapped_column(UtcTime, comment="By any witness")
+    since: Mapped[datetime] = mapped_column(UtcTime, comment="Of the present driver and GPUs")
+
+
+class NodeRow(Struct, frozen=True):
+    """A node as it is stored; see `compatgate.service.nodes.repository.Node`.
+
+    Attributes:
+        gpus: ``{"gpu": SKU, "count": 8}`` each.
+        witnesses: by name, plain data.
+    """
+
+    cluster: str
+    name: str
+    driver: str | None
+    gpus: list[dict[str, Any]]
+    disagreements: list[str]
+    target: str | None
+    labels: dict[str, str]
+    witnesses: dict[str, dict[str, Any]]
+    reported_by: str
+    first_seen_at: datetime
+    seen_at: datetime
+    since: datetime
+
+
+_JSON = ("gpus", "disagreements", "labels", "witnesses")
+_JSON_PLACES = tuple(NodeRow.__struct_fields__.index(name) for name in _JSON)
+_decode = msgspec.json.Decoder().decode
+_COLUMNS = tuple(getattr(Node, name) for name in NodeRow.__struct_fields__)
+
+
+def load(session: Session, cluster: str, names: Collection[str]) -> dict[str, NodeRow]:
+    """Return nodes of a cluster by name; those that are not known are left out."""
+    query = select(*_COLUMNS).where(Node.cluster == cluster, Node.name.in_(names))
+    return {row.name: row for row in map(_row, session.execute(query))}
+
+
+def named(session: Session, name: str) -> list[NodeRow]:
+    """Return the nodes of a name in all clusters, by cluster."""
+    query = select(*_COLUMNS).where(Node.name == name).order_by(Node.cluster)
+    return [_row(found) for found in session.execute(query)]
+
+
+def save(session: Session, rows: Sequence[NodeRow], known: Collection[str]) -> None:
+    """Keep nodes of one cluster.
+
+    Args:
+        session: a writing one.
+        rows: as they are now.
+        known: names of those that are stored already.
+    """
+    new = []
+    for row in rows:
+        values = _values(row)
+        if row.name in known:
+            key = (Node.cluster == row.cluster, Node.name == row.name)
+            session.execute(update(Node).where(*key).values(**values))
+        else:
+            new.append(values)
+    if new:
+        session.execute(insert(Node), new)
+
+
+def remove(session: Session, cluster: str, name: str) -> None:
+    """Forget a node."""
+    session.execute(delete(Node).where(Node.cluster == cluster, Node.name == name))
+
+
+def list_nodes(
+    session: Session,
+    *,
+    cluster: str | None = None,
+    search: str | None = None,
+    sku: str | None = None,
+    disagrees: bool | None = None,
+    seen_before: datetime | None = None,
+    seen_after: datetime | None = None,
+    cursor: str | None = None,
+    limit: int,
+) -> Page[NodeRow]:
+    """Return nodes by cluster and name.
+
+    Args:
+        session: to read from.
+        cluster: that they are in.
+        search: part of their names, in any case.
+        sku: that they have.
+        disagrees: whether their witnesses do.
+        seen_before: not since this.
+        seen_after: at this or since.
+        cursor: of the page.
+        limit: at most so many.
+    """
+    query = select(*_COLUMNS)
+    if cluster:
+        query = query.where(Node.cluster == cluster)
+    if search:
+        query = query.where(Node.name.icontains(search, autoescape=True))
+    if sku:
+        query = query.where(Node.skus.contains(f"|{sku}|", autoescape=True))
+    if disagrees is not None:
+        query = query.where(Node.disagrees.is_(disagrees))
+    if seen_before:
+        query = query.where(Node.seen_at < seen_before)
+    if seen_after:
+        query = query.where(Node.seen_at >= seen_after)
+    return page(session, query, (Node.cluster, Node.name), _row, cursor=cursor, limit=limit)
+
+
+def _row(found: Any) -> NodeRow:
+    """Return a row of `_COLUMNS`, in their order; a fleet's pages read thousands."""
+    values = list(found)
+    for place in _JSON_PLACES:
+        values[place] = _decode(values[place])
+    return NodeRow(*values)
+
+
+def _values(row: NodeRow) -> dict[str, Any]:
+    values = msgspec.structs.asdict(row)
+    values |= {name: msgspec.json.encode(values[name]).decode() for name in _JSON}
+    values["skus"] = "".join(f"|{kind['gpu']}" for kind in row.gpus) + "|"
+    values["disagrees"] = bool(row.disagreements)
+    return values

@@ -1,0 +1,171 @@
+"""Define node reports, nodes and drift as REST carries them.
+
+A report is bounded, whoever wrote the labels.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from compatgate.core.matrix import DriftKind, DriverState
+
+MOST_NODES = 500
+"""In one report; a larger cluster sends several."""
+MOST_LABELS = 256
+CLUSTER = "default"
+# The look-ahead stands for the line feed that Python's $ would let pass.
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
+KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?$(?!\n)"
+VALUE_PATTERN = r"^[A-Za-z0-9._-]{0,63}$(?!\n)"
+TARGET_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$(?!\n)"
+TEXT_PATTERN = r"^ *[\x21-\x7e][\x20-\x7e]{0,119}$(?!\n)"
+Name = Annotated[str, Meta(pattern=NAME_PATTERN, description="as Kubernetes names nodes")]
+Key = Annotated[str, Meta(pattern=KEY_PATTERN)]
+Value = Annotated[str, Meta(pattern=VALUE_PATTERN)]
+Count = Annotated[int, Meta(ge=0, le=65536)]
+Line = Annotated[str, Meta(pattern=TEXT_PATTERN)]
+Labels = Annotated[dict[Key, Value], Meta(max_length=MOST_LABELS)]
+
+
+class SeenGpus(Struct, frozen=True, forbid_unknown_fields=True):
+    """GPUs of one kind; a MIG profile makes another kind."""
+
+    gpu: Annotated[Line, Meta(description="product, in any spelling, with its MIG profile")]
+    count: Annotated[int, Meta(ge=1, le=1024)] = 1
+
+
+class DriverReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the driver of a node says of itself: NVML, `nvidia-smi`, `compatgate probe`."""
+
+    driver: Annotated[Line | None, Meta(description="null: no driver is loaded")] = None
+    cuda: Line | None = None
+    gpus: Annotated[tuple[SeenGpus, ...], Meta(max_length=64)] = ()
+
+
+class NodeReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A node; a witness that is left out was not asked, and what it said before stays."""
+
+    name: Name
+    seen_at: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None,
+        Meta(description="when it was looked at; now if left out"),
+    ] = None
+    target: Annotated[
+        Annotated[str, Meta(pattern=TARGET_PATTERN)] | None,
+        Meta(description="the node's annotation `compatgate.dev/target`; read with `labels`"),
+    ] = None
+    labels: Annotated[
+        Labels | None, Meta(description="of the node; those of GPU Feature Discovery among them")
+    ] = None
+    allocatable: Annotated[
+        Annotated[dict[Key, Count], Meta(max_length=64)] | None,
+        Meta(description="GPU resources that the kubelet hands out"),
+    ] = None
+    probe: DriverReport | None = None
+
+
+class Report(Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes of one cluster."""
+
+    nodes: Annotated[tuple[NodeReport, ...], Meta(min_length=1, max_length=MOST_NODES)]
+    cluster: Name = CLUSTER
+
+
+EXAMPLE: dict[str, Any] = {
+    "cluster": "prod-eu",
+    "nodes": [
+        {
+            "name": "gpu-17",
+            "labels": {
+                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+                "nvidia.com/gpu.count": "8",
+                "nvidia.com/cuda.driver-version.full": "535.183.01",
+            },
+            "allocatable": {"nvidia.com/gpu": 8},
+            "probe": {
+                "driver": "550.54.15",
+                "gpus": [{"gpu": "NVIDIA A100-SXM4-80GB", "count": 8}],
+            },
+        }
+    ],
+}
+
+
+Targets = Annotated[list[str], Meta(description="that the node belongs to, by annotation or label")]
+
+
+class GpusBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """GPUs of one SKU; a MIG profile makes a SKU of its own."""
+
+    gpu: str
+    count: int
+
+
+class WitnessBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one witness says; what it does not say is left out."""
+
+    witness: Literal["labels", "kubelet", "driver"]
+    seen_at: datetime
+    driver: str | None = None
+    cuda: str | None = None
+    gpus: list[GpusBody] = []
+    resources: Annotated[
+        dict[str, int], Meta(description="GPU resources: handed out, or to be expected by labels")
+    ] = {}
+    remarks: list[str] = []
+
+
+class DifferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a node is not what a target declares."""
+
+    target: str
+    what: DriftKind
+    have: Annotated[str | None, Meta(description="null: not known")]
+    declared: list[str]
+    message: str
+
+
+class NodeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A node as it was seen last, against the matrix as it is now."""
+
+    cluster: str
+    name: str
+    driver: Annotated[str | None, Meta(description="that counts; null: no witness tells")]
+    gpus: list[GpusBody]
+    targets: Targets
+    driver_state: Annotated[
+        DriverState, Meta(description="whether a blessed or deprecated entry admits the driver")
+    ]
+    driver_why: str
+    drift: list[DifferenceBody]
+    disagreements: Annotated[list[str], Meta(description="of witnesses, with what decides")]
+    notes: list[str]
+    witnesses: list[WitnessBody]
+    labels: dict[str, str]
+    stale: Annotated[bool, Meta(description="nothing was heard of it for a day")]
+    reported_by: str
+    first_seen_at: datetime
+    seen_at: datetime
+    since: Annotated[datetime, Meta(description="when these driver and GPUs were first seen")]
+
+
+class DriftBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A node that is not what its targets declare."""
+
+    cluster: str
+    name: str
+    driver: str | None
+    gpus: list[GpusBody]
+    since: Annotated[datetime, Meta(description="when these driver and GPUs were first seen")]
+    seen_at: datetime
+    stale: bool
+    differences: list[DifferenceBody]
+
+
+class NodesReported(Struct, frozen=True, forbid_unknown_fields=True):
+    """The nodes of a report as they are now."""
+
+    nodes: list[NodeBody]

@@ -1,0 +1,316 @@
+"""Store node reports, forget nodes, and show nodes beside what the matrix makes of them now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import DriftKind, DriverState
+from compatgate.errors import Conflict, NotFound
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import DEFAULT, Page, cursor_of
+from compatgate.service.audit import repository as audit
+from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.nodes import repository as nodes
+from compatgate.service.nodes.drift import DriftGroup, RecentDrift, drift_groups
+from compatgate.service.nodes.reports import (
+    ReportedNode,
+    audit_detail,
+    merged,
+    reported_nodes,
+    same_driver,
+    sku_of,
+)
+from compatgate.service.nodes.repository import NodeRow
+from compatgate.service.nodes.schemas import Report
+from compatgate.service.nodes.standing import Matrix, NodeView
+
+STALE = timedelta(days=1)
+"""After which a node that nothing was heard of is stale."""
+_BATCH = 500
+_Wanted = Callable[[NodeView], bool]
+
+
+class NodeViews:
+    """The nodes that one database knows, as they stand."""
+
+    def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
+        self._database = database
+        self._facts = facts
+        self._snapshots = snapshots
+        self._kept: Matrix | None = None
+
+    def show(self, name: str, cluster: str | None = None) -> NodeView:
+        """Return a node.
+
+        Raises:
+            NotFound: there is none of that name.
+            Conflict: several clusters have one.
+        """
+        with self._database.reading() as session:
+            return self._view(one_of(session, name, cluster), clock.now())
+
+    def clusters_of(self, name: str) -> tuple[str, ...]:
+        """Return the clusters that have a node of this name."""
+        with self._database.reading() as session:
+            return tuple(row.cluster for row in nodes.named(session, name))
+
+    def each(
+        self, *, cluster: str | None = None, gpu: str | None = None, stale: bool | None = None
+    ) -> Iterator[NodeView]:
+        """Every node, one after another, for what is counted of all of them; filters as `list`."""
+        now, cursor = clock.now(), None
+        filters = {"cluster": cluster, **self._sku(gpu), **_heard(stale, now)}
+        while True:
+            with self._database.reading() as session:
+                part = nodes.list_nodes(session, **filters, cursor=cursor, limit=_BATCH)
+            matrix = self._matrix()
+            yield from (_view(row, now, matrix) for row in part.items)
+            cursor = part.next
+            if cursor is None:
+                return
+
+    def list(
+        self,
+        *,
+        search: str | None = None,
+        cluster: str | None = None,
+        target: str | None = None,
+        gpu: str | None = None,
+        driver: str | None = None,
+        driver_state: DriverState | None = None,
+        disagrees: bool | None = None,
+        stale: bool | None = None,
+        cursor: str | None = None,
+        limit: int = DEFAULT,
+    ) -> Page[NodeView]:
+        """Return nodes by cluster and name.
+
+        Args:
+            search: part of their names, in any case.
+            cluster: that they are in.
+            target: that they belong to.
+            gpu: that they have, in any spelling.
+            driver: that counts, equal as a version.
+            driver_state: whether an entry admits it.
+            disagrees: whether their witnesses do.
+            stale: nothing was heard of them for long.
+            cursor: of the page.
+            limit: at most so many.
+        """
+
+        def wanted(view: NodeView) -> bool:
+            return (
+                (target is None or target in view.standing.targets)
+                and (driver is None or same_driver(view.row.driver or "", driver))
+                and (driver_state is None or view.standing.driver == driver_state)
+            )
+
+        stored = {"search": search, "cluster": cluster, "disagrees": disagrees}
+        return self._list(wanted, {**stored, **self._sku(gpu)}, stale, cursor, limit)
+
+    def drift(
+        self,
+        *,
+        cluster: str | None = None,
+        target: str | None = None,
+        what: str | None = None,
+        gpu: str | None = None,
+        stale: bool | None = None,
+        cursor: str | None = None,
+        limit: int = DEFAULT,
+    ) -> Page[NodeView]:
+        """Return nodes that are not what their targets declare; filters as `list`.
+
+        Args:
+            cluster: as `list`.
+            target: that they differ from.
+            what: ``driver`` or ``gpu``: that differs.
+            gpu: as `list`.
+            stale: as `list`.
+            cursor: of the page.
+            limit: at most so many.
+        """
+        wanted = _differs(target, what)
+        return self._list(wanted, {"cluster": cluster, **self._sku(gpu)}, stale, cursor, limit)
+
+    def drift_together(
+        self,
+        *,
+        cluster: str | None = None,
+        target: str | None = None,
+        what: DriftKind | None = None,
+        gpu: str | None = None,
+        stale: bool | None = None,
+        limit: int = DEFAULT,
+    ) -> tuple[Sequence[DriftGroup], Page[NodeView]]:
+        """Yield the first page of `drift`, and all that drifted in groups: the fleet is read once.
+
+        Arguments are those of `drift`.
+        """
+        found: list[NodeView] = []
+        wanted = _differs(target, what)
+
+        def noted() -> Iterator[NodeView]:
+            for view in self.each(cluster=cluster, gpu=gpu, stale=stale):
+                if len(found) <= limit and wanted(view):
+                    found.append(view)
+                yield view
+
+        groups = drift_groups(noted(), self._snapshots.current(), target=target, what=what)
+        shown = tuple(found[:limit])
+        more = len(found) > limit
+        end = cursor_of([shown[-1].row.cluster, shown[-1].row.name]) if more else None
+        return groups, Page(shown, end)
+
+    def _sku(self, gpu: str | None) -> dict[str, Any]:
+        return {"sku": sku_of(gpu, self._facts) if gpu else None}
+
+    def _list(
+        self,
+        wanted: _Wanted,
+        stored: Mapping[str, Any],
+        stale: bool | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[NodeView]:
+        """A page; what the matrix decides is no column, so nodes are looked at one by one."""
+        now = clock.now()
+        filters = {**stored, **_heard(stale, now)}
+        found: list[NodeView] = []
+        matrix = self._matrix()
+        with self._database.reading() as session:
+            while True:
+                size = max(limit, _BATCH) if found or cursor else limit
+                part = nodes.list_nodes(session, **filters, cursor=cursor, limit=size)
+                for number, row in enumerate(part.items):
+                    view = _view(row, now, matrix)
+                    if not wanted(view):
+                        continue
+                    found.append(view)
+                    if len(found) == limit:
+                        last = number == len(part.items) - 1 and part.next is None
+                        end = None if last else cursor_of([row.cluster, row.name])
+                        return Page(tuple(found), end)
+                if part.next is None:
+                    return Page(tuple(found))
+                cursor = part.next
+
+    def _view(self, row: NodeRow, now: datetime) -> NodeView:
+        return _view(row, now, self._matrix())
+
+    def _matrix(self) -> Matrix:
+        snapshot = self._snapshots.current()
+        kept = self._kept
+        if kept is None or kept.snapshot is not snapshot:
+            kept = self._kept = Matrix(snapshot)
+        return kept
+
+
+def _view(row: NodeRow, now: datetime, matrix: Matrix) -> NodeView:
+    skus = [kind["gpu"] for kind in row.gpus]
+    standing = matrix.standing(row.driver, skus, row.labels, row.target)
+    return NodeView(row, standing, now - row.seen_at > STALE)
+
+
+def _differs(target: str | None, what: str | None) -> _Wanted:
+    def wanted(view: NodeView) -> bool:
+        return any(
+            (target is None or found.target == target) and (what is None or found.what == what)
+            for found in view.standing.differences
+        )
+
+    return wanted
+
+
+def _heard(stale: bool | None, now: datetime) -> dict[str, Any]:
+    return {} if stale is None else {"seen_before" if stale else "seen_after": now - STALE}
+
+
+def one_of(session: Session, name: str, cluster: str | None) -> NodeRow:
+    """Return the node of a name.
+
+    Raises:
+        NotFound: there is none.
+        Conflict: several clusters have one.
+    """
+    found = [row for row in nodes.named(session, name) if cluster in (None, row.cluster)]
+    if not found:
+        hint = "nodes are known once they were reported: compatgate k8s nodes --report"
+        raise NotFound(f"there is no node {name!r}", field="name", value=name, hint=hint)
+    if len(found) > 1:
+        hint = f"of {', '.join(row.cluster for row in found[:5])}"
+        raise Conflict(f"{len(found)} clusters have a node {name!r}", field="cluster", hint=hint)
+    return found[0]
+
+
+class Nodes(NodeViews):
+    """The nodes that one database knows."""
+
+    def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
+        super().__init__(database, facts, snapshots)
+        self.lately = RecentDrift(self.each, snapshots)
+
+    def report(self, report: Report, *, by: str, dry_run: bool = False) -> list[NodeView]:
+        """Keep what was seen; the same report again changes nothing but the time.
+
+        Args:
+            report: nodes of one cluster.
+            by: who reports.
+            dry_run: only say what would be shown then.
+
+        Raises:
+            BadInput: a node is named twice, or was seen in the future; names the field.
+        """
+        now = clock.now()
+        seen = reported_nodes(report, now, self._facts)
+        if dry_run:
+            with self._database.reading() as session:
+                rows: Sequence[NodeRow] = merged(
+                    report, seen, nodes.load(session, report.cluster, seen), by
+                )
+        else:
+            rows = self._keep(report, seen, by, now)
+        return [self._view(row, now) for row in rows]
+
+    def remove(self, name: str, by: Authorship, cluster: str | None = None) -> NodeView:
+        """Forget a node; one that is reported again comes back.
+
+        Raises:
+            NotFound: there is none of that name.
+            Conflict: several clusters have one.
+        """
+        by.check()
+        now = clock.now()
+        with self._database.writing() as session:
+            row = one_of(session, name, cluster)
+            nodes.remove(session, row.cluster, row.name)
+            detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
+            subject = f"{row.cluster}/{row.name}"
+            audit.append(
+                session, at=now, actor=by.author, action="node.remove", subject=subject,
+                detail=detail,
+            )  # fmt: skip
+        self.lately.forget()
+        return self._view(row, now)
+
+    def _keep(
+        self, report: Report, seen: Mapping[str, ReportedNode], by: str, now: datetime
+    ) -> Sequence[NodeRow]:
+        with self._database.writing() as session:
+            known = nodes.load(session, report.cluster, seen)
+            rows = merged(report, seen, known, by)
+            nodes.save(session, rows, known)
+            if detail := audit_detail(rows, known):
+                audit.append(
+                    session, at=now, actor=by, action="nodes.report", subject=report.cluster,
+                    detail=detail,
+                )  # fmt: skip
+        self.lately.forget()
+        return rows

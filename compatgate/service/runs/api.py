@@ -1,0 +1,286 @@
+"""Serve canary runs, their evidence, staging hosts, suites and workloads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from flask import request
+from msgspec import Meta, Struct
+
+from compatgate.canary.run import Purpose
+from compatgate.canary.samples.sample import list_samples
+from compatgate.canary.workload import Workload
+from compatgate.errors import BadInput
+from compatgate.kit.http.replies import Filter, Paged, Reply, page, slice_page
+from compatgate.kit.http.requests import Since, Until, to_struct
+from compatgate.service.baselines.exchange import take_samples as take
+from compatgate.service.runs import log_stream
+from compatgate.service.runs.logs import check_there, follow, plain
+from compatgate.service.runs.schemas import (
+    RUN,
+    EvidenceBody,
+    HostBody,
+    RunBody,
+    RunDetailBody,
+    RunRequest,
+    RunsMade,
+    SamplesBody,
+    StateFilter,
+    SuiteBody,
+    WorkloadBody,
+)
+from compatgate.service.runs.submission import Submission
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import LARGEST, Body, NoQuery, Returns, route
+
+
+class RunFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which runs to list."""
+
+    state: Annotated[StateFilter, Meta(description="or `active`, or `ended`")] | None = None
+    target: Filter | None = None
+    suite: Filter | None = None
+    entry: Filter | None = None
+    host: Annotated[Filter, Meta(description="where it runs, or ran last")] | None = None
+    asked_by: Filter | None = None
+    purpose: Purpose | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/runs",
+    scope="read",
+    tag="runs",
+    query=RunFilters,
+    returns=Returns(RunBody, "A page of runs", paged=True, etag=True),
+)
+def list_runs(call: Call[RunFilters]) -> Reply:
+    """List canary runs, newest first."""
+    return page(call.gate.runs.list(**call.query.filters()), lambda row: row.to_json())
+
+
+@route(
+    "POST",
+    "/runs",
+    scope="operate",
+    tag="runs",
+    body=Body(RunRequest, examples={"run": RUN}),
+    returns=Returns(RunsMade, "The runs that were queued", status=201),
+    errors=(404,),
+)
+def submit_runs(call: Call[NoQuery]) -> Reply:
+    """Queue a suite: one run for each SKU and driver of the target.
+
+    A run that no registered staging host could ever take is refused.
+    """
+    asked = to_struct(call.document(), Submission)
+    made = call.gate.runs.submit(asked, by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+@route(
+    "GET",
+    "/runs/{id}",
+    scope="read",
+    tag="runs",
+    returns=Returns(RunDetailBody, "The run", etag=True),
+    errors=(404,),
+)
+def show_run(call: Call[NoQuery]) -> Reply:
+    """Show a run with what became of its steps."""
+    return Reply(call.gate.runs.show(call.args["id"]).to_json())
+
+
+@route(
+    "POST",
+    "/runs/{id}/cancel",
+    scope="operate",
+    tag="runs",
+    returns=Returns(RunBody, "The run as it is now"),
+    errors=(404, 409),
+)
+def cancel_run(call: Call[NoQuery]) -> Reply:
+    """Cancel a run: at once where it waits, else within seconds, when its worker next reports."""
+    return Reply(call.gate.runs.cancel(call.args["id"], by=call.principal.name).to_json())
+
+
+@route(
+    "POST",
+    "/runs/{id}/rerun",
+    scope="operate",
+    tag="runs",
+    returns=Returns(RunsMade, "The runs that were queued", status=201),
+    errors=(404, 409),
+)
+def rerun(call: Call[NoQuery]) -> Reply:
+    """Queue a run that has ended again, for what its target is now."""
+    made = call.gate.runs.rerun(call.args["id"], by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which steps, and what to say of them."""
+
+    step: Annotated[Filter, Meta(description="only this step")] | None = None
+    note: Annotated[str, Meta(max_length=2000, description="kept in each file")] = ""
+
+
+@route(
+    "GET",
+    "/runs/{id}/samples",
+    scope="read",
+    tag="runs",
+    query=SampleOptions,
+    returns=Returns(SamplesBody, "The samples"),
+    errors=(404, 409),
+)
+def take_samples(call: Call[SampleOptions]) -> Reply:
+    """Take what a run measured as files of data, to lie beside their workloads.
+
+    A step gives none where it failed, where what it printed is not whole, or where it was not
+    measured on the GPU that its host claims; `refused` says why.
+    """
+    gate, query = call.gate, call.query
+    found = take(gate.runs, gate.facts, call.args["id"], step=query.step, note=query.note)
+    return Reply(found)
+
+
+class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which part of the log, and whether to wait for more."""
+
+    follow: Annotated[
+        bool, Meta(description="stream events until the run ends: `output`, `state`, `end`")
+    ] = False
+    step: Annotated[Filter, Meta(description="only this step's output")] | None = None
+    after: Annotated[
+        int, Meta(ge=0, le=LARGEST["big"], description="id of the last event known")
+    ] = 0
+
+
+@route(
+    "GET",
+    "/runs/{id}/logs",
+    scope="read",
+    tag="runs",
+    query=LogOptions,
+    returns=Returns(str, "The output", media=("text/plain", log_stream.MEDIA)),
+    errors=(404, 410),
+)
+def show_logs(call: Call[LogOptions]) -> Reply:
+    """Read what a run's steps printed; 410 says when it was removed, and by whom.
+
+    With `follow` the answer is a stream of server-sent events, which ends with `end` when the run
+    has ended. A stream that ends without it is taken up again with `after`, or `Last-Event-ID`; as
+    many as the server has threads to spare are served at once.
+    """
+    run_id, query, runs = call.args["id"], call.query, call.gate.runs
+    check_there(runs, run_id, query.step)
+    if not query.follow:
+        text = plain(runs, run_id, after=query.after, step=query.step)
+        return Reply((part.encode() for part in text), media="text/plain; charset=utf-8")
+    after = max(query.after, _last_event())
+    if request.method == "HEAD":
+        return Reply(b"", media=log_stream.MEDIA)
+    listeners = call.service.listeners
+    listeners.enter()
+    seconds = log_stream.LONGEST_SECONDS
+    events = follow(runs, run_id, after=after, step=query.step, seconds=seconds)
+    return Reply(
+        log_stream.Stream(events, listeners),
+        headers={"X-Accel-Buffering": "no"},
+        media=log_stream.MEDIA,
+    )
+
+
+def _last_event() -> int:
+    text: Any = request.headers.get("Last-Event-ID", "0")
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > LARGEST["big"]:
+        raise BadInput("is not an event's id", field="Last-Event-ID", value=text)
+    return int(text)
+
+
+class EvidenceFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which evidence to list."""
+
+    suite: Filter | None = None
+    sku: Filter | None = None
+    run: Annotated[Filter, Meta(description="id of the run")] | None = None
+    outcome: Literal["passed", "failed"] | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/evidence",
+    scope="read",
+    tag="evidence",
+    query=EvidenceFilters,
+    returns=Returns(EvidenceBody, "A page of evidence", paged=True, etag=True),
+)
+def list_evidence(call: Call[EvidenceFilters]) -> Reply:
+    """List judged runs that count as evidence, newest first."""
+    return page(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
+
+
+class HostFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which hosts to list."""
+
+    gpu: Annotated[Filter, Meta(description="SKU")] | None = None
+
+
+@route(
+    "GET",
+    "/hosts",
+    scope="read",
+    tag="runs",
+    query=HostFilters,
+    returns=Returns(HostBody, "A page of hosts", paged=True, etag=True),
+)
+def list_hosts(call: Call[HostFilters]) -> Reply:
+    """List the staging hosts that workers serve, by name."""
+    return page(call.gate.runs.hosts(**call.query.filters()), lambda row: row.to_json())
+
+
+@route(
+    "GET",
+    "/suites",
+    scope="read",
+    tag="runs",
+    query=Paged,
+    returns=Returns(SuiteBody, "A page of suites", paged=True, etag=True),
+)
+def list_suites(call: Call[Paged]) -> Reply:
+    """List the suites that can be run, by name."""
+    found = call.gate.runs.catalogue()
+    suites = [found.suites[name] for name in sorted(found.suites)]
+
+    def show(suite: Any) -> SuiteBody:
+        names, gpus = list(suite.workloads), found.gpus_of(suite.name)
+        return SuiteBody(suite.name, suite.description, names, gpus, found.nodes_of(suite.name))
+
+    return page(slice_page(suites, call.query), show)
+
+
+@route(
+    "GET",
+    "/workloads",
+    scope="read",
+    tag="runs",
+    query=Paged,
+    returns=Returns(WorkloadBody, "A page of workloads", paged=True, etag=True),
+)
+def list_workloads(call: Call[Paged]) -> Reply:
+    """List the workloads, by name."""
+    found = call.gate.runs.catalogue().workloads
+    workloads = [found[name] for name in sorted(found)]
+    return page(slice_page(workloads, call.query), _workload)
+
+
+def _workload(workload: Workload) -> dict[str, Any]:
+    own = (name for name in WorkloadBody.__struct_fields__ if name != "samples")
+    body = {name: msgspec.to_builtins(getattr(workload, name)) for name in own}
+    return {**body, "samples": [msgspec.to_builtins(sample) for sample in list_samples(workload)]}

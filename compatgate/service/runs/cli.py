@@ -1,0 +1,409 @@
+"""Run ``compatgate canary`` run, list, show, logs, cancel and rerun.
+
+Waiting for runs shows a bar for each on a terminal, and a line for each change elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compatgate.kit.cli.output import print_json, print_table, second
+from compatgate.kit.cli.parser import positive
+from compatgate.kit.cli.terminal import printable
+from compatgate.service.cli.gate import add_place, ask, ask_all, gate_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+
+_START_EPILOG = """\
+One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
+workloads' own images are run, and what they bring is measured; this project's programs bring none.
+exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
+"""
+
+
+def add_start_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _START_EPILOG
+    add = parser.add_argument
+    add("--suite", required=True, metavar="S", help="suite to run")
+    add("--target", metavar="T", help="target of the run; optional with --host")
+    add("--pool", metavar="P", help="only this pool of the target (default: each SKU and driver)")
+    add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
+    add("--image", metavar="REF", help="image under test")
+    add("--entry", metavar="NAME", help="entry of the matrix under test")
+    add("--host", metavar="H", help="staging host (default: any suitable host)")
+    add(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="priority; higher runs first (default: 0)",
+    )
+    waiting = parser.add_mutually_exclusive_group()
+    waiting.add_argument(
+        "--wait", action="store_true", default=True, help="wait for the end (default)"
+    )
+    waiting.add_argument(
+        "--detach", dest="wait", action="store_false", help="queue the run and exit with 0"
+    )
+    add_place(parser)
+    add("--format", choices=("text", "json"), default="text", help="output format (default: text)")
+
+
+def run_start(args: argparse.Namespace) -> int:
+    """Queue the runs and wait for their ends.
+
+    Raises:
+        BadInput: names the option; or no staging host could ever run it.
+        NotFound: there is no such suite, target, pool, entry or host.
+    """
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        made = ask(gate, Operations.submit_runs, **_start_body(args))["runs"]
+        if args.wait:
+            ids = [run["id"] for run in made]
+            try:
+                made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
+            except KeyboardInterrupt:
+                print(f"\nstill there: compatgate canary cancel {' '.join(ids)}", file=sys.stderr)
+                raise
+    print_runs(made, args.format)
+    return exit_status(made) if args.wait else 0
+
+
+def _start_body(args: argparse.Namespace) -> dict[str, Any]:
+    names = ("suite", "target", "pool", "image", "entry", "host", "priority")
+    body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    if args.stack is not None:
+        from compatgate.core.stack import parse_stack_text
+
+        body["stack"] = parse_stack_text(args.stack)
+    return body
+
+
+_STATES = (
+    "active", "ended", "queued", "leased", "preparing", "running", "judging", "passed", "failed",
+    "inconclusive", "error", "timeout", "cancelled",
+)  # fmt: skip
+
+
+def add_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("--state", choices=_STATES, metavar="STATE", help=", ".join(_STATES))
+    parser.add_argument("--target", metavar="T", help="target")
+    parser.add_argument("--suite", metavar="S", help="suite")
+    parser.add_argument("--entry", metavar="NAME", help="entry")
+    parser.add_argument("--host", metavar="H", help="host")
+    parser.add_argument("--purpose", choices=("request", "verification"), help="purpose")
+    parser.add_argument(
+        "--limit", type=positive, default=50, metavar="N", help="number of runs (default: 50)"
+    )
+    add_place(parser)
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print runs, newest first."""
+    names = ("state", "target", "suite", "entry", "host", "purpose")
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        filters = {name: getattr(args, name) for name in names}
+        print_runs(ask_all(gate, args.limit, Operations.list_runs, **filters), args.format)
+    return 0
+
+
+def add_show_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
+    add_place(parser)
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print a run.
+
+    Raises:
+        NotFound: there is none of that id.
+    """
+    from compatgate.kit.cli.output import print_json
+
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        found = ask(gate, Operations.show_run, args.run)
+    if args.format == "json":
+        print_json(found)
+    else:
+        _print_run(found)
+    return 0
+
+
+def _print_run(run: dict[str, Any]) -> None:
+    from compatgate.kit.cli.output import print_table, second
+    from compatgate.kit.cli.terminal import printable
+
+    print(run_line(run))
+    host = run["on_host"] or run["host"]
+    facts = {
+        "suite": run["suite"],
+        "target": " / ".join(filter(None, (run["target"], run["pool"]))),
+        "entry": run["entry"],
+        "stack": stack_text(run["stack"]),
+        "image": run["image"],
+        "gpu": run["gpu"],
+        "driver": run["driver"],
+        "nodes": run["nodes"] if run["nodes"] > 1 else None,
+        "host": f"{host} ({run['worker']})" if host and run["worker"] else host,
+        "attempt": f"{run['attempts']} of {run['max_attempts']}" if run["attempts"] else None,
+        "asked for": f"{second(run['created_at'])} by {run['asked_by']}",
+        "started": second(run["started_at"]),
+        "finished": second(run["finished_at"]),
+    }
+    for name, value in facts.items():
+        if value:
+            print(f"  {name:<10} {printable(str(value))}")
+    if run["steps"]:
+        print()
+        rows = [
+            (s["name"], s["outcome"], s["exit_code"], printable(s["reason"])) for s in run["steps"]
+        ]
+        print_table(("step", "outcome", "exit", "reason"), rows, empty="")
+    _print_peaks(run["steps"])
+
+
+def _print_peaks(steps: list[dict[str, Any]]) -> None:
+    """Metrics beside published peaks; a server from before they were known says none."""
+    from compatgate.kit.cli.terminal import printable
+
+    found = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
+    if found:
+        print()
+    for step, one in found:
+        print(f"  {step} {one['metric']}: {printable(one['words'])}")
+        print(f"    source: {printable(one['source']['title'])}, {one['source']['confidence']}")
+
+
+def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="follow the log until the run ends"
+    )
+    parser.add_argument("--step", metavar="NAME", help="only this step's output")
+    add_place(parser)
+
+
+def run_logs(args: argparse.Namespace) -> int:
+    """Print a run's log.
+
+    Raises:
+        NotFound: there is no such run.
+        Gone: its log was removed.
+    """
+    from compatgate.kit.cli.terminal import printable
+
+    with gate_of(args) as gate:
+        whole = gate.show_logs(args.run, step=args.step)
+        for text in _follow_logs(gate, args) if args.follow else whole:
+            sys.stdout.write(printable(text.replace("\t", "    ")))
+            sys.stdout.flush()
+    return 0
+
+
+def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
+    from compatgate.errors import Unavailable
+    from compatgate.service.runs.logs import heading
+
+    shown = None
+    for event in gate.follow_run(args.run, step=args.step):
+        name, data = event.name, event.data
+        if name == "output":
+            if args.step is None and (data["step"], data["attempt"]) != shown:
+                shown = (data["step"], data["attempt"])
+                yield heading(*shown)
+            yield data["text"]
+        elif name == "error":
+            raise Unavailable(f"the log stopped: {data['detail']}")
+        else:
+            _print_event(name, data)
+
+
+def _print_event(name: str, data: dict[str, object]) -> None:
+    """What happens to the run is no part of its log."""
+    if name == "end":
+        reason = f": {data['reason']}" if data["reason"] else ""
+        print(f"[{data['state']}{reason}]", file=sys.stderr)
+
+
+def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("runs", nargs="+", metavar="ID", help="run ids, as in canary list")
+    add_place(parser)
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
+
+
+def run_cancel(args: argparse.Namespace) -> int:
+    """End runs: at once where they wait, else when their worker next reports.
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: it has ended.
+    """
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
+    return 0
+
+
+def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
+    add_place(parser)
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format (default: text)"
+    )
+
+
+def run_rerun(args: argparse.Namespace) -> int:
+    """Queue the same again, for what the target is now.
+
+    Raises:
+        NotFound: there is no such run, or no longer its suite, target or pool.
+        Conflict: it has not ended yet.
+    """
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
+    return 0
+
+
+_RUN_COLUMNS = ("run", "suite", "target", "gpu", "driver", "state", "host", "created", "reason")
+
+
+def print_runs(runs: Sequence[dict[str, Any]], form: str) -> None:
+    """Runs as JSON, or a line each."""
+    if form == "json":
+        print_json(list(runs))
+        return
+    print_table(_RUN_COLUMNS, [_run_row(run) for run in runs], empty="no runs")
+
+
+def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
+    state = f"{run['state']} (cancelling)" if run["cancelling"] else run["state"]
+    return (
+        run["id"],
+        run["suite"],
+        run["target"],
+        run["gpu"],
+        run["driver"],
+        state,
+        run["on_host"] or run["host"],
+        second(run["created_at"]),
+        printable(run["reason"] or run["doing"]),
+    )
+
+
+def stack_text(stack: dict[str, Any]) -> str:
+    """Return a stack in one line, as ``--stack`` takes it."""
+    return ",".join(
+        f"{name}={'+'.join(value) if isinstance(value, list) else value}"
+        for name, value in stack.items()
+    )
+
+
+Show = Callable[[str], dict[str, Any]]
+"""Asks the gate for a run, by its id."""
+POLL_SECONDS = 1.0
+_EXITS = {"passed": 0, "failed": 1}
+_EXIT_NO_VERDICT = 3
+_OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
+
+
+def exit_status(runs: Sequence[dict[str, Any]]) -> int:
+    """0: all passed; 1: one failed; 3: otherwise."""
+    found = {_EXITS.get(run["state"], _EXIT_NO_VERDICT) for run in runs}
+    return 1 if 1 in found else max(found, default=_EXIT_NO_VERDICT)
+
+
+def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The runs once all of them have ended; what happens meanwhile goes to standard error."""
+    if sys.stderr.isatty():
+        return _with_bars(show, ids)
+    said: dict[str, str] = {}
+
+    def say(run: dict[str, Any]) -> None:
+        text = run_line(run)
+        if said.get(run["id"]) != text:
+            said[run["id"]] = text
+            print(text, file=sys.stderr, flush=True)
+
+    return _until_ended(show, ids, say)
+
+
+def run_line(run: dict[str, Any]) -> str:
+    """Return a run's state in one line."""
+    from compatgate.kit.cli.terminal import printable
+
+    where = f" on {run['on_host']}" if run["on_host"] else ""
+    parts = [text for text in (run["doing"], run["reason"]) if text]
+    more = f": {', '.join(parts)}" if parts else ""
+    return " ".join(printable(f"{run['id']} {run['state']}{where}{more}").split())
+
+
+def _until_ended(
+    show: Show, ids: Sequence[str], say: Callable[[dict[str, Any]], None]
+) -> list[dict[str, Any]]:
+    runs: dict[str, dict[str, Any]] = {}
+    while True:
+        for name in ids:
+            if name not in runs or runs[name]["state"] in _OPEN_STATES:
+                runs[name] = show(name)
+                say(runs[name])
+        if not any(run["state"] in _OPEN_STATES for run in runs.values()):
+            return list(runs.values())
+        time.sleep(POLL_SECONDS)
+
+
+def _with_bars(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.fields[run]}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[doing]}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks = {
+            name: progress.add_task("", total=None, run=name, state="", doing="") for name in ids
+        }
+
+        def say(run: dict[str, Any]) -> None:
+            share, has_ended = run["progress"], run["state"] not in _OPEN_STATES
+            progress.update(
+                tasks[run["id"]],
+                total=None if share is None and not has_ended else 1.0,
+                completed=1.0 if has_ended else share or 0.0,
+                state=run["state"],
+                doing=run_line(run).partition(": ")[2],
+            )
+
+        return _until_ended(show, ids, say)

@@ -1,0 +1,263 @@
+"""Compare what a run asked for with what it measured, and two runs with each other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.canary.judge.metric import judge_metric
+from compatgate.canary.judge.result import MetricJudgement, Samples
+from compatgate.canary.judge.statistics import median
+from compatgate.canary.judge.units import conversion
+from compatgate.canary.judge.workload import WorkloadJudgement
+from compatgate.canary.run import Env, Metric, Report
+from compatgate.canary.workload import MetricSpec
+from compatgate.core.components import COMPONENTS, in_order, resolve_component
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.versions import parse_version, same_release
+from compatgate.errors import BadInput
+from compatgate.service.runs.models import RunRow, StepRow
+from compatgate.service.runs.service import RunDetail
+
+State = Literal["same", "differs", "not measured", "not asked"]
+
+
+class MeasuredPart(Struct, frozen=True):
+    """One part of a stack.
+
+    Attributes:
+        name: of the component, or ``gpu``.
+        asked: as the run asks for it.
+        measured: by its steps; more than one where they disagree.
+    """
+
+    name: str
+    asked: str | None
+    measured: tuple[str, ...]
+    state: State
+
+
+def envs_of(steps: Iterable[dict[str, Any]]) -> list[Env]:
+    """Return the env lines of a run's steps, from their results as plain data."""
+    reports = [step["report"] for step in steps if step.get("report")]
+    return [env for report in reports if (env := msgspec.convert(report, Report).env)]
+
+
+def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[MeasuredPart]:
+    """Return every part that was asked for or measured; the GPU and driver first."""
+    asked = {name: value for name, value in _requested(run).items() if value}
+    found: dict[str, dict[str, None]] = {}
+    for env in envs:
+        for name, text in env.versions.items():
+            found.setdefault(_component(name), {})[text] = None
+        if env.driver:
+            found.setdefault("driver", {})[env.driver] = None
+        for device in env.gpus:
+            name = f"{device.name} MIG {device.mig}" if device.mig else device.name
+            found.setdefault("gpu", {})[_sku(name, gpus)] = None
+    names = {*asked, *found}
+    order = [*in_order([name for name in names if name in COMPONENTS])]
+    rest = sorted(names - {*order, "gpu"})
+    return [
+        _compare_part(name, asked.get(name), tuple(found.get(name, ())))
+        for name in (*(["gpu"] if "gpu" in names else []), *order, *rest)
+    ]
+
+
+def _requested(run: RunRow) -> dict[str, str | None]:
+    stack = {name: value for name, value in run.stack.items() if isinstance(value, str)}
+    versions = {_component(name): value for name, value in stack.items()}
+    return {
+        **{name: value for name, value in versions.items() if name in COMPONENTS},
+        "gpu": run.gpu,
+        "driver": run.driver,
+    }
+
+
+def _compare_part(name: str, asked: str | None, measured: tuple[str, ...]) -> MeasuredPart:
+    if asked is None:
+        return MeasuredPart(name, asked, measured, "not asked" if len(measured) < 2 else "differs")
+    if not measured:
+        return MeasuredPart(name, asked, measured, "not measured")
+    same = all(_same(name, asked, text) for text in measured)
+    return MeasuredPart(name, asked, measured, "same" if same else "differs")
+
+
+def _same(name: str, asked: str, measured: str) -> bool:
+    if asked == measured:
+        return True
+    try:
+        return same_release(name, parse_version(name, asked), parse_version(name, measured))
+    except BadInput:
+        return False
+
+
+def _component(name: str) -> str:
+    try:
+        return resolve_component(name).component.name
+    except BadInput:
+        return name
+
+
+def _sku(name: str, gpus: Gpus) -> str:
+    try:
+        return resolve_gpu(name, gpus).sku
+    except BadInput:
+        return name
+
+
+Specs = Mapping[str, Mapping[str, MetricSpec]]
+"""Workload to metric to what is declared of it."""
+
+
+class ComparedValue(Struct, frozen=True):
+    """One thing that both runs have, or one of them."""
+
+    name: str
+    a: str | None
+    b: str | None
+
+    @property
+    def differs(self) -> bool:
+        """Return whether they have not the same."""
+        return self.a != self.b
+
+
+class MetricChange(Struct, frozen=True):
+    """A metric from the first run to the second.
+
+    Attributes:
+        judged: the second held against the first as against a baseline.
+        a, b: how many values each has.
+        unit: of the medians, the first's own.
+        medians: the second's is None where units do not convert.
+        beyond: the change is for the worse and more than the tolerance.
+    """
+
+    step: str
+    judged: MetricJudgement
+    a: int
+    b: int
+    unit: str
+    medians: tuple[float, float | None]
+    change: float | None
+    beyond: bool
+
+
+class Comparison(Struct, frozen=True):
+    """Everything that is put side by side."""
+
+    asked: list[ComparedValue]
+    measured: list[ComparedValue]
+    steps: list[ComparedValue]
+    metrics: list[MetricChange]
+
+
+def compare_runs(a: RunDetail, b: RunDetail, specs: Specs, gpus: Gpus) -> Comparison:
+    """Put two runs side by side.
+
+    Args:
+        a: the earlier, or the better known one.
+        b: what is compared with it.
+        specs: what workloads declare of their metrics, as far as they are known here.
+        gpus: to name GPUs alike.
+    """
+    left, right = _by_name(a.steps), _by_name(b.steps)
+    both = [name for name in left if name in right]
+    return Comparison(
+        asked=_paired(_request_lines(a.run), _request_lines(b.run)),
+        measured=_paired(_measured(a, gpus), _measured(b, gpus)),
+        steps=_paired(_outcomes(left), _outcomes(right)),
+        metrics=[one for name in both for one in _metrics(left[name], right[name], specs)],
+    )
+
+
+def _by_name(steps: Iterable[StepRow]) -> dict[str, StepRow]:
+    return {step.name: step for step in steps}
+
+
+def _paired(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> list[ComparedValue]:
+    names = [*a, *(name for name in b if name not in a)]
+    lines = [ComparedValue(name, a.get(name), b.get(name)) for name in names]
+    return [line for line in lines if line.a or line.b]
+
+
+def _request_lines(run: RunRow) -> dict[str, str | None]:
+    stack = {
+        f"Stack: {name}": "+".join(value) if isinstance(value, list) else str(value)
+        for name, value in run.stack.items()
+    }
+    return {
+        "Suite": run.suite,
+        "Target": run.target,
+        "Pool": run.pool,
+        "gpu": run.gpu,
+        "driver": run.driver,
+        "Image": run.image,
+        "Entry": run.entry,
+        "Host": run.on_host,
+        **stack,
+    }
+
+
+def _measured(run: RunDetail, gpus: Gpus) -> dict[str, str | None]:
+    found: list[MeasuredPart] = compare_parts(
+        run.run, envs_of(step.body for step in run.steps), gpus
+    )
+    return {one.name: ", ".join(one.measured) or None for one in found}
+
+
+def _outcomes(steps: Mapping[str, StepRow]) -> dict[str, str | None]:
+    return {name: step.body["outcome"] for name, step in steps.items()}
+
+
+def _metrics(a: StepRow, b: StepRow, specs: Specs) -> list[MetricChange]:
+    before, after = _reported(a.body), _reported(b.body)
+    declared = {**_judged_specs(a.body), **_judged_specs(b.body)}
+    declared.update(specs.get(b.body["workload"], {}))
+    return [
+        _changed(b.name, declared[name], before[name], after[name])
+        for name in after
+        if name in before and name in declared
+    ]
+
+
+def _changed(step: str, spec: MetricSpec, a: Metric, b: Metric) -> MetricChange:
+    samples = [Samples(metric.name, metric.unit, (metric.values,)) for metric in (a, b)]
+    judged = judge_metric(a.name, spec, *samples)
+    medians = _medians(a, b)
+    change = judged.numbers.ratio - 1 if judged.numbers else _change(*medians)
+    worse = {
+        "lower": lambda by: by,
+        "higher": lambda by: -by,
+        "either": abs,
+    }[spec.better]
+    beyond = change is not None and worse(change) > spec.tolerance
+    return MetricChange(step, judged, len(a.values), len(b.values), a.unit, medians, change, beyond)
+
+
+def _medians(a: Metric, b: Metric) -> tuple[float, float | None]:
+    factor = conversion(b.unit, a.unit)
+    return median(a.values), None if factor is None else median(b.values) * factor
+
+
+def _change(before: float, after: float | None) -> float | None:
+    return None if after is None or before == 0 else after / before - 1
+
+
+def _reported(body: dict[str, Any]) -> dict[str, Metric]:
+    if not body.get("report"):
+        return {}
+    return {m.name: m for m in msgspec.convert(body["report"], Report).metrics if m.values}
+
+
+def _judged_specs(body: dict[str, Any]) -> dict[str, MetricSpec]:
+    """What was declared of the metrics when the step was judged."""
+    if not body.get("judgement"):
+        return {}
+    judged = msgspec.convert(body["judgement"], WorkloadJudgement)
+    return {m.name: MetricSpec(m.unit, m.better, m.tolerance) for m in judged.metrics}

@@ -1,0 +1,273 @@
+"""Store evidence and warnings on entries.
+
+Evidence is numbered and only ever added. A run that fails opens a warning, one that passes
+closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from compatgate.core.matrix import Evidence
+from compatgate.core.versions import parse_version
+from compatgate.kit.database.tables import DEFAULT, Base, BigKey, Page, UtcTime, page, to_plain
+from compatgate.service.audit import repository as audit
+from compatgate.service.matrix.models import Revision
+
+
+class EvidenceRecord(Base):
+    """A judged run, bound to what was measured. Rows are only ever added."""
+
+    __tablename__ = "evidence"
+    __table_args__ = (
+        Index(None, "known_at"),
+        Index(None, "suite", "sku", "seq"),
+    )
+
+    seq: Mapped[int] = mapped_column(
+        BigKey, primary_key=True, autoincrement=False, comment="1, 2, 3, ... without gaps"
+    )
+    run: Mapped[str] = mapped_column(ForeignKey("runs.id"), unique=True)
+    suite: Mapped[str] = mapped_column(Text)
+    sku: Mapped[str] = mapped_column(Text)
+    driver: Mapped[str] = mapped_column(Text, comment="Measured")
+    components: Mapped[str] = mapped_column(Text, comment="JSON: component to version measured")
+    outcome: Mapped[str] = mapped_column(Text)
+    finished: Mapped[int] = mapped_column(BigInteger, comment="Seconds since the epoch")
+    development: Mapped[bool] = mapped_column(Boolean, comment="Ran outside a container")
+    known_at: Mapped[datetime] = mapped_column(
+        UtcTime, comment="Never before that of the previous row"
+    )
+
+
+class EntryWarning(Base):
+    """That a run contradicts a blessed entry; closed by one that passes."""
+
+    __tablename__ = "entry_warnings"
+    __table_args__ = (Index(None, "entry", "closed_at"), Index(None, "closed_at"))
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    entry: Mapped[str] = mapped_column(Text)
+    run: Mapped[str] = mapped_column(ForeignKey("runs.id"), comment="That opened it")
+    suite: Mapped[str] = mapped_column(Text)
+    sku: Mapped[str] = mapped_column(Text)
+    driver: Mapped[str] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(Text)
+    opened_at: Mapped[datetime] = mapped_column(UtcTime)
+    closed_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Null: it is open")
+    closed_by: Mapped[str | None] = mapped_column(Text, comment="Id of the run that passed")
+
+
+class EvidenceRow(Struct, frozen=True):
+    """A judged run as evidence; ``components`` is component to version as measured."""
+
+    seq: int
+    run: str
+    suite: str
+    sku: str
+    driver: str
+    components: dict[str, str]
+    outcome: str
+    finished: int
+    development: bool
+    known_at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return to_plain(self)
+
+
+class WarningRow(Struct, frozen=True):
+    """A warning on an entry; open while ``closed_at`` is None."""
+
+    id: int
+    entry: str
+    run: str
+    suite: str
+    sku: str
+    driver: str
+    message: str
+    opened_at: datetime
+    closed_at: datetime | None = None
+    closed_by: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return to_plain(self)
+
+
+_EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__struct_fields__]
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def latest(session: Session) -> int:
+    """Return the number of the last row; 0 before the first."""
+    return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
+
+
+def with_revision(session: Session) -> tuple[int, int]:
+    """Return the number of the last revision and of the last row here, in one question."""
+    revision = select(func.max(Revision.number)).scalar_subquery()
+    number = select(func.max(EvidenceRecord.seq)).scalar_subquery()
+    found = session.execute(select(revision, number)).one()
+    return found[0] or 0, found[1] or 0
+
+
+def latest_at(session: Session, when: datetime) -> int:
+    """Return the number of the last row that was known at a moment."""
+    query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= when)
+    return session.execute(query).scalar() or 0
+
+
+def add(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
+    """Keep a judged run; the session must be a writing one."""
+    query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
+    last = session.execute(query.order_by(EvidenceRecord.seq.desc()).limit(1)).first()
+    components = {name: version.text for name, version in run.components.items()}
+    values = {
+        "seq": last.seq + 1 if last else 1,
+        "run": run.id,
+        "suite": run.suite,
+        "sku": run.sku,
+        "driver": run.driver.text,
+        "components": _encode(components).decode(),
+        "outcome": run.outcome,
+        "finished": run.finished,
+        "development": run.development,
+        "known_at": max(at, last.known_at) if last else at,
+    }
+    session.execute(insert(EvidenceRecord), [values])
+    return _row_of({**values, "components": components})
+
+
+def fingerprint(row: EvidenceRow) -> str:
+    """Return the digest by which the audit chain vouches for a row."""
+    return audit.digest_rows([row.to_json()])
+
+
+def load(
+    session: Session,
+    *,
+    after: int = 0,
+    until: int | None = None,
+    suites: Collection[str] | None = None,
+    skus: Collection[str] | None = None,
+) -> Iterator[Evidence]:
+    """Judged runs in the order in which they became known.
+
+    Args:
+        session: to read from.
+        after: number of the last row that is known already.
+        until: number of the last row wanted.
+        suites: only these.
+        skus: only on these.
+    """
+    query = select(*_EVIDENCE_COLUMNS).where(EvidenceRecord.seq > after)
+    query = query.where(EvidenceRecord.seq <= until) if until is not None else query
+    query = query.where(EvidenceRecord.suite.in_(suites)) if suites is not None else query
+    query = query.where(EvidenceRecord.sku.in_(skus)) if skus is not None else query
+    query = query.order_by(EvidenceRecord.seq)
+    for found in session.execute(query.execution_options(yield_per=5000)):
+        yield to_evidence(_row(found))
+
+
+def to_evidence(row: EvidenceRow) -> Evidence:
+    """Return a stored row as the rules read it."""
+    return Evidence(
+        row.run,
+        row.suite,
+        row.sku,
+        parse_version("driver", row.driver),
+        {name: parse_version(name, text) for name, text in row.components.items()},
+        row.outcome,  # type: ignore[arg-type]
+        row.finished,
+        row.development,
+    )
+
+
+def list_evidence(
+    session: Session,
+    *,
+    suite: str | None = None,
+    sku: str | None = None,
+    run: str | None = None,
+    outcome: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[EvidenceRow]:
+    """Evidence, newest first; ``since`` and ``until`` are when it became known."""
+    query = select(*_EVIDENCE_COLUMNS)
+    wanted = (
+        (EvidenceRecord.suite, suite),
+        (EvidenceRecord.sku, sku),
+        (EvidenceRecord.run, run),
+        (EvidenceRecord.outcome, outcome),
+    )
+    for column, value in wanted:
+        query = query.where(column == value) if value else query
+    query = query.where(EvidenceRecord.known_at >= since) if since else query
+    query = query.where(EvidenceRecord.known_at <= until) if until else query
+    key = EvidenceRecord.seq
+    return page(session, query, key, _row, cursor=cursor, limit=limit, descending=True)
+
+
+def rows(session: Session) -> Iterator[EvidenceRow]:
+    """Yield every row, in order."""
+    query = select(*_EVIDENCE_COLUMNS).order_by(EvidenceRecord.seq)
+    for found in session.execute(query.execution_options(yield_per=1000)):
+        yield _row(found)
+
+
+def _row(found: Any) -> EvidenceRow:
+    values = dict(found._mapping)
+    return _row_of({**values, "components": msgspec.json.decode(values["components"])})
+
+
+def _row_of(values: dict[str, Any]) -> EvidenceRow:
+    return EvidenceRow(**values)
+
+
+_WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
+
+
+def opened(
+    session: Session,
+    *,
+    entries: Collection[str] | None = None,
+    suite: str | None = None,
+    sku: str | None = None,
+) -> Iterator[WarningRow]:
+    """Warnings that are open, oldest first.
+
+    Args:
+        session: to read from.
+        entries: only on these.
+        suite: that failed.
+        sku: on which.
+    """
+    query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
+    query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
+    query = query.where(EntryWarning.suite == suite) if suite else query
+    query = query.where(EntryWarning.sku == sku) if sku else query
+    for found in session.execute(query.order_by(EntryWarning.id)):
+        yield WarningRow(*found)
+
+
+def open_one(session: Session, **values: Any) -> None:
+    """Open a warning; ``values`` are those of `WarningRow`, without ``id``."""
+    session.execute(insert(EntryWarning), [values])
+
+
+def close(session: Session, ids: Collection[int], run: str, at: datetime) -> None:
+    """Close warnings: a run has passed."""
+    changed = update(EntryWarning).where(EntryWarning.id.in_(ids))
+    session.execute(changed.values(closed_at=at, closed_by=run))

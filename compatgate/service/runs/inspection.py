@@ -1,0 +1,368 @@
+"""Show a run's steps: each metric with its judgement, its band and its history.
+
+The band is that of the approved baseline; the judgement is put into sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
+from compatgate.canary.health import Health
+from compatgate.canary.judge.baseline import Baseline, family_of
+from compatgate.canary.judge.result import MetricJudgement, Numbers
+from compatgate.canary.judge.statistics import quantile
+from compatgate.canary.judge.units import conversion
+from compatgate.canary.judge.workload import WorkloadJudgement
+from compatgate.canary.peaks import Share
+from compatgate.canary.run import Check, Env, Metric, Report
+from compatgate.errors import BadInput
+from compatgate.kit.database.tables import MOST
+from compatgate.service.baselines.repository import BaselineRow
+from compatgate.service.baselines.service import BaselineService
+from compatgate.service.runs.models import PastStep, RunRow, StepRow
+from compatgate.service.runs.service import RunDetail, Runs
+
+_BETTER = {
+    "lower": "Lower is better",
+    "higher": "Higher is better",
+    "either": "It should stay as it is, in either direction",
+}
+
+
+def explain(metric: MetricJudgement) -> list[str]:
+    """Which change would count, what changed, how sure that is, and what else was looked at."""
+    lines = [f"{_BETTER[metric.better]}; a change of {_percent(metric.tolerance)} counts."]
+    if metric.numbers is not None:
+        lines += [_change(metric, metric.numbers), _sure(metric, metric.numbers)]
+        lines += [_noise(metric.numbers)]
+        if metric.numbers.dropped:
+            lines.append(f"{metric.numbers.dropped} leading values of each run were warm-up.")
+    others = [a for a in metric.aspects if a.name in ("tail", "spread") and a.outcome != "ok"]
+    lines += [_sentence(aspect.reason) for aspect in others]
+    if metric.missing:
+        lines.append(f"To settle it: {metric.missing}.")
+    return lines
+
+
+def signed(share: float) -> str:
+    """``+12.1 %``; a factor where it is large."""
+    return f"x {1 + share:.3g}" if share >= 9 else f"{100 * share:+.1f} %"
+
+
+def _change(metric: MetricJudgement, found: Numbers) -> str:
+    unit = f" {metric.unit}" if metric.unit not in ("", "1") else ""
+    before, after = found.medians
+    return (
+        f"The middle of {found.n[1]} values is {after:.4g}{unit}; of the baseline's {found.n[0]} "
+        f"values it is {before:.4g}{unit}: {_moved(found.ratio - 1)}."
+    )
+
+
+def _moved(share: float) -> str:
+    if round(abs(share), 4) == 0:
+        return "no change"
+    return f"{_percent(abs(share))} {'higher' if share > 0 else 'lower'}"
+
+
+def _sure(metric: MetricJudgement, found: Numbers) -> str:
+    low, high = found.interval
+    if low is None and high is None:
+        return "There are too few values to say between which bounds the change lies."
+    between = " and ".join(
+        signed(bound - 1) if bound is not None else "no bound" for bound in (low, high)
+    )
+    where = {True: "all of it beyond", False: "all of it within", None: "partly beyond"}
+    return (
+        f"With 98 % confidence the change lies between {between}, "
+        f"{where[_beyond(metric, low, high)]} the tolerance."
+    )
+
+
+def _beyond(metric: MetricJudgement, low: float | None, high: float | None) -> bool | None:
+    """Whether an interval of ratios is worse than tolerated: all of it, none of it, or neither."""
+    worst_up, worst_down = 1 + metric.tolerance, 1 - metric.tolerance
+    up, down = metric.better != "higher", metric.better != "lower"
+    if up and low is not None and low >= worst_up:
+        return True
+    if down and high is not None and high <= worst_down:
+        return True
+    reaches_up = up and (high is None or high >= worst_up)
+    reaches_down = down and (low is None or low <= worst_down)
+    return None if reaches_up or reaches_down else False
+
+
+def _noise(found: Numbers) -> str:
+    before, after = (_percent(share) for share in found.noise)
+    return f"One repetition varies by {after}; in the baseline by {before}."
+
+
+def _percent(share: float) -> str:
+    text = f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.3g}"
+    return f"{text.removesuffix('.0')} %"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+_LOW, _HIGH = 0.05, 0.95
+
+
+class Band(Struct, frozen=True):
+    """Between which values nine of ten of an approved baseline lie, in the run's unit.
+
+    Attributes:
+        same: it is of the workload as it ran; another's judges nothing and is to compare with.
+    """
+
+    baseline: int
+    version: int
+    approved_at: datetime | None
+    low: float
+    middle: float
+    high: float
+    n: int
+    runs: int
+    same: bool
+
+
+class Point(Struct, frozen=True):
+    """A metric in one run: its middle, and between which values nine of ten lie."""
+
+    run: str
+    state: str
+    at: datetime
+    low: float
+    middle: float
+    high: float
+    n: int
+    outcome: str
+
+
+def family_of_report(report: Report) -> str | None:
+    """Return the stack family that a step measured; None where it cannot be told."""
+    try:
+        return family_of(report.env.versions if report.env else {})
+    except BadInput:
+        return None
+
+
+def bands(
+    rows: Iterable[BaselineRow], workload: str, digest: str | None, metrics: Sequence[Metric]
+) -> dict[str, Band]:
+    """Return the band of each metric for which a baseline is approved.
+
+    Args:
+        rows: approved ones of one SKU and family, newest first.
+        workload: by name.
+        digest: of its content as it ran; baselines of the same content come first.
+        metrics: of the run.
+    """
+    wanted = f"{workload}@{(digest or '').removeprefix('sha256:')[:12]}"
+    mine = [row for row in rows if row.workload.partition("@")[0] == workload]
+    mine.sort(key=lambda row: row.workload != wanted)
+    found: dict[str, Band] = {}
+    for metric in metrics:
+        row = next((row for row in mine if row.metric == metric.name), None)
+        band = _band(row, metric.unit, same=row.workload == wanted) if row else None
+        if band is not None:
+            found[metric.name] = band
+    return found
+
+
+def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
+    baseline = Baseline.from_json(row.body)
+    factor = conversion(baseline.unit, unit)
+    if factor is None:
+        return None
+    ordered = sorted(value * factor for value in baseline.samples.values)
+    low, middle, high = _spread(ordered)
+    counted = len(ordered), len(baseline.runs)
+    return Band(row.id, row.version, row.decided_at, low, middle, high, *counted, same)
+
+
+def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:
+    return quantile(ordered, _LOW), quantile(ordered, 0.5), quantile(ordered, _HIGH)
+
+
+def history(past: Iterable[PastStep], family: str | None) -> dict[str, list[Point]]:
+    """Each metric over runs of the same family, oldest first; units as the newest run has them.
+
+    Args:
+        past: results of one step, newest first.
+        family: that the runs must have measured.
+    """
+    found: dict[str, list[Point]] = {}
+    units: dict[str, str] = {}
+    for step in past:
+        report = _report(step.body)
+        if report is None or family is None or family_of_report(report) != family:
+            continue
+        said = _outcomes(step.body)
+        for metric in report.metrics:
+            factor = conversion(metric.unit, units.setdefault(metric.name, metric.unit))
+            if metric.values and factor is not None:
+                spread = _spread(sorted(value * factor for value in metric.values))
+                outcome = said.get(metric.name, "")
+                point = Point(
+                    step.run, step.state, step.finished_at, *spread, len(metric.values), outcome
+                )
+                found.setdefault(metric.name, []).insert(0, point)
+    return found
+
+
+def _report(body: dict[str, Any]) -> Report | None:
+    return msgspec.convert(body["report"], Report) if body.get("report") else None
+
+
+def _outcomes(body: dict[str, Any]) -> dict[str, str]:
+    if not body.get("judgement"):
+        return {}
+    judged = msgspec.convert(body["judgement"], WorkloadJudgement)
+    return {metric.name: metric.outcome for metric in judged.metrics}
+
+
+VALUES = 500
+"""Values of a metric that are shown; the API has all of them."""
+AT_ONCE = 6
+"""Metrics of a run that are all drawn on its page; of more, each step has a page of its own."""
+
+
+class MetricView(Struct, frozen=True):
+    """A metric of a step.
+
+    Attributes:
+        judged: None where nothing was judged.
+        words: the judgement in sentences.
+        band: of the baseline that is approved now.
+        past: of earlier runs and this one, oldest first.
+        more: values that are not shown.
+        share: of the GPU's published peak.
+    """
+
+    metric: Metric
+    description: str
+    judged: MetricJudgement | None
+    words: list[str]
+    band: Band | None
+    past: Sequence[Point]
+    more: int
+    share: Share | None = None
+
+
+class StepView(Struct, frozen=True):
+    """A step of a run."""
+
+    row: StepRow
+    body: dict[str, Any]
+    env: Env | None
+    checks: tuple[Check, ...]
+    problems: tuple[str, ...]
+    metrics: list[MetricView]
+    judged: WorkloadJudgement | None
+    health: Health | None
+    family: str | None
+
+
+def is_long(detail: RunDetail) -> bool:
+    """Return whether a run has more metrics than its page draws."""
+    reports = [step.body.get("report") or {} for step in detail.steps]
+    return sum(len(report.get("metrics", ())) for report in reports) > AT_ONCE
+
+
+def inspect(runs: Runs, baselines: BaselineService, detail: RunDetail) -> list[StepView]:
+    """Return the steps of a run, each metric with its band and its past."""
+    sku = _sku(runs, detail.run)
+    approved: dict[str, Sequence[BaselineRow]] = {}
+    shown = []
+    for step in detail.steps:
+        report = msgspec.convert(step.body.get("report"), Report | None)
+        family = family_of_report(report) if report else None
+        if family is not None and family not in approved:
+            rows = baselines.list(sku=sku, family=family, state="approved", limit=MOST).items
+            approved[family] = rows
+        one = _step(step, report, family)
+        if report is not None and report.metrics:
+            known = approved.get(family or "", ())
+            metrics = _metrics(runs, detail.run, one, report, known)
+            one = replace(one, metrics=_with_shares(detail, step, metrics))
+        shown.append(one)
+    return shown
+
+
+def outline(detail: RunDetail) -> list[StepView]:
+    """Return the steps of a run, each metric with its judgement alone."""
+    shown = []
+    for step in detail.steps:
+        report = msgspec.convert(step.body.get("report"), Report | None)
+        one = _step(step, report, family_of_report(report) if report else None)
+        said = _judgements(one)
+        metrics = [
+            MetricView(metric, "", said.get(metric.name), [], None, (), 0)
+            for metric in (report.metrics if report else ())
+        ]
+        shown.append(replace(one, metrics=_with_shares(detail, step, metrics)))
+    return shown
+
+
+def _step(step: StepRow, report: Report | None, family: str | None) -> StepView:
+    judged = msgspec.convert(step.body.get("judgement"), WorkloadJudgement | None)
+    return StepView(
+        row=step,
+        body=step.body,
+        env=report.env if report else None,
+        checks=judged.checks if judged else report.checks if report else (),
+        problems=report.problems if report else (),
+        metrics=[],
+        judged=judged,
+        health=msgspec.convert(step.body.get("health"), Health | None),
+        family=family,
+    )
+
+
+def _metrics(
+    runs: Runs, run: RunRow, step: StepView, report: Report, approved: Sequence[BaselineRow]
+) -> list[MetricView]:
+    workload = runs.catalogue().workloads.get(step.body["workload"])
+    declared = workload.metrics if workload else {}
+    ran = (step.body.get("origin") or {}).get("digest")
+    digest = ran or (workload.digest if workload else None)
+    found = bands(approved, step.body["workload"], digest, report.metrics)
+    past = history(runs.past(run, step.row.name), step.family)
+    said = _judgements(step)
+    return [
+        MetricView(
+            metric=replace(metric, values=metric.values[:VALUES]),
+            description=declared[metric.name].description if metric.name in declared else "",
+            judged=said.get(metric.name),
+            words=explain(said[metric.name]) if metric.name in said else [],
+            band=found.get(metric.name),
+            past=past.get(metric.name, ()),
+            more=max(0, len(metric.values) - VALUES),
+        )
+        for metric in report.metrics
+    ]
+
+
+def _with_shares(
+    detail: RunDetail, step: StepRow, metrics: Sequence[MetricView]
+) -> list[MetricView]:
+    known = {share.metric: share for share in detail.peaks.get(step.name, ())}
+    return [replace(one, share=known.get(one.metric.name)) for one in metrics]
+
+
+def _judgements(step: StepView) -> dict[str, MetricJudgement]:
+    return {metric.name: metric for metric in step.judged.metrics} if step.judged else {}
+
+
+def _sku(runs: Runs, run: RunRow) -> str:
+    """What baselines of the run are kept for: what its host has."""
+    hosts = {host.name: host.gpu for host in runs.hosts(limit=MOST).items}
+    return run.gpu or hosts.get(run.on_host or "") or NO_GPU_SKU

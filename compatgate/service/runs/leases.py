@@ -1,0 +1,286 @@
+"""Store staging hosts, the slots that runs take, and which worker has which run.
+
+Every change of a lease names the attempt that its worker believes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput
+from compatgate.kit.database.tables import DEFAULT, Page, page
+from compatgate.service.runs import repository as runs
+from compatgate.service.runs.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
+
+_DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet")
+
+
+def register(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
+    """Remember hosts as they are declared now, and that they were seen.
+
+    Args:
+        session: a writing one.
+        declared: ``name`` and what `HostRow` has of a host; ``quiet`` is plain data.
+        at: now.
+    """
+    for host in declared:
+        values = {**host, "quiet": msgspec.json.encode(host["quiet"]).decode(), "seen_at": at}
+        changed = update(Host).where(Host.name == host["name"]).values(**values)
+        if session.execute(changed).rowcount == 0:  # type: ignore[attr-defined]
+            session.execute(insert(Host), [{**values, "registered_at": at}])
+
+
+def is_current(
+    session: Session, declared: Sequence[dict[str, Any]], at: datetime, within: timedelta
+) -> bool:
+    """Return whether all hosts are stored as they are declared, and were seen a moment ago."""
+    known = {host.name: host for host in load(session, [host["name"] for host in declared])}
+    return all(
+        (stored := known.get(host["name"])) is not None
+        and at - stored.seen_at < within
+        and all(getattr(stored, name) == host[name] for name in _DECLARED)
+        for host in declared
+    )
+
+
+def load(session: Session, names: Collection[str] | None = None) -> list[HostRow]:
+    """Return hosts by name; None: all."""
+    query = _query()
+    query = query.where(Host.name.in_(names)) if names is not None else query
+    return [_row(found) for found in session.execute(query.order_by(Host.name))]
+
+
+def list_hosts(
+    session: Session,
+    *,
+    gpu: str | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[HostRow]:
+    """Return hosts by name; ``gpu`` is the SKU of those wanted."""
+    query = _query()
+    query = query.where(Host.gpu == gpu) if gpu else query
+    return page(session, query, Host.name, _row, cursor=cursor, limit=limit)
+
+
+def _query() -> Any:
+    busy = select(func.count()).where(Slot.host == Host.name).scalar_subquery()
+    fields = [name for name in HostRow.__struct_fields__ if name != "busy"]
+    return select(*(getattr(Host, name) for name in fields), busy.label("busy"))
+
+
+def _row(found: Any) -> HostRow:
+    values = dict(found._mapping)
+    return HostRow(**{**values, "quiet": msgspec.json.decode(values["quiet"])})
+
+
+def taken_slots(session: Session, names: Collection[str]) -> dict[str, set[int]]:
+    """Return the slots that runs have, by host."""
+    found: dict[str, set[int]] = {name: set() for name in names}
+    for host, slot in session.execute(select(Slot.host, Slot.slot).where(Slot.host.in_(names))):
+        found[host].add(slot)
+    return found
+
+
+def slots_of(session: Session, run_id: str) -> tuple[int, ...]:
+    """Return the slots that a run has."""
+    query = select(Slot.slot).where(Slot.run == run_id).order_by(Slot.slot)
+    return tuple(session.execute(query).scalars())
+
+
+def take_slots(session: Session, run_id: str, host: str, slots: Sequence[int]) -> None:
+    """Give slots to a run; the table's key refuses one that is taken."""
+    session.execute(insert(Slot), [{"host": host, "slot": slot, "run": run_id} for slot in slots])
+
+
+def free_slots(session: Session, run_id: str) -> None:
+    """Take a run's slots back."""
+    session.execute(delete(Slot).where(Slot.run == run_id))
+
+
+class Offer(Struct, frozen=True):
+    """A host that could take a run.
+
+    Attributes:
+        gpu: SKU; None: it has no GPUs.
+        driver_key: None: not known.
+        slots: all that it has.
+        spans: it runs a workload on several nodes at once.
+    """
+
+    host: str
+    gpu: str | None
+    driver_key: str | None
+    slots: int
+    spans: bool = False
+
+
+class LeaseClaim(Struct, frozen=True):
+    """What a worker says that it has."""
+
+    run: str
+    attempt: int
+    worker: str
+
+
+def abandoned(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
+    """Return the run of these hosts whose worker has been silent longest, locked."""
+    query = (
+        runs.columns()
+        .where(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
+        .order_by(Run.lease_until)
+    )
+    return _first(session, query)
+
+
+def waiting(
+    session: Session, offers: Sequence[Offer], at: datetime, *, but: Sequence[str] = ()
+) -> RunRow | None:
+    """Return the run that is next for any of some hosts, whether or not it fits now, locked.
+
+    Args:
+        session: a writing one.
+        offers: the hosts.
+        at: now; a run that pauses is left out.
+        but: ids of runs to leave out.
+    """
+    query = (
+        runs.columns()
+        .where(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
+        .where(or_(*map(_fits, offers)), Run.id.not_in(but))
+        .order_by(Run.priority.desc(), Run.seq)
+    )
+    return _first(session, query)
+
+
+def _fits(offer: Offer) -> Any:
+    """Where a run names its host, a driver that differs is what its owner wants to see."""
+    fits = [or_(Run.host.is_(None), Run.host == offer.host), Run.gpus <= offer.slots]
+    fits.append(or_(Run.gpu.is_(None), Run.gpu == offer.gpu) if offer.gpu else Run.gpu.is_(None))
+    if not offer.spans:
+        fits.append(Run.nodes == 1)
+    if offer.driver_key is not None:
+        same = or_(Run.driver_key.is_(None), Run.driver_key == offer.driver_key)
+        fits.append(or_(same, Run.host == offer.host))
+    return and_(*fits)
+
+
+def fits(run: RunRow, offer: Offer) -> bool:
+    """Return whether a host could take a run when all its slots are free; as `waiting` decides."""
+    if run.host not in (None, offer.host) or run.gpus > offer.slots:
+        return False
+    if run.gpu not in (None, offer.gpu) or (run.nodes > 1 and not offer.spans):
+        return False
+    return run.host is not None or has_driver(run, offer)
+
+
+def has_driver(run: RunRow, offer: Offer) -> bool:
+    """Return whether a host has the driver that a run should have, as far as either is known."""
+    mine = driver_key(run.driver)
+    return None in (mine, offer.driver_key) or mine == offer.driver_key
+
+
+def driver_key(driver: str | None) -> str | None:
+    """Return a driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
+    if driver is None:
+        return None
+    try:
+        return ".".join(map(str, parse_version("driver", driver).key[0]))
+    except BadInput:
+        return driver
+
+
+def _first(session: Session, query: Any) -> RunRow | None:
+    found = session.execute(query.limit(1).with_for_update(skip_locked=True)).first()
+    return runs.row(found) if found else None
+
+
+def has_any(session: Session, names: Sequence[str], at: datetime) -> bool:
+    """Whether there is anything to look for: a cheap question before the lock is asked for."""
+    due = and_(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
+    silent = and_(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
+    return any(
+        session.execute(select(Run.seq).where(each).limit(1)).first() for each in (due, silent)
+    )
+
+
+def give(
+    session: Session, run: RunRow, worker: str, host: str, *, at: datetime, until: datetime
+) -> int:
+    """Make a run a worker's; the number of the attempt that this begins."""
+    attempt = run.attempts + 1
+    values = {
+        "state": "leased",
+        "attempts": attempt,
+        "worker": worker,
+        "on_host": host,
+        "lease_until": until,
+        "not_before": None,
+        "doing": "",
+        "progress": None,
+        "reason": "",
+        "started_at": run.started_at or at,
+    }
+    session.execute(update(Run).where(Run.id == run.id).values(**values))
+    return attempt
+
+
+def hold(session: Session, held: LeaseClaim) -> RunRow | None:
+    """Return the run, locked, if the worker still has it; None: it has not."""
+    found = session.execute(runs.columns().where(*_mine(held)).with_for_update()).first()
+    return runs.row(found) if found else None
+
+
+def change(session: Session, held: LeaseClaim, **values: Any) -> bool:
+    """Set columns of a run, if the worker still has it; whether it has."""
+    changed = session.execute(update(Run).where(*_mine(held)).values(**values))
+    return bool(changed.rowcount)  # type: ignore[attr-defined]
+
+
+def _mine(held: LeaseClaim) -> Sequence[Any]:
+    return (
+        Run.id == held.run,
+        Run.attempts == held.attempt,
+        Run.worker == held.worker,
+        Run.state.in_(ACTIVE),
+    )
+
+
+def end(session: Session, run_id: str, state: str, reason: str, at: datetime) -> None:
+    """End a run, whoever has it, and free its slots."""
+    values = {
+        "state": state,
+        "reason": reason,
+        "doing": "",
+        "lease_until": None,
+        "finished_at": at,
+    }
+    session.execute(update(Run).where(Run.id == run_id).values(**values))
+    free_slots(session, run_id)
+
+
+def requeue(session: Session, run_id: str, reason: str, not_before: datetime) -> None:
+    """Queue a run again after a pause, and free its slots."""
+    values = {
+        "state": "queued",
+        "reason": reason,
+        "doing": "",
+        "progress": None,
+        "lease_until": None,
+        "not_before": not_before,
+    }
+    session.execute(update(Run).where(Run.id == run_id).values(**values))
+    free_slots(session, run_id)
+
+
+def ask_to_cancel(session: Session, run_id: str, by: str) -> None:
+    """Note that a run is to end; its worker learns of it with the next heartbeat."""
+    session.execute(update(Run).where(Run.id == run_id).values(cancel_by=by))

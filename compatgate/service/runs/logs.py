@@ -1,0 +1,244 @@
+"""Show a run's log, as it is or as it grows.
+
+Nothing in a log is obeyed: control characters are replaced. A long log begins near its end.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import CompatgateError, Gone, NotFound
+from compatgate.service.runs.models import PrunedLog
+
+if TYPE_CHECKING:
+    from compatgate.service.runs.models import OutputRow, RunRow
+    from compatgate.service.runs.service import Runs
+
+POLL_SECONDS = 0.5
+HEARTBEAT_SECONDS = 10.0
+_PIECES = 64
+
+
+class Event(Struct, frozen=True):
+    """Something that happened to a run.
+
+    Attributes:
+        name: ``end`` is the last one; ``alive`` says that nothing happened for a while, ``idle``
+            that nothing happened just now.
+        id: of output, to go on from.
+    """
+
+    name: Literal["output", "state", "end", "error", "alive", "idle"]
+    data: dict[str, Any] = {}
+    id: int | None = None
+
+
+def follow(
+    runs: Runs,
+    run_id: str,
+    *,
+    after: int = 0,
+    step: str | None = None,
+    seconds: float | None = None,
+) -> Iterator[Event]:
+    """What happens to a run, until it has ended.
+
+    Args:
+        runs: to read from.
+        run_id: of a run that exists.
+        after: id of the last output known.
+        step: only this step's output.
+        seconds: to give up after, without ``end``; None: never.
+    """
+    text = Decoding()
+    began = heard = time.monotonic()
+    last: dict[str, Any] | None = None
+    while seconds is None or time.monotonic() - began < seconds:
+        try:
+            run, pieces = runs.output(run_id, after=after, step=step, limit=_PIECES)
+        except CompatgateError as error:
+            yield Event("error", {"detail": error.detail})
+            return
+        happened = [text.event(piece) for piece in pieces]
+        after = pieces[-1].id if pieces else after
+        told = _state_of(run)
+        if told != last:
+            last = told
+            happened.insert(0, Event("state", told))
+        if run.has_ended and len(pieces) < _PIECES:
+            happened.append(Event("end", told))
+        now = time.monotonic()
+        if not happened and now - heard > HEARTBEAT_SECONDS:
+            happened = [Event("alive")]
+        heard = now if happened else heard
+        yield from happened
+        if happened and happened[-1].name == "end":
+            return
+        if len(pieces) < _PIECES:
+            time.sleep(POLL_SECONDS)
+            yield Event("idle")
+
+
+def plain(runs: Runs, run_id: str, *, after: int = 0, step: str | None = None) -> Iterator[str]:
+    """Yield the log as it is now; a line names the step wherever it changes."""
+    text, shown = Decoding(), None
+    while True:
+        _, pieces = runs.output(run_id, after=after, step=step, limit=_PIECES)
+        for piece in pieces:
+            after = piece.id
+            if step is None and (piece.step, piece.attempt) != shown:
+                shown = (piece.step, piece.attempt)
+                yield heading(piece.step, piece.attempt)
+            yield text.of(piece)
+        if len(pieces) < _PIECES:
+            return
+
+
+def heading(step: str, attempt: int) -> str:
+    """Return the line before a step's output."""
+    return f"==> {step}, attempt {attempt} <==\n"
+
+
+class Decoding:
+    """Pieces of several steps' output as text; a character may be cut in two by a piece's end."""
+
+    def __init__(self) -> None:
+        self._decoders: dict[tuple[str, int], codecs.IncrementalDecoder] = {}
+
+    def of(self, piece: OutputRow) -> str:
+        """Return a piece as text; what is no UTF-8 is replaced."""
+        key = (piece.step, piece.attempt)
+        if key not in self._decoders:
+            self._decoders[key] = codecs.getincrementaldecoder("utf-8")("replace")
+        return self._decoders[key].decode(piece.data)
+
+    def event(self, piece: OutputRow) -> Event:
+        """Return a piece as an event."""
+        said = {"step": piece.step, "attempt": piece.attempt, "text": self.of(piece)}
+        return Event("output", said, piece.id)
+
+
+def _state_of(run: RunRow) -> dict[str, Any]:
+    return {
+        "state": run.state,
+        "doing": run.doing,
+        "progress": run.progress,
+        "reason": run.reason,
+        "attempts": run.attempts,
+        "host": run.on_host,
+    }
+
+
+PIECES = 64
+LONGEST = 200_000
+"""Characters of a log that are shown at once."""
+_ESCAPE = re.compile(
+    "\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # colours, the cursor: ECMA-48, control sequences
+    "|[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links, device control
+    r"|(?!\[)[ -/]*[0-~])"
+)
+_REPLACED = "\ufffd"
+
+
+class LogPart(Struct, frozen=True):
+    """A part of a log.
+
+    Attributes:
+        text: readable; a line names the step wherever it changes.
+        after: id of its last piece, to go on from.
+        ended: nothing more will come.
+        cut: there is more before it.
+        pruned: it was removed; None: what there was is there.
+    """
+
+    text: str
+    after: int
+    ended: bool
+    cut: bool = False
+    pruned: PrunedLog | None = None
+
+
+def check_there(runs: Runs, run_id: str, step: str | None = None) -> None:
+    """Refuse to read a log that was removed, or of a step that never was; one may be empty.
+
+    Raises:
+        NotFound: there is no such run, or it has ended without such a step.
+        Gone: its log was removed; says when, by whom, and where that is written down.
+    """
+    run = runs.get(run_id)
+    if pruned := runs.pruned_log(run_id):
+        when = pruned.at.strftime("%Y-%m-%d %H:%M:%SZ")
+        raise Gone(
+            f"its log was removed on {when} by {pruned.by}",
+            field="run",
+            value=run_id,
+            hint=f"link {pruned.link} of the audit log: compatgate audit list --action prune.logs",
+        )
+    known = runs.logged_steps(run_id) if step and run.has_ended else set()
+    if known and step not in known:
+        what, hint = f"the run {run_id} has no step {step!r}", did_you_mean(str(step), known)
+        raise NotFound(what, field="step", value=step, hint=hint)
+
+
+def readable(text: str) -> str:
+    """Return text that neither a terminal nor a reader's eye would obey.
+
+    Escape sequences go, a carriage return ends a line, and every other character that is not
+    printed (bells, NUL, marks that turn the direction of writing) is shown as replaced.
+    """
+    plain = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    if plain.isprintable():
+        return plain
+    return "".join(c if c.isprintable() or c in "\n\t" else _REPLACED for c in plain)
+
+
+def latest(runs: Runs, run_id: str) -> LogPart:
+    """Return the log's end, as much as is shown at once.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    run, pieces = runs.last_output(run_id, limit=PIECES)
+    text = readable("".join(_text_of(pieces, None, Decoding())))
+    after = pieces[-1].id if pieces else 0
+    cut = len(pieces) == PIECES or len(text) > LONGEST
+    pruned = None if pieces or not run.has_ended else runs.pruned_log(run_id)
+    return LogPart(text[-LONGEST:], after, run.has_ended, cut, pruned)
+
+
+def following(runs: Runs, run_id: str, after: int) -> LogPart:
+    """What came after a piece.
+
+    The piece itself is read once more: a character may begin at its end, and its step needs no
+    second heading.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    run, pieces = runs.output(run_id, after=max(0, after - 1), limit=PIECES)
+    decoding, shown = Decoding(), None
+    ended = run.has_ended and len(pieces) < PIECES
+    if pieces and pieces[0].id == after:
+        known, *pieces = pieces
+        decoding.of(known)
+        shown = (known.step, known.attempt)
+    text = readable("".join(_text_of(pieces, shown, decoding)))
+    return LogPart(text, pieces[-1].id if pieces else after, ended)
+
+
+def _text_of(
+    pieces: Iterable[OutputRow], shown: tuple[str, int] | None, decoding: Decoding
+) -> Iterable[str]:
+    for piece in pieces:
+        if (piece.step, piece.attempt) != shown:
+            shown = (piece.step, piece.attempt)
+            yield heading(*shown)
+        yield decoding.of(piece)

@@ -1,0 +1,392 @@
+"""Show canary runs: the list, the form that asks for one, one run, and two side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args
+
+from flask import jsonify
+from msgspec import Meta, Struct
+
+from compatgate.canary.run import ENDED, Purpose
+from compatgate.core.stack import parse_stack_text
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.kit.http.links import api, link
+from compatgate.kit.http.replies import Filter
+from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    Empty,
+    Listing,
+    LongListing,
+    Table,
+    found_by,
+    make_table,
+    table_of,
+)
+from compatgate.service.runs import logs
+from compatgate.service.runs.comparison import (
+    Comparison,
+    MetricChange,
+    compare_parts,
+    compare_runs,
+    envs_of,
+)
+from compatgate.service.runs.inspection import inspect, is_long, outline, signed
+from compatgate.service.runs.models import ACTIVE, RunRow
+from compatgate.service.runs.schemas import StateFilter
+from compatgate.service.runs.service import RunDetail
+from compatgate.service.runs.submission import PRIORITIES, Submission
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.route import LARGEST
+
+STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
+_RUN_COLUMNS = (
+    Column("run", "Run", "code"),
+    Column("state", "State", "badge"),
+    Column("suite", "Suite", "name"),
+    Column("target", "Target", "name"),
+    Column("gpu", "GPU", "name"),
+    Column("host", "Host", "name"),
+    Column("about", "Details"),
+    Column("asked", "Requested", "time"),
+    Column("took", "Duration, s", "number"),
+)
+_NO_RUNS = Empty(
+    "No runs yet.",
+    "A run executes a suite of canary workloads on a staging host, for the stack of a target.",
+    "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
+)
+_NO_MATCHES = Empty("No matches.", "Remove a filter.")
+
+
+class RunsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which runs to list."""
+
+    state: StateFilter | None = None
+    suite: Filter | None = None
+    target: Filter | None = None
+    entry: Filter | None = None
+    host: Filter | None = None
+    asked_by: Filter | None = None
+    purpose: Purpose | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@page("/runs", nav="runs", query=RunsQuery)
+def show_runs(ask: PageRequest[RunsQuery]) -> HtmlPage:
+    """Return every run, newest first; what is under way is refreshed."""
+    query = ask.query
+    found = found_by(ask.gate.runs.list, query)
+    rows = [_run_row(run) for run in found.items]
+    table = table_of("runs", _RUN_COLUMNS, rows, found, query, _NO_RUNS, unfit=_NO_MATCHES)
+    context = {
+        "filters": _filters(ask),
+        "active": not all(run.has_ended for run in found.items),
+    }
+    return HtmlPage("runs.html", "Runs", context, table)
+
+
+def _filters(ask: PageRequest[RunsQuery]) -> list[tuple[str, str, Any, list[str] | None]]:
+    query = ask.query
+    return [
+        ("state", "State", query.state, list(STATES)),
+        ("suite", "Suite", query.suite, sorted(ask.gate.runs.catalogue().suites)),
+        ("target", "Target", query.target, sorted(ask.gate.snapshot().documents)),
+        ("host", "Host", query.host, [row.name for row in ask.gate.runs.hosts().items]),
+        ("purpose", "For", query.purpose, list(get_args(Purpose))),
+        ("entry", "Entry", query.entry, None),
+        ("asked_by", "Asked by", query.asked_by, None),
+    ]
+
+
+def _run_row(run: RunRow) -> tuple[Any, ...]:
+    place = f"pool {run.pool}" if run.pool else ""
+    repeated = ", to verify again" if run.purpose == "verification" else ""
+    driver = f"driver {run.driver}" if run.driver else ""
+    return (
+        Cell(run.id, link("runs", run.id)),
+        Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
+        Cell(run.suite, link("suites") + f"#{run.suite}"),
+        Cell(run.target, link("targets", run.target) if run.target else None, note=place),
+        Cell(run.gpu, note=driver),
+        Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "asked for"),
+        Cell(about(run)),
+        Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
+        seconds(run),
+    )
+
+
+def about(run: RunRow) -> str:
+    """What happens to a run, or why it stands as it does."""
+    if run.has_ended or not run.doing:
+        return run.reason
+    return run.doing if run.progress is None else f"{100 * run.progress:.0f} %: {run.doing}"
+
+
+def seconds(run: RunRow) -> float | None:
+    """Return how long a run took; None while it goes on."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return round((run.finished_at - run.started_at).total_seconds(), 1)
+
+
+class RunForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the form is filled with."""
+
+    suite: str = ""
+    target: str = ""
+    pool: str = ""
+    stack: str = ""
+    image: str = ""
+    entry: str = ""
+    host: str = ""
+    priority: str = ""
+
+
+@page("/runs/new", scope="operate", nav="runs", query=RunForm)
+def show_run_form(ask: PageRequest[RunForm]) -> HtmlPage:
+    """Return the form that asks for runs."""
+    return _form(ask, ask.query)
+
+
+def _form(
+    ask: PageRequest[Any], wanted: RunForm, problem: CompatgateError | None = None
+) -> HtmlPage:
+    snapshot, catalogue = ask.gate.snapshot(), ask.gate.runs.catalogue()
+    suites = [
+        (name, catalogue.suites[name].description, catalogue.gpus_of(name))
+        for name in sorted(catalogue.suites)
+    ]
+    context = {
+        "wanted": wanted,
+        "problem": problem,
+        "suites": suites,
+        "targets": sorted(snapshot.documents),
+        "pools": sorted({p.name for t in snapshot.targets.values() for p in t.pools}),
+        "entries": sorted(snapshot.entries),
+        "hosts": [row.name for row in ask.gate.runs.hosts().items],
+        "most": PRIORITIES,
+    }
+    status = problem.status if problem else 200
+    return HtmlPage("run-new.html", "Submit a run", context, status=status)
+
+
+@page("/runs/new", scope="operate", method="POST", nav="runs")
+def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Queue the runs."""
+    given = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
+    try:
+        made = ask.gate.runs.submit(_submission(given), by=ask.principal.name)
+    except CompatgateError as error:
+        if error.status >= 500:
+            raise
+        return _form(ask, RunForm(**given), error)
+    if len(made) == 1:
+        return Redirect(link("runs", made[0].id), "Queued the run.")
+    return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
+
+
+def _submission(given: dict[str, str]) -> Submission:
+    if not given["suite"]:
+        raise BadInput("choose a suite", field="suite")
+    fields = dict(_texts(given))
+    if given["stack"]:
+        fields["stack"] = parse_stack_text(given["stack"])
+    return Submission(**fields, priority=_priority(given["priority"]))
+
+
+def _texts(given: dict[str, str]) -> Iterator[tuple[str, Any]]:
+    for name in ("suite", "target", "pool", "image", "entry", "host"):
+        if given[name]:
+            yield name, given[name]
+
+
+def _priority(text: str) -> int:
+    try:
+        return int(text or "0")
+    except ValueError:
+        hint = f"a whole number from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
+        raise BadInput("is not a whole number", field="priority", value=text, hint=hint) from None
+
+
+_OTHERS = 20
+
+
+@page("/runs/<id>", nav="runs")
+def show_run(ask: PageRequest[Any]) -> HtmlPage:
+    """Everything that is known of a run."""
+    runs, run_id = ask.gate.runs, ask.args["id"]
+    detail = runs.show(run_id)
+    run, long = detail.run, is_long(detail)
+    steps = [step.to_json() for step in detail.steps]
+    evidence = runs.evidence(run=run_id).items
+    warned = ask.gate.runs.remarks([run.entry]).get(run.entry) if run.entry else None
+    context = {
+        "run": run,
+        "about": about(run),
+        "took": seconds(run),
+        "stack": _stated(run.stack),
+        "measured": compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
+        "long": long,
+        "steps": outline(detail) if long else inspect(runs, ask.gate.baselines, detail),
+        "log": logs.latest(runs, run_id),
+        "evidence": evidence,
+        "warnings": [w for w in (warned.warnings if warned else ()) if w.run == run_id],
+        "others": _others(ask, run),
+        "api": api("runs", run_id),
+        "evidence_api": api("evidence", run=run_id),
+        "fill": _repeat_link(run),
+    }
+    return HtmlPage("run.html", run_id, context)
+
+
+def _others(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
+    """Return runs that this one is worth being compared with: of the same suite on the same GPU."""
+    found = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
+    return [one for one in found if one.id != run.id and one.gpu == run.gpu][:_OTHERS]
+
+
+def _stated(stack: dict[str, Any]) -> str:
+    return ",".join(
+        f"{name}={'+'.join(value) if isinstance(value, list) else value}"
+        for name, value in stack.items()
+        if isinstance(value, str | list)
+    )
+
+
+def _repeat_link(run: RunRow) -> str:
+    """Return the form, filled with what this run was asked for."""
+    names = ("suite", "target", "pool", "image", "entry", "host")
+    asked = {name: getattr(run, name) for name in names}
+    return link("runs", "new", **asked, stack=_stated(run.stack), priority=run.priority or None)
+
+
+@page("/runs/<id>/state", nav="runs")
+def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
+    """Return how a run stands, and nothing more: what its page asks for while it goes on."""
+    detail = ask.gate.runs.show(ask.args["id"])
+    context = {"run": detail.run, "about": about(detail.run), "steps": outline(detail)}
+    return HtmlPage("run-now.html", detail.run.id, context)
+
+
+@page("/runs/<id>/steps/<name>", nav="runs")
+def show_run_step(ask: PageRequest[Any]) -> HtmlPage:
+    """Return a step with all of its metrics drawn."""
+    detail = ask.gate.runs.show(ask.args["id"])
+    wanted = [step for step in detail.steps if step.name == ask.args["name"]]
+    if not wanted:
+        hint = did_you_mean(ask.args["name"], [step.name for step in detail.steps])
+        what = f"the run {detail.run.id} has no step {ask.args['name']!r}"
+        raise NotFound(what, field="step", value=ask.args["name"], hint=hint)
+    only = RunDetail(detail.run, tuple(wanted), detail.peaks)
+    steps = inspect(ask.gate.runs, ask.gate.baselines, only)
+    context = {"run": detail.run, "steps": steps, "long": False}
+    return HtmlPage("run-steps.html", wanted[0].name, context)
+
+
+class After(Struct, frozen=True, forbid_unknown_fields=True):
+    """From which piece on."""
+
+    after: Annotated[int, Meta(ge=0, le=LARGEST["big"])] = 0
+
+
+@page("/runs/<id>/log", nav="runs", query=After)
+def follow_log(ask: PageRequest[After]) -> Any:
+    """Return the part of the log that came since, for the page that shows it."""
+    part = logs.following(ask.gate.runs, ask.args["id"], ask.query.after)
+    response = jsonify({"text": part.text, "after": part.after, "ended": part.ended})
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@page("/runs/<id>/cancel", scope="operate", method="POST", nav="runs")
+def cancel_run(ask: PageRequest[Any]) -> Redirect:
+    """End a run."""
+    run = ask.gate.runs.cancel(ask.args["id"], by=ask.principal.name)
+    done = "The run was cancelled." if run.has_ended else "The run ends within seconds."
+    return Redirect(link("runs", run.id), done)
+
+
+@page("/runs/<id>/rerun", scope="operate", method="POST", nav="runs")
+def repeat_run(ask: PageRequest[Any]) -> Redirect:
+    """Ask for the same again."""
+    made = ask.gate.runs.rerun(ask.args["id"], by=ask.principal.name)
+    if len(made) == 1:
+        return Redirect(link("runs", made[0].id), f"Queued a new run of {ask.args['id']}.")
+    return Redirect(link("runs"), f"Queued {len(made)} runs.")
+
+
+_METRIC_COLUMNS = (
+    Column("step", "Step", "name"),
+    Column("metric", "Metric", "name"),
+    Column("a", "First, median", "number"),
+    Column("b", "Second, median", "number"),
+    Column("unit", "Unit"),
+    Column("change", "Change, %", "number"),
+    Column("tolerance", "Tolerance, %", "number"),
+    Column("beyond", "Beyond tolerance"),
+    Column("outcome", "Verdict", "badge"),
+)
+_NO_METRICS = Empty("The two runs have no metric in common.", "Compare runs of the same suite.")
+
+
+class RunPairQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which two runs; the second is held against the first."""
+
+    a: Filter | None = None
+    b: Filter | None = None
+
+
+@page("/runs/compare", nav="runs", query=RunPairQuery)
+def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
+    """What differs between two runs."""
+    query = ask.query
+    context: dict[str, Any] = {"a": None, "b": None, "found": None, "problem": None}
+    table = None
+    if query.a and query.b:
+        try:
+            a, b = ask.gate.runs.show(query.a), ask.gate.runs.show(query.b)
+        except CompatgateError as error:
+            context["problem"] = error
+        else:
+            found = compare_runs(a, b, _specs(ask), ask.gate.facts.gpus)
+            context |= {"a": a, "b": b, "found": found}
+            table = _metric_table(found, query.sort)
+    status = context["problem"].status if context["problem"] else 200
+    recent = ask.gate.runs.list(state="ended", limit=50).items
+    context |= {"query": query, "recent": recent, "swapped": _swapped(query)}
+    return HtmlPage("run-compare.html", "Compare two runs", context, table, status)
+
+
+def _swapped(query: RunPairQuery) -> str:
+    return link("runs", "compare", a=query.b, b=query.a)
+
+
+def _specs(ask: PageRequest[Any]) -> dict[str, Any]:
+    return {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()}
+
+
+def _metric_table(found: Comparison, sort: str | None) -> Table:
+    rows = [_metric_row(one) for one in found.metrics]
+    return make_table("compare", _METRIC_COLUMNS, rows, _NO_METRICS, sort=sort, label="metrics")
+
+
+def _metric_row(one: MetricChange) -> tuple[Any, ...]:
+    judged = one.judged
+    percent = None if one.change is None else round(100 * one.change, 2)
+    note = "" if one.change is None else signed(one.change)
+    return (
+        one.step,
+        judged.name,
+        Cell(one.medians[0], title=f"{one.a} values"),
+        Cell(one.medians[1], title=f"{one.b} values"),
+        one.unit,
+        Cell(percent, tone="fail" if one.beyond else "", title=note),
+        round(100 * judged.tolerance, 2),
+        Cell("yes" if one.beyond else "no", tone="fail" if one.beyond else "muted"),
+        Cell(judged.outcome, title=judged.reason, note=judged.reason),
+    )

@@ -1,0 +1,275 @@
+"""Apply a judged run to the matrix, in the transaction that stores it.
+
+A candidate that has shown enough is blessed where the policy says so; a blessed entry that a
+run contradicts gets a warning. `Remarks` tell both beside an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts import Facts
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import ANY_TARGET, Entry, Evidence, Status, Target
+from compatgate.core.promotion import (
+    Index,
+    Standing,
+    contradiction,
+    disproves,
+    index,
+    places,
+    speaks_of,
+    standing,
+)
+from compatgate.core.versions import Version, parse_version
+from compatgate.documents.convert import to_entry, to_target
+from compatgate.documents.specs import EntryDoc, TargetDoc, decode
+from compatgate.errors import BadInput
+from compatgate.kit.clock import now
+from compatgate.kit.database.database import Database
+from compatgate.service.gate.snapshot import Snapshot, newest
+from compatgate.service.matrix import repository as documents
+from compatgate.service.matrix import revisions
+from compatgate.service.matrix.models import Entry as EntryRow
+from compatgate.service.matrix.models import Pool, TargetUse
+from compatgate.service.matrix.revisions import Edit
+from compatgate.service.runs import evidence as store
+from compatgate.service.runs.evidence import WarningRow
+
+
+def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
+    """Store evidence, and change the matrix as policies say; what the audit log is to say of it.
+
+    Args:
+        session: a writing one.
+        run: that was judged.
+        facts: to resolve GPUs with.
+        at: now.
+    """
+    row = store.add(session, run, at)
+    return {
+        "evidence": row.seq,
+        "sha256": store.fingerprint(row),
+        **promote(session, run, facts, at),
+    }
+
+
+AUTHOR = "canary"
+"""Who changes the matrix where a policy lets the gate do so."""
+_SPOKEN_OF = ("candidate", "blessed", "deprecated")
+
+
+def promote(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, list[str]]:
+    """Bless, warn, revoke and close warnings as policies say.
+
+    Args:
+        session: a writing one, in which ``run`` is stored already.
+        run: that was judged.
+        facts: to resolve GPUs with.
+        at: now.
+
+    Returns:
+        Names of the entries concerned, by what was done to them.
+    """
+    matrix = _Matrix(session, facts)
+    edits: list[Edit] = []
+    done: dict[str, list[str]] = {}
+    if run.outcome == "passed":
+        done["closed"] = _close(matrix, run, at)
+    for document, entry in matrix.entries_about(run):
+        targets = matrix.targets_of(entry)
+        status: Status | None = None
+        if run.outcome == "passed" and entry.status == "candidate":
+            status, why = _promoted(matrix, run, entry, targets, at)
+        elif run.outcome == "failed" and entry.status != "candidate":
+            against = contradiction(run, entry, targets)
+            if against is None:
+                continue
+            done.setdefault("warned", []).append(entry.name)
+            _warn(session, run, entry, against.targets, at)
+            status, why = ("revoked", f"{_about(run)} failed") if against.revoke else (None, "")
+        if status is not None:
+            done.setdefault(status, []).append(entry.name)
+            spec = replace(document.spec, status=status, reason=why)
+            edits.append(Edit(document, replace(document, spec=spec)))
+    if edits:
+        reason = f"{_about(run)} {run.outcome}"
+        revisions.make(session, edits, author=AUTHOR, reason=reason, action="change", at=at)
+    return {what: names for what, names in done.items() if names}
+
+
+def _promoted(
+    matrix: _Matrix, run: Evidence, entry: Entry, targets: list[Target], at: datetime
+) -> tuple[Status | None, str]:
+    if not any(speaks_of(run, entry, pool) for _, pool in places(entry, targets)):
+        return None, ""
+    found = standing(entry, targets, matrix.evidence(), at.timestamp())
+    if found.state != "ready" or not found.automatic:
+        return None, ""
+    return "blessed", f"{_about(run)} passed, the last of {', '.join(found.runs)}"
+
+
+def _about(run: Evidence) -> str:
+    return f"run {run.id} of suite {run.suite} on {run.sku}, driver {run.driver},"
+
+
+def _warn(
+    session: Session, run: Evidence, entry: Entry, targets: Iterable[str], at: datetime
+) -> None:
+    store.open_one(
+        session,
+        entry=entry.name,
+        run=run.id,
+        suite=run.suite,
+        sku=run.sku,
+        driver=run.driver.text,
+        message=f"{_about(run)} failed; it holds for {', '.join(targets)}",
+        opened_at=at,
+    )
+
+
+def _close(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
+    """Close the warnings that a passed run takes back; names of their entries."""
+    session = matrix.session
+    found = list(store.opened(session, suite=run.suite, sku=run.sku))
+    if not found:
+        return []
+    failed = {e.id: e for e in store.load(session, suites=[run.suite], skus=[run.sku])}
+    drivers = matrix.drivers(run.sku)
+    ended = [w for w in found if disproves(run, failed[w.run], drivers)]
+    store.close(session, [w.id for w in ended], run.id, at)
+    return sorted({w.entry for w in ended})
+
+
+class _Matrix:
+    """The stored matrix as far as one run concerns it."""
+
+    def __init__(self, session: Session, facts: Facts) -> None:
+        self.session = session
+        self._facts = facts
+        self._all: list[Target] | None = None
+        self._evidence: Index | None = None
+
+    def entries_about(self, run: Evidence) -> Iterator[tuple[EntryDoc, Entry]]:
+        """Yield entries on targets that have the run's SKU, which evidence may change."""
+        having = select(Pool.target).where(Pool.gpu.in_(self._spellings(run.sku)))
+        concerned = select(TargetUse.name).where(
+            TargetUse.kind == "Entry",
+            TargetUse.target.in_(having) | (TargetUse.target == ANY_TARGET),
+        )
+        query = select(EntryRow.document, EntryRow.revision).where(
+            EntryRow.status.in_(_SPOKEN_OF), EntryRow.name.in_(concerned)
+        )
+        for text, revision in self.session.execute(query.order_by(EntryRow.name)).all():
+            document = decode("Entry", text)
+            if isinstance(document, EntryDoc):
+                yield document, to_entry(document, self._facts.gpus, revision)
+
+    def targets_of(self, entry: Entry) -> list[Target]:
+        """Return the targets that an entry names, resolved."""
+        if ANY_TARGET in entry.targets:
+            if self._all is None:
+                every = documents.load(self.session, "Target")
+                self._all = self._resolved(document for document, _ in every)
+            return self._all
+        keys = [("Target", name) for name in entry.targets]
+        return self._resolved(documents.find(self.session, keys).values())  # type: ignore[arg-type]
+
+    def _resolved(self, found: Iterable[object]) -> list[Target]:
+        targets = []
+        for document in found:
+            try:
+                if isinstance(document, TargetDoc):
+                    targets.append(to_target(document, self._facts.gpus))
+            except BadInput:
+                continue  # a GPU that the facts no longer know: nothing can run there
+        return targets
+
+    def evidence(self) -> Index:
+        """Return every run that still speaks."""
+        if self._evidence is None:
+            self._evidence = index(newest(store.load(self.session)))
+        return self._evidence
+
+    def drivers(self, sku: str) -> set[Version]:
+        """Return drivers of all pools of a SKU."""
+        query = select(Pool.driver).where(Pool.gpu.in_(self._spellings(sku)))
+        written = self.session.execute(query.distinct()).scalars()
+        return {parse_version("driver", text) for text in written}
+
+    def _spellings(self, sku: str) -> list[str]:
+        """What pools of a SKU are called in their documents."""
+        written = self.session.execute(select(Pool.gpu).distinct()).scalars()
+        return [name for name in written if self._sku(name) == sku]
+
+    def _sku(self, name: str) -> str | None:
+        try:
+            return resolve_gpu(name, self._facts.gpus).sku
+        except BadInput:
+            return None
+
+
+class Remarks(Struct, frozen=True):
+    """What is to be said of one entry.
+
+    Attributes:
+        warnings: open ones, oldest first.
+        promotion: of a candidate.
+    """
+
+    warnings: tuple[WarningRow, ...] = ()
+    promotion: Standing | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as members of an entry; what there is nothing to say of is left out."""
+        body: dict[str, Any] = {}
+        if self.warnings:
+            body["warnings"] = [warning.to_json() for warning in self.warnings]
+        if self.promotion:
+            body["promotion"] = msgspec.to_builtins(self.promotion)
+        return body
+
+    def lines(self) -> list[str]:
+        """Return the same, for people."""
+        found = [f"warning since {w.opened_at:%Y-%m-%d}: {w.message}" for w in self.warnings]
+        if (about := self.promotion) is None:
+            return found
+        if about.state == "ready":
+            return [*found, f"ready for approval: {', '.join(about.runs)} passed"]
+        for need in about.needs:
+            where = f"suite {need.suite} for {need.target} on {need.sku}, driver {need.driver}"
+            lack = f"run {need.failed} failed: " if need.failed else "not passed yet: "
+            found.append(f"{lack}{where}")
+        return found or ["not promoted: no pool of its targets has a GPU and driver that it is for"]
+
+
+def remarks(database: Database, snapshot: Snapshot, names: Iterable[str]) -> dict[str, Remarks]:
+    """What is to be said of some entries, by name."""
+    wanted = list(names)
+    said: dict[str, list[WarningRow]] = {}
+    with database.reading() as session:
+        for warning in store.opened(session, entries=wanted):
+            said.setdefault(warning.entry, []).append(warning)
+    runs = index(snapshot.matrix.evidence)
+    return {
+        name: Remarks(tuple(said.get(name, ())), _standing(snapshot, name, runs)) for name in wanted
+    }
+
+
+def _standing(snapshot: Snapshot, name: str, runs: Index) -> Standing | None:
+    entry = snapshot.entries.get(name)
+    if entry is None or entry.status != "candidate":
+        return None
+    if ANY_TARGET in entry.targets:
+        targets = list(snapshot.targets.values())
+    else:
+        targets = [snapshot.targets[t] for t in entry.targets if t in snapshot.targets]
+    return standing(entry, targets, runs, now().timestamp())

@@ -1,0 +1,271 @@
+"""Remove old logs, bulky reports, and hosts that are gone.
+
+A run's row stays for ever. Its log may go once it has ended; a note takes its place. The
+reports of its steps may go where no evidence, warning or baseline rests on the run; the newest
+of each host stays, since drift is read off it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.service.audit import repository as audit
+from compatgate.service.baselines.repository import Baseline
+from compatgate.service.runs.evidence import EntryWarning, EvidenceRecord
+from compatgate.service.runs.models import ACTIVE, Host, PrunedLog, Run, RunOutput, RunStep, Slot
+from compatgate.service.runs.repository import NO_STEP
+
+PRUNED = "pruned_at"
+"""Member of a step's result whose reports were removed: when."""
+_REPORTS = ("report", "judgement", "health")
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def logs_before(session: Session, before: datetime) -> dict[str, int]:
+    """Return the bytes of log by run, of runs that ended earlier; oldest first."""
+    size = func.sum(func.length(RunOutput.data))
+    query = select(Run.id, size).join(RunOutput, RunOutput.run == Run.id)
+    query = query.where(*_ended(before), RunOutput.step != NO_STEP)
+    query = query.group_by(Run.seq, Run.id).order_by(Run.seq)
+    return {run: int(size or 0) for run, size in session.execute(query)}
+
+
+def drop_logs(session: Session, runs: Sequence[str], pruned: PrunedLog) -> None:
+    """Remove the logs of some runs that have ended; `pruned_log` tells."""
+    session.execute(delete(RunOutput).where(RunOutput.run.in_(runs)))
+    note = {"attempt": 0, "step": NO_STEP, "at": pruned.at, "data": _encode(pruned)}
+    session.execute(insert(RunOutput), [{**note, "run": run} for run in runs])
+
+
+def reports_before(session: Session, before: datetime) -> dict[str, int]:
+    """Return bytes of steps' results by run, of runs that ended earlier and nothing rests on."""
+    ended = Run.state.not_in(("queued", *ACTIVE))
+    newest = select(func.max(Run.seq)).where(ended, Run.on_host.is_not(None)).group_by(Run.on_host)
+    closed = select(EntryWarning.closed_by).where(EntryWarning.closed_by.is_not(None))
+    size = func.sum(func.length(RunStep.body))
+    query = select(Run.id, size).join(RunStep, RunStep.run == Run.id)
+    query = query.where(
+        *_ended(before),
+        Run.seq.not_in(newest),
+        Run.id.not_in(select(EvidenceRecord.run)),
+        Run.id.not_in(select(EntryWarning.run)),
+        Run.id.not_in(closed),
+        RunStep.body.not_like(f'%"{PRUNED}":%'),
+    )
+    learnt = _learnt_from(session)
+    found = session.execute(query.group_by(Run.seq, Run.id).order_by(Run.seq))
+    return {run: int(size or 0) for run, size in found if run not in learnt}
+
+
+def _learnt_from(session: Session) -> set[str]:
+    """Return runs that any version of a baseline was offered."""
+    found: set[str] = set()
+    for body in session.execute(select(Baseline.body)).scalars():
+        known = msgspec.json.decode(body)
+        found.update(
+            str(each["run"]).partition(":")[0]
+            for name in ("runs", "discarded")
+            for each in known.get(name, ())
+        )
+    return found
+
+
+def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
+    """Remove what the steps of some runs printed and what was judged of it; bytes saved.
+
+    Outcomes, reasons, exit statuses and images stay.
+    """
+    key = (RunStep.run, RunStep.attempt, RunStep.name)
+    saved = 0
+    query = select(*key, RunStep.body).where(RunStep.run.in_(runs))
+    for run, attempt, name, body in session.execute(query).all():
+        result: dict[str, Any] = msgspec.json.decode(body)
+        if PRUNED in result:
+            continue
+        result |= {part: None for part in _REPORTS if part in result}
+        text = _encode({**result, PRUNED: at}).decode()
+        saved += len(body.encode()) - len(text.encode())
+        mine = (RunStep.run == run, RunStep.attempt == attempt, RunStep.name == name)
+        session.execute(update(RunStep).where(*mine).values(body=text))
+    return max(saved, 0)
+
+
+def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
+    """Return hosts that no worker served since, and when one last did.
+
+    Those that a run has, or that a run which waits names, are left out.
+    """
+    waited = select(Run.host).where(
+        Run.host.is_not(None), or_(Run.state == "queued", Run.state.in_(ACTIVE))
+    )
+    query = select(Host.name, Host.seen_at).where(
+        Host.seen_at < before,
+        Host.name.not_in(select(Slot.host)),
+        Host.name.not_in(waited),
+    )
+    return {found.name: found.seen_at for found in session.execute(query.order_by(Host.name))}
+
+
+def drop_hosts(session: Session, names: Sequence[str]) -> None:
+    """Forget hosts; a worker that serves one again makes it known again."""
+    session.execute(delete(Host).where(Host.name.in_(names)))
+
+
+def _ended(before: datetime) -> tuple[Any, ...]:
+    return (Run.state.not_in(("queued", *ACTIVE)), Run.finished_at < before)
+
+
+_AT_ONCE = 50
+"""Runs of one transaction, so that nobody waits long for the writer's turn."""
+
+
+class Ages(Struct, frozen=True):
+    """How old something must be to be removed; None: it is left alone.
+
+    Attributes:
+        logs: since the run ended.
+        reports: since the run ended.
+        hosts: since a worker last served it.
+    """
+
+    logs: timedelta | None = None
+    reports: timedelta | None = None
+    hosts: timedelta | None = None
+
+
+class OfRuns(Struct, frozen=True):
+    """What was, or would be, removed of runs that ended before a moment.
+
+    Attributes:
+        bytes: as stored; of a dry run on reports, all that the steps have, of which a little stays.
+    """
+
+    before: datetime
+    runs: int
+    bytes: int
+
+
+class OfHosts(Struct, frozen=True):
+    """Hosts that were, or would be, forgotten; each with when it was last seen."""
+
+    before: datetime
+    hosts: dict[str, datetime]
+
+
+class Pruned(Struct, frozen=True):
+    """What was, or would be, removed; None: it was not asked for."""
+
+    dry_run: bool
+    logs: OfRuns | None = None
+    reports: OfRuns | None = None
+    hosts: OfHosts | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Return whether there was nothing to remove."""
+        runs = any(part and part.runs for part in (self.logs, self.reports))
+        return not (runs or (self.hosts and self.hosts.hosts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        return body
+
+
+def prune_database(database: Database, ages: Ages, *, by: str, dry_run: bool = False) -> Pruned:
+    """Remove what is older, in short transactions, each with its link in the audit chain.
+
+    Evidence, decisions, verdicts, the audit chain, the matrix, baselines and runs themselves are
+    never touched. Interrupted, it has removed a part, and says so in the chain.
+
+    Args:
+        database: with the schema.
+        ages: what is old.
+        by: who asks, for the audit log.
+        dry_run: change nothing, and say what would be removed.
+
+    Raises:
+        Unavailable: the database does not answer.
+    """
+    removing = _Removing(database, by, clock.now(), dry_run=dry_run)
+    return Pruned(
+        dry_run,
+        removing.of_runs(ages.logs, logs_before, removing.logs),
+        removing.of_runs(ages.reports, reports_before, removing.reports),
+        removing.of_hosts(ages.hosts),
+    )
+
+
+_Find = Callable[[Session, datetime], dict[str, int]]
+_Drop = Callable[[Session, datetime, Mapping[str, int]], int]
+
+
+class _Removing:
+    def __init__(self, database: Database, by: str, now: datetime, *, dry_run: bool) -> None:
+        self._database = database
+        self._by = by
+        self._now = now
+        self._dry_run = dry_run
+
+    def of_runs(self, age: timedelta | None, find: _Find, drop: _Drop) -> OfRuns | None:
+        if age is None:
+            return None
+        before = self._now - age
+        with self._database.reading() as session:
+            sizes = find(session, before)
+        if self._dry_run:
+            return OfRuns(before, len(sizes), sum(sizes.values()))
+        freed = 0
+        for some in _parts(list(sizes)):
+            with self._database.writing() as session:
+                freed += drop(session, before, {run: sizes[run] for run in some})
+        return OfRuns(before, len(sizes), freed)
+
+    def logs(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
+        size = sum(sizes.values())
+        link = self._note(session, "logs", before, {"runs": list(sizes), "bytes": size})
+        drop_logs(session, list(sizes), PrunedLog(self._now, self._by, link))
+        return size
+
+    def reports(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
+        size = drop_reports(session, list(sizes), self._now)
+        self._note(session, "reports", before, {"runs": list(sizes), "bytes": size})
+        return size
+
+    def of_hosts(self, age: timedelta | None) -> OfHosts | None:
+        if age is None:
+            return None
+        before = self._now - age
+        if self._dry_run:
+            with self._database.reading() as session:
+                return OfHosts(before, hosts_before(session, before))
+        with self._database.writing() as session:
+            found = hosts_before(session, before)
+            if found:
+                drop_hosts(session, list(found))
+                self._note(session, "hosts", before, {"hosts": list(found)})
+        return OfHosts(before, found)
+
+    def _note(self, session: Session, what: str, before: datetime, detail: dict[str, Any]) -> int:
+        return audit.append(
+            session,
+            at=clock.now(),
+            actor=self._by,
+            action=f"prune.{what}",
+            subject=f"older than {clock.iso(before)}",
+            detail=detail,
+        )
+
+
+def _parts(runs: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(runs), _AT_ONCE):
+        yield runs[start : start + _AT_ONCE]

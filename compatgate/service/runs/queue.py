@@ -1,0 +1,347 @@
+"""Hand queued runs to workers: what a worker's engine talks to.
+
+Whatever changes who has a run happens in the one writer's transaction and leaves an audit link
+(``run.queued``, ``run.leased``, ..., ``run.passed``); heartbeats and output lock only their own
+run. A run that waits for many slots is not overtaken for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.canary.engine.interface import STANDARD, Lease, LeaseLost, Order, Settings
+from compatgate.canary.hosts import CLUSTERS, Host, in_maintenance
+from compatgate.canary.run import Outcome, Run, StepResult
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import Evidence
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.service.audit import repository as audit
+from compatgate.service.runs import leases
+from compatgate.service.runs import repository as runs
+from compatgate.service.runs.leases import LeaseClaim, Offer, driver_key, fits
+from compatgate.service.runs.models import RunRow, StepRow
+from compatgate.service.runs.promotion import store_evidence
+
+
+def note_run(
+    session: Session, at: datetime, actor: str, what: str, run_id: str, detail: dict[str, Any]
+) -> None:
+    """Add a link about a run; the session must be a writing one."""
+    audit.append(session, at=at, actor=actor, action=f"run.{what}", subject=run_id, detail=detail)
+
+
+def to_run(row: RunRow) -> Run:
+    """Return a stored run, as the engine knows it."""
+    values = msgspec.structs.asdict(row)
+    return msgspec.convert({name: values[name] for name in Run.__struct_fields__}, Run)
+
+
+def declare(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
+    """What is stored of some hosts; endpoints and credentials are not.
+
+    Raises:
+        BadInput: a GPU, a driver or a number of slots that cannot be.
+    """
+    return [_declare(worker, host, gpus) for host in hosts]
+
+
+def _declare(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
+    field = f"hosts.{host.name}"
+    if host.slots < 1:
+        raise BadInput("a host has at least one slot", field=f"{field}.slots", value=host.slots)
+    try:
+        gpu = resolve_gpu(host.gpu, gpus) if host.gpu else None
+        driver = parse_version("driver", host.driver) if host.driver else None
+    except BadInput as error:
+        raise error.at(field) from None
+    if gpu is not None and not gpu.product:
+        hint = "like A100-SXM4-80GB: evidence is about a product"
+        what = f"{host.gpu} is a compute capability"
+        raise BadInput(what, field=f"{field}.gpu", value=host.gpu, hint=hint)
+    return {
+        "name": host.name,
+        "worker": worker,
+        "executor": host.executor,
+        "gpu": gpu.sku if gpu else None,
+        "driver": driver.text if driver else None,
+        "slots": host.slots,
+        "health": host.health,
+        "quiet": msgspec.to_builtins(list(host.quiet)),
+    }
+
+
+def offer_of(stored: Any) -> Offer:
+    """What a declared or stored host could take."""
+    host = stored if isinstance(stored, dict) else msgspec.structs.asdict(stored)
+    return Offer(
+        host["name"],
+        host["gpu"],
+        driver_key(host["driver"]),
+        host["slots"],
+        spans=host["executor"] in CLUSTERS,
+    )
+
+
+class Assignment(Struct, frozen=True):
+    """A run with the slots that it gets."""
+
+    run: RunRow
+    host: str
+    slots: tuple[int, ...]
+
+
+def choose(
+    offers: Sequence[Offer],
+    taken: Mapping[str, set[int]],
+    next_for: Callable[[Sequence[Offer], Sequence[str]], RunRow | None],
+) -> Assignment | None:
+    """Return the first run, in the queue's order, that some host can run now.
+
+    A run that fits no host now keeps the one that comes nearest for itself: what comes after it
+    must not take the slots that it waits for.
+
+    Args:
+        offers: hosts that may take runs.
+        taken: their slots that runs have.
+        next_for: the first run that any of some hosts could ever run, but for some runs.
+    """
+    open_, passed = list(offers), list[str]()
+    while open_:
+        run = next_for(open_, passed)
+        if run is None:
+            return None
+        able = sorted(
+            (offer for offer in open_ if fits(run, offer)),
+            key=lambda offer: (run.gpu is None and offer.gpu is not None, -_free(offer, taken)),
+        )
+        for offer in able:
+            if _free(offer, taken) >= run.gpus:
+                free = [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
+                return Assignment(run, offer.host, tuple(free[: run.gpus]))
+        passed.append(run.id)
+        nearest = max(able, key=lambda offer: _free(offer, taken), default=None)
+        open_ = [offer for offer in open_ if offer is not nearest]
+    return None
+
+
+def _free(offer: Offer, taken: Mapping[str, set[int]]) -> int:
+    return sum(slot not in taken[offer.host] for slot in range(offer.slots))
+
+
+_LONGEST = 2000
+
+
+class DatabaseQueue:
+    """`compatgate.canary.engine.interface.Queue` on a database; any number of workers share it.
+
+    Args:
+        database: with the schema.
+        facts: to resolve the hosts' GPUs with.
+        on_change: called after the matrix or the evidence may have changed.
+        settings: how long leases hold, and how long runs pause; workers that share a queue may
+            differ.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        facts: Facts,
+        on_change: Callable[[], object] = lambda: None,
+        settings: Settings = STANDARD,
+    ) -> None:
+        self._database = database
+        self._facts = facts
+        self._on_change = on_change
+        self._holds = timedelta(seconds=settings.lease)
+        self._seen_every = timedelta(seconds=settings.heartbeat)
+        self._pauses = [timedelta(seconds=seconds) for seconds in settings.pauses]
+
+    def register(self, worker: str, served: Sequence[Host]) -> None:
+        """Make known which hosts a worker serves; `lease` repeats it as a sign of life.
+
+        Raises:
+            BadInput: a host whose GPU, driver, slots or quiet hours cannot be.
+        """
+        now = clock.now()
+        declared = declare(worker, served, self._facts.gpus)
+        for host in served:
+            in_maintenance(host.quiet, now)
+        with self._database.reading() as session:
+            if leases.is_current(session, declared, now, self._seen_every):
+                return
+        with self._database.writing() as session:
+            leases.register(session, declared, now)
+
+    def lease(self, worker: str, served: Sequence[Host]) -> Lease | None:
+        """See `Queue`."""
+        if not served:
+            return None
+        self.register(worker, served)
+        now = clock.now()
+        names = [host.name for host in served]
+        with self._database.reading() as session:
+            if not leases.has_any(session, names, now):
+                return None
+        with self._database.writing() as session:
+            if run := leases.abandoned(session, names, now):
+                slots = leases.slots_of(session, run.id)
+                return self._give(session, run, worker, run.on_host or "", slots, now)
+            return self._next(session, worker, served, now)
+
+    def _next(
+        self, session: Session, worker: str, served: Sequence[Host], now: datetime
+    ) -> Lease | None:
+        awake = [host for host in served if not in_maintenance(host.quiet, now)]
+        offers = [offer_of(each) for each in declare(worker, awake, self._facts.gpus)]
+        taken = leases.taken_slots(session, [each.host for each in offers])
+        chosen = choose(
+            offers, taken, lambda open_, but: leases.waiting(session, open_, now, but=but)
+        )
+        if chosen is None:
+            return None
+        leases.take_slots(session, chosen.run.id, chosen.host, chosen.slots)
+        return self._give(session, chosen.run, worker, chosen.host, chosen.slots, now)
+
+    def _give(
+        self,
+        session: Session,
+        run: RunRow,
+        worker: str,
+        host: str,
+        slots: tuple[int, ...],
+        now: datetime,
+    ) -> Lease:
+        is_abandoned = run.state != "queued"
+        attempt = leases.give(session, run, worker, host, at=now, until=now + self._holds)
+        detail = {"attempt": attempt, "host": host, "slots": list(slots)}
+        if is_abandoned:
+            detail["abandoned_by"] = run.worker
+        note_run(session, now, worker, "leased", run.id, detail)
+        given = to_run(runs.find(session, run.id))
+        return Lease(given, worker, host, slots, attempt, is_abandoned)
+
+    def renew(self, lease: Lease) -> Order:
+        """See `Queue`; an outdated lease is told ``lost``."""
+        until = clock.now() + self._holds
+        with self._database.working() as session:
+            run = leases.hold(session, _held(lease))
+            if run is None:
+                return "lost"
+            leases.change(session, _held(lease), lease_until=until)
+        return "cancel" if run.cancel_by else "go"
+
+    def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
+        """See `Queue`."""
+        now = clock.now()
+        with self._mine(lease, writing=True) as (session, _):
+            leases.change(session, _held(lease), state=state, lease_until=now + self._holds)
+            note_run(session, now, lease.worker, state, lease.run.id, {"attempt": lease.attempt})
+
+    def say(self, lease: Lease, doing: str, progress: float | None) -> None:
+        """See `Queue`."""
+        with self._database.working() as session:
+            told = {"doing": _text(doing), "progress": progress}
+            if not leases.change(session, _held(lease), **told):
+                raise LeaseLost(lease.run.id)
+
+    def write(self, lease: Lease, step: str, data: bytes) -> None:
+        """See `Queue`."""
+        if not data:
+            return
+        with self._mine(lease) as (session, _):
+            runs.write(session, lease.run.id, lease.attempt, step, data, clock.now())
+
+    def record(self, lease: Lease, result: StepResult) -> None:
+        """See `Queue`."""
+        body = msgspec.to_builtins(result)
+        with self._mine(lease) as (session, _):
+            step = StepRow(lease.attempt, result.name, lease.host, body)
+            runs.record_step(session, lease.run.id, step)
+
+    def results(self, lease: Lease) -> list[StepResult]:
+        """See `Queue`: the last result of each step, of those that ran on this host."""
+        with self._mine(lease) as (session, _):
+            found = runs.steps(session, lease.run.id, host=lease.host)
+        return [msgspec.convert(step.body, StepResult) for step in found]
+
+    def finish(
+        self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
+    ) -> None:
+        """See `Queue`; what the evidence means for the matrix is part of the same transaction."""
+        _check_evidence(lease, outcome, evidence)
+        now = clock.now()
+        with self._mine(lease, writing=True) as (session, run):
+            why = f"cancelled by {run.cancel_by}" if outcome == "cancelled" else _text(reason)
+            leases.end(session, lease.run.id, outcome, why, now)
+            detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
+            if evidence is not None:
+                detail |= store_evidence(session, evidence, self._facts, now)
+            note_run(session, now, lease.worker, outcome, lease.run.id, detail)
+        if evidence is not None:
+            self._on_change()
+
+    def retry(self, lease: Lease, reason: str) -> None:
+        """See `Queue`; a run whose end was asked for meanwhile is not queued again."""
+        now = clock.now()
+        why = _text(reason)
+        with self._mine(lease, writing=True) as (session, run):
+            detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
+            if run.cancel_by:
+                state = "cancelled"
+                leases.end(session, run.id, state, f"cancelled by {run.cancel_by}", now)
+            elif lease.attempt >= run.max_attempts:
+                state = "error"
+                leases.end(
+                    session, run.id, state, f"{why} (attempt {lease.attempt}, the last)", now
+                )
+            else:
+                state = "queued"
+                pause = self._pauses[min(lease.attempt, len(self._pauses)) - 1]
+                leases.requeue(session, run.id, why, now + pause)
+                detail["pause_s"] = pause.total_seconds()
+            note_run(session, now, lease.worker, state, run.id, detail)
+
+    @contextmanager
+    def _mine(self, lease: Lease, *, writing: bool = False) -> Iterator[tuple[Session, RunRow]]:
+        """Give a transaction in which the lease is known to be the run's last.
+
+        Raises:
+            LeaseLost: it is not; nothing was changed.
+        """
+        opened = self._database.writing() if writing else self._database.working()
+        with opened as session:
+            run = leases.hold(session, _held(lease))
+            if run is None:
+                raise LeaseLost(lease.run.id)
+            yield session, run
+
+
+def _held(lease: Lease) -> LeaseClaim:
+    return LeaseClaim(lease.run.id, lease.attempt, lease.worker)
+
+
+def _text(text: str) -> str:
+    """What a database can keep, and people can read in a list."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text[:_LONGEST])
+
+
+def _check_evidence(lease: Lease, outcome: Outcome, evidence: Evidence | None) -> None:
+    """A mistake of the program, not of a user: such evidence must never be stored."""
+    if evidence is None:
+        return
+    if outcome not in ("passed", "failed") or evidence.outcome != outcome:
+        raise ValueError(f"a run that {outcome} is no evidence of one that {evidence.outcome}")
+    if evidence.id != lease.run.id or evidence.suite != lease.run.suite:
+        raise ValueError(f"evidence of another run: {evidence.id}, {evidence.suite}")

@@ -1,0 +1,252 @@
+"""Store and list runs, their steps and their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import delete, func, insert, or_, select
+from sqlalchemy.orm import Session
+
+from compatgate.errors import NotFound
+from compatgate.kit.database.tables import DEFAULT, Page, page
+from compatgate.service.runs.models import (
+    ACTIVE,
+    OutputRow,
+    PastStep,
+    PrunedLog,
+    Run,
+    RunOutput,
+    RunRow,
+    RunStep,
+    StepRow,
+)
+
+_COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__]
+_CHUNK = 500
+NO_STEP = ""
+"""Stands, where a step is named, for what is no output: the note that a log was removed."""
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def columns() -> Any:
+    """Return a select of what `row` reads."""
+    return select(*_COLUMNS)
+
+
+def row(found: Any) -> RunRow:
+    """Return a row of `columns`."""
+    values = dict(found._mapping)
+    return RunRow(**{**values, "stack": msgspec.json.decode(values["stack"])})
+
+
+def add(session: Session, values: Sequence[dict[str, Any]]) -> None:
+    """Store new runs, in this order; ``stack`` is plain data."""
+    session.execute(
+        insert(Run), [{**each, "stack": _encode(each["stack"]).decode()} for each in values]
+    )
+
+
+def find(session: Session, run_id: str) -> RunRow:
+    """Return a run by its id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = session.execute(columns().where(Run.id == run_id)).first()
+    if found is None:
+        hint = "compatgate canary list shows the runs that there are"
+        raise NotFound(f"there is no run {run_id!r}", field="run", value=run_id, hint=hint)
+    return row(found)
+
+
+def find_many(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
+    """Return the runs of these ids that there are."""
+    found: dict[str, RunRow] = {}
+    for start in range(0, len(run_ids), _CHUNK):
+        some = run_ids[start : start + _CHUNK]
+        for each in session.execute(columns().where(Run.id.in_(some))):
+            found[each.id] = row(each)
+    return found
+
+
+def of_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
+    """Return the runs of a purpose that were asked for since a moment, or have not ended."""
+    recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
+    query = columns().where(Run.purpose == purpose, recent).order_by(Run.seq)
+    return [row(found) for found in session.execute(query)]
+
+
+def list_runs(
+    session: Session,
+    *,
+    state: str | None = None,
+    target: str | None = None,
+    suite: str | None = None,
+    entry: str | None = None,
+    host: str | None = None,
+    asked_by: str | None = None,
+    purpose: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[RunRow]:
+    """Return runs, newest first.
+
+    Args:
+        session: to read from.
+        state: one of them, or ``active``, or ``ended``.
+        target: that the run was asked for.
+        suite: that is run.
+        entry: that it is about.
+        host: where it runs, or ran last.
+        asked_by: who asked for it.
+        purpose: ``request`` or ``verification``.
+        since: asked for no earlier.
+        until: asked for no later.
+        cursor: of the page.
+        limit: at most so many.
+    """
+    query = columns()
+    if state == "active":
+        query = query.where(Run.state.in_(ACTIVE))
+    elif state == "ended":
+        query = query.where(Run.state.not_in(("queued", *ACTIVE)))
+    elif state:
+        query = query.where(Run.state == state)
+    wanted = (
+        (Run.target, target),
+        (Run.suite, suite),
+        (Run.entry, entry),
+        (Run.on_host, host),
+        (Run.asked_by, asked_by),
+        (Run.purpose, purpose),
+    )
+    for column, value in wanted:
+        if value:
+            query = query.where(column == value)
+    query = query.where(Run.created_at >= since) if since else query
+    query = query.where(Run.created_at <= until) if until else query
+    return page(session, query, Run.seq, row, cursor=cursor, limit=limit, descending=True)
+
+
+def record_step(session: Session, run_id: str, step: StepRow) -> None:
+    """Keep what became of a step; a later result of the same attempt replaces it."""
+    mine = (RunStep.run == run_id) & (RunStep.attempt == step.attempt)
+    known = session.execute(
+        select(RunStep.position).where(mine, RunStep.name == step.name)
+    ).scalar()
+    if known is None:
+        last = session.execute(select(func.max(RunStep.position)).where(RunStep.run == run_id))
+        known = (last.scalar() or 0) + 1
+    else:
+        session.execute(delete(RunStep).where(mine, RunStep.name == step.name))
+    values = {
+        "run": run_id,
+        "attempt": step.attempt,
+        "name": step.name,
+        "position": known,
+        "host": step.host,
+        "outcome": step.body["outcome"],
+        "body": _encode(step.body).decode(),
+    }
+    session.execute(insert(RunStep), [values])
+
+
+def steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
+    """Return the last result of each step, in the order in which they were first recorded.
+
+    Args:
+        session: to read from.
+        run_id: of the run.
+        host: only what ran there.
+    """
+    query = select(RunStep.attempt, RunStep.name, RunStep.host, RunStep.body)
+    query = query.where(RunStep.run == run_id)
+    query = query.where(RunStep.host == host) if host else query
+    found: dict[str, StepRow] = {}
+    for attempt, name, where, body in session.execute(query.order_by(RunStep.position)):
+        found[name] = StepRow(attempt, name, where, msgspec.json.decode(body))
+    return list(found.values())
+
+
+def write(session: Session, run_id: str, attempt: int, step: str, data: bytes, at: Any) -> None:
+    """Append to a step's log."""
+    values = {"run": run_id, "attempt": attempt, "step": step, "data": data, "at": at}
+    session.execute(insert(RunOutput), [values])
+
+
+def pruned_log(session: Session, run_id: str) -> PrunedLog | None:
+    """That the log of a run was removed; None: it was not."""
+    query = select(RunOutput.data).where(RunOutput.run == run_id, RunOutput.step == NO_STEP)
+    found = session.execute(query.limit(1)).scalar()
+    return None if found is None else msgspec.json.decode(found, type=PrunedLog)
+
+
+def output(
+    session: Session,
+    run_id: str,
+    *,
+    after: int = 0,
+    step: str | None = None,
+    limit: int = 100,
+) -> list[OutputRow]:
+    """Pieces of a run's log after one, in order.
+
+    Args:
+        session: to read from.
+        run_id: of the run.
+        after: id of the last piece known; 0: from the beginning.
+        step: only this step's.
+        limit: at most so many pieces.
+    """
+    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
+    query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
+    query = query.where(RunOutput.step == step) if step else query
+    return [
+        OutputRow(*found) for found in session.execute(query.order_by(RunOutput.id).limit(limit))
+    ]
+
+
+def steps_with_output(session: Session, run_id: str) -> set[str]:
+    """Return the names of the steps that a run's log has something of."""
+    query = select(RunOutput.step).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    return set(session.execute(query.distinct()).scalars())
+
+
+def last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
+    """Return the last pieces of a run's log, in order."""
+    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
+    query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    query = query.order_by(RunOutput.id.desc()).limit(limit)
+    return [OutputRow(*found) for found in session.execute(query)][::-1]
+
+
+def past_steps(
+    session: Session, *, suite: str, gpu: str | None, step: str, limit: int
+) -> list[PastStep]:
+    """What became of a step in ended runs of a suite on a SKU, newest run first.
+
+    Args:
+        session: to read from.
+        suite: of the runs.
+        gpu: SKU that they asked for; None: those that asked for none.
+        step: by name.
+        limit: at most so many results.
+    """
+    query = (
+        select(Run.id, Run.state, Run.finished_at, RunStep.body)
+        .join(RunStep, RunStep.run == Run.id)
+        .where(Run.suite == suite, RunStep.name == step, Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
+        .order_by(Run.seq.desc(), RunStep.attempt.desc())
+        .limit(limit)
+    )
+    found: dict[str, PastStep] = {}
+    for run, state, at, body in session.execute(query):
+        if at is not None:
+            found.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
+    return list(found.values())

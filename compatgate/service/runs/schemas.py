@@ -1,0 +1,290 @@
+"""Define runs, staging hosts, suites, workloads and evidence as REST carries them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from compatgate.canary.run import Purpose, State
+from compatgate.core.facts.nvidia import PeakKind
+from compatgate.service.gate.schemas import StackBody, Text
+
+StateFilter = State | Literal["active", "ended"]
+
+
+class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to run: a suite for a target, of one stack or image."""
+
+    suite: Text
+    target: Annotated[
+        Text | None, Meta(description="one run for each SKU and driver of its pools")
+    ] = None
+    pool: Annotated[Text | None, Meta(description="only this pool of the target")] = None
+    stack: StackBody | None = None
+    image: Annotated[
+        Text | None, Meta(description="image under test; the workloads' own if left out")
+    ] = None
+    entry: Annotated[Text | None, Meta(description="entry that the runs are about")] = None
+    host: Annotated[Text | None, Meta(description="staging host to run on; any that fits")] = None
+    priority: Annotated[int, Meta(ge=-1000, le=1000, description="higher goes first")] = 0
+
+
+class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One execution of a suite on one staging host for one stack."""
+
+    id: str
+    suite: str
+    state: State
+    stack: dict[str, Any]
+    target: str | None
+    pool: str | None
+    entry: str | None
+    image: str | None
+    gpu: Annotated[str | None, Meta(description="SKU that its host must have; null: none")]
+    driver: Annotated[str | None, Meta(description="that its host should have")]
+    gpus: Annotated[int, Meta(description="slots that it takes")]
+    nodes: Annotated[int, Meta(description="at once; more than one only on a cluster")]
+    host: Annotated[str | None, Meta(description="that it must run on; null: any that fits")]
+    priority: int
+    purpose: Purpose
+    attempts: int
+    max_attempts: int
+    doing: str
+    progress: Annotated[float | None, Meta(description="0 to 1")]
+    reason: Annotated[str, Meta(description="why it stands as it does")]
+    asked_by: str
+    worker: str | None
+    on_host: Annotated[str | None, Meta(description="where it runs, or ran last")]
+    not_before: Annotated[datetime | None, Meta(description="pause before the next attempt")]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancelling: Annotated[bool, Meta(description="its end was asked for, and is to come")]
+
+
+class PeakShare(Struct, frozen=True):
+    """A metric beside what the GPU's vendor publishes as its peak; nothing is judged by it."""
+
+    metric: str
+    unit: str
+    median: Annotated[float, Meta(description="of the values, in `unit`")]
+    kind: PeakKind
+    gpu: Annotated[str, Meta(description="whose peak it is")]
+    peak: Annotated[float, Meta(description="in `unit`")]
+    share: Annotated[float, Meta(description="of the peak, 0.62 for 62 %")]
+    implausible: Annotated[bool, Meta(description="more than is published")]
+    source: Annotated[dict[str, Any], Meta(description="of the peak")]
+    words: str
+
+
+class OriginBody(Struct, frozen=True):
+    """What a step's values are values of."""
+
+    digest: Annotated[str, Meta(description="of the workload's content as it was run")]
+    sku: Annotated[str, Meta(description="of the host; cpu where it has no GPUs")]
+    executor: str
+    development: Annotated[bool, Meta(description="it ran outside a container")]
+
+
+class StepBody(Struct, frozen=True):
+    """What became of one workload with one seed."""
+
+    name: str
+    workload: str
+    seed: int
+    outcome: str
+    reason: str
+    exit_code: int | None
+    image: Annotated[str | None, Meta(description="that ran, by digest")]
+    report: Annotated[dict[str, Any] | None, Meta(description="what it printed")]
+    judgement: dict[str, Any] | None
+    health: Annotated[dict[str, Any] | None, Meta(description="of the host around it")]
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    host: str
+    pruned_at: Annotated[
+        datetime | None, Meta(description="when report, judgement and health were removed")
+    ] = None
+    peaks: Annotated[
+        list[PeakShare], Meta(description="metrics beside the GPU's published peaks")
+    ] = []
+    origin: Annotated[
+        OriginBody | None, Meta(description="null where it was recorded before this was kept")
+    ] = None
+
+
+class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True):
+    """A run with its steps."""
+
+    steps: list[StepBody]
+
+
+class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a step measured, as a file."""
+
+    name: Annotated[str, Meta(description="of the file, in `samples/` of the workload's folder")]
+    workload: str
+    step: str
+    text: Annotated[str, Meta(description="JSON lines")]
+
+
+class RefusedSample(Struct, frozen=True, forbid_unknown_fields=True):
+    """A step that gives no sample."""
+
+    step: str
+    reason: str
+
+
+class SamplesBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run measured, as files."""
+
+    samples: list[SampleBody]
+    refused: list[RefusedSample]
+
+
+class RunsMade(Struct, frozen=True, forbid_unknown_fields=True):
+    """The runs that were queued."""
+
+    runs: list[RunBody]
+
+
+class QuietBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """When a host takes no new run."""
+
+    start: str
+    end: str
+    days: list[str]
+    timezone: str
+
+
+class HostBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A staging host, as its worker declared it."""
+
+    name: str
+    worker: str
+    executor: str
+    gpu: str | None
+    driver: str | None
+    slots: int
+    busy: Annotated[int, Meta(description="slots that runs have now")]
+    health: str
+    quiet: list[QuietBody]
+    registered_at: datetime
+    seen_at: datetime
+
+
+class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Workloads that are run together."""
+
+    name: str
+    description: str
+    workloads: list[str]
+    gpus: Annotated[int, Meta(description="that it needs; without, it is no evidence about one")]
+    nodes: Annotated[int, Meta(description="at once; more than one only on a cluster")]
+
+
+class MetricBody(Struct, frozen=True):
+    """A number that a workload measures."""
+
+    unit: str
+    better: Literal["lower", "higher", "either"]
+    tolerance: float
+    repetitions: int
+    description: str
+    peak: Annotated[
+        PeakKind | None, Meta(description="published peak that it is shown as a share of")
+    ] = None
+
+
+class KeptBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A sample that lies beside a workload."""
+
+    file: str
+    sku: str
+    family: Annotated[str, Meta(description="of the stack")]
+    driver: str | None
+    versions: dict[str, str]
+    measured_at: Annotated[str, Meta(description="UTC")]
+    seed: int
+    development: Annotated[bool, Meta(description="it ran outside a container")]
+    current: Annotated[bool, Meta(description="it is of the workload as it is now")]
+    note: str
+
+
+class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A canary program."""
+
+    name: str
+    description: str
+    catches: list[str]
+    command: list[str]
+    gpus: int
+    nodes: Annotated[int, Meta(description="that it runs on at once")]
+    timeout_s: int
+    seeds: list[int]
+    metrics: dict[str, MetricBody]
+    checks: dict[str, str]
+    adapter: str
+    digest: Annotated[str, Meta(description="of its content")]
+    samples: Annotated[list[KeptBody], Meta(description="what it has measured, newest first")]
+
+
+class EvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A judged run, bound to what was measured inside the container."""
+
+    seq: int
+    run: str
+    suite: str
+    sku: str
+    driver: str
+    components: dict[str, str]
+    outcome: Literal["passed", "failed", "inconclusive"]
+    finished: Annotated[int, Meta(description="seconds since the epoch")]
+    development: Annotated[bool, Meta(description="it ran outside a container")]
+    known_at: datetime
+
+
+class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """That a run contradicts an entry; one that passes closes it."""
+
+    id: int
+    entry: str
+    run: str
+    suite: str
+    sku: str
+    driver: str
+    message: str
+    opened_at: datetime
+    closed_at: datetime | None
+    closed_by: str | None
+
+
+class NeedBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A run that a candidate lacks, or that failed."""
+
+    target: str
+    sku: str
+    driver: str
+    suite: str
+    failed: Annotated[str | None, Meta(description="run that failed; null: none has passed")]
+
+
+class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a candidate is from being blessed."""
+
+    state: Literal["waiting", "failed", "ready"]
+    automatic: Annotated[bool, Meta(description="the gate blesses it by itself")]
+    runs: Annotated[list[str], Meta(description="that have passed")]
+    needs: list[NeedBody]
+
+
+RUN: dict[str, Any] = {
+    "suite": "hello",
+    "target": "prod-a100",
+    "stack": {"cuda": "12.4", "torch": "2.4.1+cu124"},
+    "image": "registry.example/team/app:1.4",
+    "priority": 5,
+}

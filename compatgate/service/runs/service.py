@@ -1,0 +1,320 @@
+"""Submit, show, cancel and repeat runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.canary.allowed_images import EVERY_IMAGE
+from compatgate.canary.engine.interface import STANDARD, Settings
+from compatgate.canary.peaks import Share, shares
+from compatgate.canary.run import Report
+from compatgate.canary.schedule import select_due
+from compatgate.canary.workloads import Library
+from compatgate.core.facts import Facts
+from compatgate.errors import CompatgateError, Conflict
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page
+from compatgate.service.gate.snapshot_reader import Snapshots
+from compatgate.service.runs import evidence, leases
+from compatgate.service.runs import repository as runs
+from compatgate.service.runs.evidence import EvidenceRow, WarningRow
+from compatgate.service.runs.freshness import blessed, last_verifications, like_of, passed_runs
+from compatgate.service.runs.leases import driver_key
+from compatgate.service.runs.models import HostRow, OutputRow, PastStep, PrunedLog, RunRow, StepRow
+from compatgate.service.runs.promotion import Remarks, remarks
+from compatgate.service.runs.queue import DatabaseQueue, note_run
+from compatgate.service.runs.submission import Submission, plan
+
+
+@cache
+def library() -> Library:
+    """Every suite and workload, read once; ``COMPATGATE_WORKLOADS`` names the operator's folders.
+
+    Raises:
+        ManyProblems: every mistake in every file.
+    """
+    return Library.open()
+
+
+def shares_of(
+    steps: Iterable[StepRow], catalogue: Callable[[], Library], facts: Facts
+) -> dict[str, tuple[Share, ...]]:
+    """Shares by step, as the workloads of today name the peaks; steps without any are left out.
+
+    Neither workloads nor facts are read where no step saw a GPU. Workloads that cannot be read
+    leave a run without shares rather than unseen.
+    """
+    reports = {step.name: step for step in steps if _saw_a_gpu(step)}
+    if not reports:
+        return {}
+    try:
+        workloads = catalogue().workloads
+    except CompatgateError:
+        return {}
+    found = {}
+    for name, step in reports.items():
+        workload = workloads.get(step.body["workload"])
+        report = msgspec.convert(step.body["report"], Report)
+        if workload is not None:
+            found[name] = shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+    return {name: some for name, some in found.items() if some}
+
+
+def _saw_a_gpu(step: StepRow) -> bool:
+    env = (step.body.get("report") or {}).get("env")
+    return bool(env and env.get("gpus"))
+
+
+_log = logging.getLogger(__name__)
+
+GONE = timedelta(hours=1)
+"""A worker that is silent for so long will not come back."""
+
+
+class RunDetail(Struct, frozen=True):
+    """A run with what its steps said, and that as shares of published peaks, by step."""
+
+    run: RunRow
+    steps: tuple[StepRow, ...]
+    peaks: dict[str, tuple[Share, ...]] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        steps = [
+            {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
+            for step in self.steps
+        ]
+        return {**self.run.to_json(), "steps": steps}
+
+
+class Runs:
+    """The runs of one database.
+
+    Args:
+        catalogue: says which suites there are; asked when one is named.
+
+    Attributes:
+        under_test: images that a submission may name; every image, until a service limits it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        facts: Facts,
+        snapshots: Snapshots,
+        catalogue: Callable[[], Library],
+    ) -> None:
+        self._database = database
+        self._facts = facts
+        self._snapshots = snapshots
+        self.catalogue = catalogue
+        self.under_test = EVERY_IMAGE
+        self.queue = self.open_queue()
+
+    def open_queue(self, settings: Settings = STANDARD) -> DatabaseQueue:
+        """Return the queue for a worker that is as patient as it says."""
+        return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings)
+
+    def submit(self, asked: Submission, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
+        """Queue the runs that a submission means.
+
+        Args:
+            asked: what is wanted.
+            by: who asks.
+            purpose: ``request`` or ``verification``.
+
+        Raises:
+            BadInput: names the field; the image may not be under test; or no registered host could
+                ever run it.
+            NotFound: there is no such suite, target, pool, entry or host.
+        """
+        self.under_test.check(asked.image)
+        catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
+        now = clock.now()
+        with self._database.writing() as session:
+            known = leases.load(session)
+            made = plan(asked, catalogue, snapshot, known, by=by, at=now, purpose=purpose)
+            runs.add(session, [_columns(run) for run in made])
+            for run in made:
+                detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
+                note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
+            return tuple(runs.find(session, run.id) for run in made)
+
+    def list(self, **filters: Any) -> Page[RunRow]:
+        """Return runs, newest first; filters of `compatgate.service.runs.repository.list_runs`."""
+        with self._database.reading() as session:
+            return runs.list_runs(session, **filters)
+
+    def get(self, run_id: str) -> RunRow:
+        """Return a run.
+
+        Raises:
+            NotFound: there is none.
+        """
+        with self._database.reading() as session:
+            return runs.find(session, run_id)
+
+    def show(self, run_id: str) -> RunDetail:
+        """Return a run with its steps.
+
+        Raises:
+            NotFound: there is none.
+        """
+        with self._database.reading() as session:
+            run, steps = runs.find(session, run_id), tuple(runs.steps(session, run_id))
+        return RunDetail(run, steps, shares_of(steps, self.catalogue, self._facts))
+
+    def output(
+        self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
+    ) -> tuple[RunRow, Sequence[OutputRow]]:
+        """Return a run, and pieces of its log after one; both as of one moment.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        with self._database.reading() as session:
+            found = runs.find(session, run_id)
+            return found, runs.output(session, run_id, after=after, step=step, limit=limit)
+
+    def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
+        """Return a run, and the last pieces of its log; both as of one moment.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        with self._database.reading() as session:
+            return runs.find(session, run_id), runs.last_output(session, run_id, limit=limit)
+
+    def logged_steps(self, run_id: str) -> set[str]:
+        """Return the names of the steps that have ended in a run, or printed something."""
+        with self._database.reading() as session:
+            ended = {step.name for step in runs.steps(session, run_id)}
+            return ended | runs.steps_with_output(session, run_id)
+
+    def pruned_log(self, run_id: str) -> PrunedLog | None:
+        """That the log of a run was removed; None: it was not."""
+        with self._database.reading() as session:
+            return runs.pruned_log(session, run_id)
+
+    def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
+        """What became of a step in the latest runs of the same suite on the same SKU."""
+        with self._database.reading() as session:
+            return runs.past_steps(session, suite=run.suite, gpu=run.gpu, step=step, limit=limit)
+
+    def cancel(self, run_id: str, *, by: str) -> RunRow:
+        """End a run: at once where it waits, else when its worker next says that it lives.
+
+        A worker that was silent for `GONE` is not waited for, nor is one that would clean up.
+
+        Raises:
+            NotFound: there is no such run.
+            Conflict: it has ended.
+        """
+        now = clock.now()
+        with self._database.writing() as session:
+            run = runs.find(session, run_id)
+            if run.has_ended:
+                what = f"the run {run_id} has ended: {run.state}"
+                raise Conflict(what, field="run", value=run_id)
+            if run.state == "queued":
+                leases.end(session, run_id, "cancelled", f"cancelled by {by}", now)
+                note_run(session, now, by, "cancelled", run_id, {})
+            elif run.lease_until is not None and now - run.lease_until > GONE:
+                gone = f"its worker {run.worker} is gone, and may have left it on {run.on_host}"
+                leases.end(session, run_id, "cancelled", f"cancelled by {by}; {gone}", now)
+                note_run(session, now, by, "cancelled", run_id, {"worker": run.worker})
+            elif run.cancel_by is None:
+                leases.ask_to_cancel(session, run_id, by)
+                note_run(session, now, by, "cancel", run_id, {"state": run.state})
+            return runs.find(session, run_id)
+
+    def rerun(self, run_id: str, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
+        """Ask for the same again, of what the target is now.
+
+        Raises:
+            NotFound: there is no such run, or no longer its suite, target or pool.
+            Conflict: it has not ended yet.
+        """
+        run = self.get(run_id)
+        if not run.has_ended:
+            raise Conflict(f"the run {run_id} is {run.state}", field="run", value=run_id)
+        asked = Submission(
+            suite=run.suite,
+            target=run.target,
+            pool=run.pool,
+            stack=run.stack or None,
+            image=run.image,
+            entry=run.entry,
+            host=run.host,
+            priority=run.priority,
+        )
+        return self.submit(asked, by=by, purpose=purpose)
+
+    def ended(self, run_ids: Collection[str]) -> set[str]:
+        """Return those of some runs that are known here and have ended."""
+        with self._database.reading() as session:
+            found = runs.find_many(session, sorted(run_ids))
+        return {name for name, run in found.items() if run.has_ended}
+
+    def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
+        """Queue again what blessed entries rest on, where that is due.
+
+        Args:
+            by: who asks, the worker.
+            every_s: seconds after which a blessed stack is to have been run again.
+        """
+        found = list(blessed(self._snapshots.refresh()))
+        now = clock.now()
+        with self._database.reading() as session:
+            rested_on = runs.find_many(session, [run.id for _, run in found])
+            since = now - timedelta(seconds=every_s)
+            tried = runs.of_purpose(session, "verification", since)
+        queued: Sequence[RunRow] = ()
+        asked: set[bytes] = set()
+        for item in select_due(
+            passed_runs(found, rested_on, last_verifications(tried)),
+            int(now.timestamp()),
+            every_s=every_s,
+        ):
+            like = like_of(rested_on[item.run])
+            if like in asked:
+                continue  # another entry rests on the same
+            asked.add(like)
+            try:
+                queued = (*queued, *self.rerun(item.run, by=by, purpose="verification"))
+            except CompatgateError as error:
+                _log.warning("entry %s cannot be verified again: %s", item.entry, error.detail)
+        return tuple(queued)
+
+    def hosts(self, **filters: Any) -> Page[HostRow]:
+        """Staging hosts by name; filters of `compatgate.service.runs.leases.list_hosts`."""
+        with self._database.reading() as session:
+            return leases.list_hosts(session, **filters)
+
+    def remarks(self, entries: Iterable[str]) -> dict[str, Remarks]:
+        """What runs have to say of some entries, by name."""
+        return remarks(self._database, self._snapshots.current(), entries)
+
+    def warnings(self) -> tuple[WarningRow, ...]:
+        """Warnings on entries that are open, oldest first."""
+        with self._database.reading() as session:
+            return tuple(evidence.opened(session))
+
+    def evidence(self, **filters: Any) -> Page[EvidenceRow]:
+        """Evidence, newest first; filters of `compatgate.service.runs.evidence.list_evidence`."""
+        with self._database.reading() as session:
+            return evidence.list_evidence(session, **filters)
+
+
+def _columns(run: RunRow) -> dict[str, Any]:
+    values = msgspec.structs.asdict(run)
+    del values["seq"]
+    return {**values, "driver_key": driver_key(run.driver)}

@@ -1,0 +1,248 @@
+"""Show staging hosts and their state, suites, and workloads."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.canary.hosts import MaintenanceWindow, in_maintenance
+from compatgate.canary.samples.sample import list_samples
+from compatgate.canary.workload import Workload
+from compatgate.canary.workloads import Library
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import Filter
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    Empty,
+    Listing,
+    LongListing,
+    found_by,
+    make_table,
+    table_of,
+)
+from compatgate.service.runs.models import HostRow
+from compatgate.service.web.page import HtmlPage, PageRequest, page
+
+SILENT = timedelta(minutes=2)
+"""Workers say every ten seconds which hosts they serve; after so long a silence one is stale."""
+
+
+class HostState(Struct, frozen=True):
+    """How a host stands, and why in one line."""
+
+    name: Literal["ready", "busy", "quiet", "stale", "unknown"]
+    why: str = ""
+
+
+def hours_of(host: HostRow) -> list[MaintenanceWindow]:
+    """When a host takes no new run."""
+    return msgspec.convert(host.quiet, list[MaintenanceWindow])
+
+
+def state_of(host: HostRow, now: datetime) -> HostState:
+    """Return how a host stands.
+
+    Args:
+        host: with the slots that runs have.
+        now: aware.
+    """
+    if host.busy >= host.slots:
+        return HostState("busy", "runs have all of its slots")  # a full worker says nothing new
+    if now - host.seen_at > SILENT:
+        why = "its worker is silent, or cannot reach it: no run begins here"
+        return HostState("stale", why)
+    try:
+        quiet = in_maintenance(hours_of(host), now)
+    except BadInput:
+        return HostState("unknown", "its quiet hours cannot be read")
+    if quiet:
+        return HostState("quiet", "it takes no new run in its quiet hours")
+    return HostState("busy", "runs have some of its slots") if host.busy else HostState("ready")
+
+
+def in_words(quiet: MaintenanceWindow) -> str:
+    """``20:00 to 06:00 Europe/Berlin, every day``."""
+    days = ", ".join(quiet.days) or "every day"
+    return f"{quiet.start} to {quiet.end} {quiet.timezone}, {days}"
+
+
+_HOST_COLUMNS = (
+    Column("name", "Host", "name"),
+    Column("state", "State", "badge"),
+    Column("gpu", "GPU", "name"),
+    Column("driver", "Driver", "code"),
+    Column("busy", "Busy slots"),
+    Column("quiet", "Maintenance"),
+    Column("executor", "Executor"),
+    Column("health", "GPU health"),
+    Column("worker", "Worker", "name"),
+    Column("seen", "Last seen", "time"),
+    Column("since", "Known since", "time"),
+)
+_NO_HOSTS = Empty(
+    "No staging hosts yet.",
+    "A worker registers the hosts that its file names. Start one on a machine whose GPUs are not "
+    "in production.",
+    'printf \'[[host]]\\nname = "staging-1"\\ngpu = "L4"\\n\' > hosts.toml\n'
+    "compatgate worker --hosts hosts.toml",
+)
+_NO_MATCHES = Empty("No host has this GPU.", "Remove the filter to see all hosts.")
+
+
+class HostsQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which hosts to list."""
+
+    gpu: Filter | None = None
+
+
+@page("/hosts", nav="hosts", query=HostsQuery)
+def show_hosts(ask: PageRequest[HostsQuery]) -> HtmlPage:
+    """Return the hosts, with what they do now."""
+    query, now = ask.query, clock.now()
+    found = found_by(ask.gate.runs.hosts, query)
+    skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
+    rows = [_host_row(host, now) for host in found.items]
+    table = table_of("hosts", _HOST_COLUMNS, rows, found, query, _NO_HOSTS, unfit=_NO_MATCHES)
+    return HtmlPage(
+        "hosts.html", "Staging hosts", {"filters": [("gpu", "GPU", query.gpu, skus)]}, table
+    )
+
+
+def _host_row(host: HostRow, now: datetime) -> tuple[Any, ...]:
+    state = state_of(host, now)
+    return (
+        Cell(host.name, link("runs", host=host.name), title="its runs"),
+        Cell(state.name, note=state.why),
+        host.gpu,
+        host.driver,
+        Cell(f"{host.busy} of {host.slots}", tone="" if host.busy else "muted"),
+        "; ".join(in_words(one) for one in hours_of(host)),
+        host.executor,
+        "watched" if host.health == "local" else "not watched",
+        host.worker,
+        Cell(host.seen_at, tone="warn" if state.name == "stale" else ""),
+        host.registered_at,
+    )
+
+
+_WORKLOAD_COLUMNS = (
+    Column("name", "Workload", "name"),
+    Column("description", "Description"),
+    Column("catches", "Detects"),
+    Column("gpus", "GPUs", "number"),
+    Column("timeout", "Timeout, s", "number"),
+    Column("metrics", "Metrics", "number"),
+    Column("checks", "Checks", "number"),
+    Column("suites", "Suites"),
+)
+_METRIC_COLUMNS = (
+    Column("metric", "Metric", "name"),
+    Column("description", "Description"),
+    Column("unit", "Unit", "code"),
+    Column("better", "Better"),
+    Column("tolerance", "Tolerance, %", "number"),
+    Column("repetitions", "Repetitions", "number"),
+    Column("peak", "Peak", "code"),
+)
+_WRITE = Empty(
+    "No workloads yet.",
+    "A workload is a folder with a workload.toml and a program; the server reads the folders that "
+    "COMPATGATE_WORKLOADS names.",
+    "compatgate canary lint my-workload",
+)
+
+
+@page("/suites", nav="suites", query=Listing)
+def show_suites(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return every suite with its workloads."""
+    found = ask.gate.runs.catalogue()
+    rows = [
+        (
+            Cell(suite.name, link("runs", suite=suite.name), title="its runs"),
+            suite.description,
+            found.gpus_of(suite.name),
+            len(suite.workloads),
+            ", ".join(suite.workloads),
+        )
+        for suite in found.suites.values()
+    ]
+    columns = (
+        Column("name", "Suite", "name"),
+        Column("description", "Description"),
+        Column("gpus", "GPUs", "number"),
+        Column("count", "Workloads", "number"),
+        Column("workloads", "Names"),
+    )
+    table = make_table("suites", columns, rows, _WRITE, sort=ask.query.sort, label="suites")
+    suites = [(suite, found.of_suite(suite.name)) for suite in found.suites.values()]
+    return HtmlPage("suites.html", "Suites", {"suites": suites}, table)
+
+
+@page("/workloads", nav="workloads", query=Listing)
+def show_workloads(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return every workload."""
+    found = ask.gate.runs.catalogue()
+    rows = [_workload_row(found, found.workloads[name]) for name in sorted(found.workloads)]
+    table = make_table(
+        "workloads", _WORKLOAD_COLUMNS, rows, _WRITE, sort=ask.query.sort, label="workloads"
+    )
+    return HtmlPage("workloads.html", "Workloads", {}, table)
+
+
+def _workload_row(found: Library, workload: Workload) -> tuple[Any, ...]:
+    nodes = f"on each of {workload.nodes} nodes" if workload.nodes > 1 else ""
+    return (
+        Cell(workload.name, link("workloads", workload.name)),
+        workload.description,
+        "; ".join(workload.catches),
+        Cell(workload.gpus, note=nodes),
+        workload.timeout_s,
+        len(workload.metrics),
+        len(workload.checks),
+        ", ".join(_suites(found, workload.name)),
+    )
+
+
+def _suites(found: Library, name: str) -> list[str]:
+    return [suite.name for suite in found.suites.values() if name in suite.workloads]
+
+
+@page("/workloads/<name>", nav="workloads", query=Listing)
+def show_workload(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return a workload: what it measures and checks, and how it is run."""
+    found = ask.gate.runs.catalogue()
+    workload = found.workload(ask.args["name"])
+    rows = [
+        (
+            name,
+            spec.description,
+            spec.unit,
+            spec.better,
+            round(100 * spec.tolerance, 2),
+            spec.repetitions,
+            spec.peak or "",
+        )
+        for name, spec in workload.metrics.items()
+    ]
+    table = make_table(
+        "metrics",
+        _METRIC_COLUMNS,
+        rows,
+        Empty("No metrics: the workload only checks."),
+        sort=ask.query.sort,
+        label="metrics",
+    )
+    content = f"{workload.name}@{workload.digest.removeprefix('sha256:')[:12]}"
+    context = {
+        "workload": workload,
+        "suites": _suites(found, workload.name),
+        "content": content,
+        "samples": list_samples(workload),
+    }
+    return HtmlPage("workload.html", workload.name, context, table)

@@ -1,0 +1,1 @@
+"""Describe the places to run: targets, their pools and policies."""

@@ -1,0 +1,84 @@
+"""Serve targets and their pools."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from compatgate.kit.http.replies import Filter, Paged, Reply, Search, page
+from compatgate.service.matrix.api import document_routes
+from compatgate.service.matrix.schemas import TARGET, PoolRowBody, TargetBody, TargetChange
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Returns, route
+
+
+class TargetFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which targets to list."""
+
+    label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
+    gpu: Annotated[Filter, Meta(description="of a pool, as written")] | None = None
+    driver: Annotated[Filter, Meta(description="of a pool, as written")] | None = None
+    search: Search | None = None
+
+
+@route(
+    "GET",
+    "/targets",
+    scope="read",
+    tag="targets",
+    query=TargetFilters,
+    returns=Returns(TargetBody, "A page of targets", paged=True, etag=True),
+)
+def list_targets(call: Call[TargetFilters]) -> Reply:
+    """List targets, by name."""
+    found = call.gate.matrix.list_targets(**call.query.filters())
+    return page(found, lambda row: row.to_json())
+
+
+documents = document_routes(
+    "Target",
+    "targets",
+    scope="bless",
+    body=TargetChange,
+    shown=TargetBody,
+    example=TARGET,
+)
+
+
+@route(
+    "GET",
+    "/targets/{name}/pools",
+    scope="read",
+    tag="targets",
+    query=Paged,
+    returns=Returns(PoolRowBody, "A page of its pools", paged=True, etag=True),
+    errors=(404,),
+)
+def list_target_pools(call: Call[Paged]) -> Reply:
+    """List the pools of a target."""
+    name = call.gate.matrix.get("Target", call.args["name"]).name
+    found = call.gate.matrix.list_pools(target=name, **call.query.filters())
+    return page(found, lambda row: row.to_json())
+
+
+class PoolFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which pools to list."""
+
+    target: Filter | None = None
+    gpu: Annotated[Filter, Meta(description="as written")] | None = None
+    driver: Annotated[Filter, Meta(description="as written")] | None = None
+
+
+@route(
+    "GET",
+    "/pools",
+    scope="read",
+    tag="targets",
+    query=PoolFilters,
+    returns=Returns(PoolRowBody, "A page of pools", paged=True, etag=True),
+)
+def list_pools(call: Call[PoolFilters]) -> Reply:
+    """List the pools of all targets, by target and name."""
+    found = call.gate.matrix.list_pools(**call.query.filters())
+    return page(found, lambda row: row.to_json())

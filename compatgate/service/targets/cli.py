@@ -1,0 +1,380 @@
+"""Run ``compatgate target``: list, show and delete targets; draft one; predict changes.
+
+``from`` drafts a target from other projects' files, for review. ``what-if`` predicts what another
+driver, GPU or CUDA breaks or fixes on a target.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.check.formats.text import fix_option, headline, stack_words
+from compatgate.core.verdict import exit_code
+from compatgate.errors import BadInput, Inconclusive
+from compatgate.kit.cli.options import add_authorship, add_format, add_limit, reason_of
+from compatgate.kit.cli.output import print_json, print_table
+from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.terminal import paint, printable, wrap
+from compatgate.service.cli.gate import Body, add_place, ask, ask_all, gate_of, perform
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+    from compatgate.discovery.integrations.drafts import Draft
+    from compatgate.discovery.node_labels import Node
+
+_EXAMPLES = """\
+examples:
+  compatgate target list --label tier=prod
+  compatgate target what-if prod-a100 --set driver=580.95.05
+  kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
+
+A target is made and changed with compatgate matrix import.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    shown = actions.add_parser("list", help="list targets")
+    shown.add_argument("--label", metavar="KEY=VALUE", help="label")
+    shown.add_argument("--gpu", metavar="GPU", help="GPU, as the target spells it")
+    shown.add_argument("--driver", metavar="VERSION", help="driver")
+    shown.add_argument("--search", metavar="TEXT", help="part of the name")
+    add_limit(shown)
+    show = actions.add_parser("show", help="print a target as a document")
+    show.add_argument("name", metavar="NAME", help="name of the target")
+    what_if = actions.add_parser(
+        "what-if", help="show what another driver, GPU or CUDA would break or fix"
+    )
+    add_what_if_arguments(what_if)
+    delete = actions.add_parser("delete", help="delete a target without entries or waivers")
+    delete.add_argument("name", metavar="NAME", help="name of the target")
+    add_authorship(delete)
+    add_place(shown, show, delete)
+    add_format(shown, show, delete)
+    add_from_arguments(actions.add_parser("from", help=FROM_HELP))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        NotFound: there is no such target.
+        Conflict: entries or waivers name the target that is to be deleted.
+    """
+    if args.action == "what-if":
+        return run_what_if(args)
+    if args.action == "from":
+        return run_from(args)
+    return perform(args, {"list": _list, "show": _show, "delete": _delete})
+
+
+def _list(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    found = ask_all(
+        gate,
+        args.limit,
+        Operations.list_targets,
+        label=args.label,
+        gpu=args.gpu,
+        driver=args.driver,
+        search=args.search,
+    )
+    if args.format == "json":
+        print_json(found)
+        return 0
+    rows = [row for target in found for row in _rows(target)]
+    head = ("target", "mode", "pool", "gpu", "driver", "nodes", "revision")
+    print_table(head, rows, empty="no targets")
+    return 0
+
+
+def _rows(target: Body) -> list[tuple[object, ...]]:
+    spec = target["spec"]
+    return [
+        (
+            target["metadata"]["name"],
+            spec["policy"]["mode"],
+            pool["name"],
+            pool["gpu"],
+            pool["driver"],
+            pool["count"],
+            target["revision"],
+        )
+        for pool in spec["pools"]
+    ]
+
+
+def _show(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+    from compatgate.documents.text import to_yaml
+    from compatgate.service.matrix.cli_views import document_of
+
+    target = ask(gate, Operations.show_target, args.name)
+    if args.format == "json":
+        print_json(target)
+    else:
+        print(to_yaml([document_of(target)]), end="")
+    return 0
+
+
+def _delete(args: argparse.Namespace, gate: Client) -> int:
+    why = reason_of(args, f"target delete {args.name}")
+    revision = gate.delete_target(args.name, reason=why).revision
+    if args.format == "json":
+        print_json({"name": args.name, "deleted": True, "revision": revision})
+    else:
+        print(f"{args.name} is deleted (revision {revision})")
+    return 0
+
+
+FROM_HELP = "print a target as AICR snapshots or recipes, GPU Operator objects or nodes describe it"
+_FROM_EXAMPLES = """\
+examples:
+  compatgate target from snapshot.yaml --name staging-h100 > target.yaml
+  kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
+  compatgate target from recipe.yaml --name next --driver 595.91.07
+  compatgate matrix import target.yaml
+
+What no file tells is left out and named, with exit status 3: state it with an option.
+"""
+
+
+def add_from_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action: the files, the target's name, and what is stated."""
+    parser.epilog = _FROM_EXAMPLES
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE|-", help="YAML or JSON files, read together"
+    )
+    parser.add_argument("--name", required=True, help="name of the target")
+    parser.add_argument("--gpu", metavar="PRODUCT", help="GPU, if the files name none or another")
+    parser.add_argument("--driver", metavar="VERSION", help="likewise")
+    parser.add_argument("--cpu", choices=("x86_64", "aarch64"), help="likewise")
+    parser.add_argument(
+        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
+    )
+
+
+def run_from(args: argparse.Namespace) -> int:
+    """Print the document, what is to be known about it as comments (JSON: on standard error).
+
+    Raises:
+        BadInput: a file is none of the known kinds, or names a GPU that the facts do not know.
+        Inconclusive: a pool has no GPU or no driver that anything names.
+    """
+    from compatgate.catalog import load_facts
+    from compatgate.discovery.integrations.drafts import draft_target, read_drafts
+    from compatgate.discovery.node_labels import LARGEST
+    from compatgate.documents.specs import NAME_PATTERN
+    from compatgate.documents.text import to_json, to_yaml
+    from compatgate.kit.cli.output import read_text
+
+    if not re.fullmatch(NAME_PATTERN, args.name):
+        hint = "letters, digits, and . _ - between them"
+        raise BadInput("is no name of a target", field="--name", value=args.name, hint=hint)
+    facts = load_facts()
+    if args.files.count("-") > 1:
+        raise BadInput("standard input can be read once", field="files")
+    texts = [(_origin(path), read_text(path, "files", LARGEST)) for path in args.files]
+    draft = read_drafts(texts, facts).filled(
+        facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
+    )
+    document = draft_target(draft, args.name, facts.gpus)
+    remarks = _remarks(draft)
+    if args.format == "json":
+        print("".join(f"note: {remark}\n" for remark in remarks), end="", file=sys.stderr)
+        print(to_json([document]), end="")
+    else:
+        print("".join(f"# {remark}\n" for remark in remarks) + to_yaml([document]), end="")
+    sys.stdout.flush()
+    missing = [f"{pool.name}: {name}" for pool in draft.pools for name in pool.missing]
+    if missing:
+        raise Inconclusive(
+            f"not known: {', '.join(missing)}",
+            field=args.name,
+            hint="state it with --gpu or --driver, or give a file that tells it",
+        )
+    return 0
+
+
+def _remarks(draft: Draft) -> list[str]:
+    from compatgate.kit.cli.terminal import printable
+
+    unknown = [
+        f"pool {pool.name}: {name} is not known: {pool.why.get(name, 'nothing names it')}"
+        for pool in draft.pools
+        for name in pool.missing
+    ]
+    return [" ".join(printable(text).split()) for text in (*unknown, *draft.notes)]
+
+
+def _origin(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+_WHAT_IF_EXAMPLES = """\
+examples:
+  compatgate target what-if prod-a100 --set driver=580.95.05
+  compatgate target what-if prod-a100 --pool a100-80 --set driver=580.95.05 --format json
+  kubectl get node gpu-7 -o json | compatgate target what-if --node - --set driver=580.95.05
+
+exit status: 0 nothing in use breaks, 1 something does, 2 bad input, 3 it cannot be said; what the
+target's policy only warns of is 0.
+"""
+
+
+def add_what_if_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _WHAT_IF_EXAMPLES
+    parser.add_argument("name", nargs="?", metavar="NAME", help="target; optional with a node")
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
+        help="change: driver, gpu, os or cpu of the pools, or a component of every stack",
+    )
+    parser.add_argument("--pool", metavar="NAME", help="change only this pool")
+    parser.add_argument(
+        "--node",
+        metavar="FILE",
+        help="use target and pool of this Kubernetes node (output of kubectl get node NAME -o json)"
+        ' it ("-": standard input)',
+    )
+    add_place(parser)
+    parser.add_argument("--bundle", metavar="FILE", help="use a bundle")
+    add_format(parser)
+
+
+def run_what_if(args: argparse.Namespace) -> int:
+    """Say what would break and what would get better.
+
+    Returns:
+        0 nothing breaks, 1 something does, 3 it cannot be said.
+
+    Raises:
+        BadInput: an option or the node's labels are wrong.
+        NotFound: there is no such target or pool, or none fits the node.
+        Unavailable: the server or the database does not answer.
+    """
+    body = _question(args)
+    found = _ask(args, body)
+    if args.format == "json":
+        from compatgate.kit.cli.output import print_json
+
+        print_json(found)
+    else:
+        from compatgate.kit.cli.terminal import wants_colour, width_of
+
+        print(render_what_if(found, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
+    return exit_code(found["verdict"], allowed=found["allowed"])
+
+
+def _question(args: argparse.Namespace) -> dict[str, Any]:
+    from compatgate.check.question import read_changes
+
+    changes = read_changes(args.set)
+    if not changes:
+        raise BadInput("nothing is changed", field="--set", hint="like --set driver=580.95.05")
+    body: dict[str, Any] = {"set": changes, "target": args.name, "pool": args.pool}
+    if args.node:
+        node = _node(args.node)
+        body["node"] = {"name": node.name, "labels": node.labels}
+        body["target"] = args.name or node.target or None
+    elif not args.name:
+        raise BadInput("name a target, or give a node with --node", field="NAME")
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _node(path: str) -> Node:
+    from compatgate.discovery.node_labels import read_nodes
+    from compatgate.kit.cli.output import read_text
+
+    nodes = read_nodes(read_text(path, "--node"), origin="--node")
+    if len(nodes) > 1:
+        hint = "ask for one after the other"
+        raise BadInput(f"holds {len(nodes)} nodes", field="--node", hint=hint)
+    return nodes[0]
+
+
+def _ask(args: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
+    server_of(args)  # refuses several places
+    if args.bundle:
+        return _of_bundle(args.bundle, body)
+    with gate_of(args) as gate:
+        from compatgate.client.operations import Operations
+
+        return ask(gate, Operations.what_if, body)
+
+
+def _of_bundle(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    from compatgate.kit import clock
+    from compatgate.service.gate.bundle import load_bundle
+    from compatgate.service.gate.what_if import answer
+
+    return answer(body, load_bundle(path).snapshot(), clock.now()).to_json()
+
+
+_MARKS = {
+    "breaks": ("BREAKS", "red"),
+    "open": ("UNKNOWN", "yellow"),
+    "worsens": ("WORSE", "yellow"),
+    "improves": ("BETTER", "green"),
+    "same": ("SAME", "dim"),
+}
+
+
+def render_what_if(found: dict[str, Any], width: int, *, colour: bool) -> str:
+    """Return text of at most so many columns."""
+    answer, hue = headline(found)
+    first, *rest = wrap(f"{answer}: {found['summary']}", width)
+    lines = [paint(answer, "bold", hue, colour=colour) + first.removeprefix(answer), *rest]
+    for remark in found["remarks"]:
+        lines += wrap(f"note: {remark}", width)
+    for finding in found["host"]:
+        lines += ["", *_finding(finding, width, indent="")]
+    for entry in found["entries"]:
+        lines += ["", *_entry(entry, width, colour=colour)]
+    facts = str(found["facts"])[:19]
+    lines += ["", f"matrix revision {found['matrix_revision']}, facts {facts}; nothing was logged"]
+    return "\n".join(lines)
+
+
+def _entry(entry: dict[str, Any], width: int, *, colour: bool) -> list[str]:
+    kind = "open" if entry["verdict"] == "unknown" else entry["change"]
+    mark, hue = _MARKS[kind]
+    shown = paint(f"{mark:<7}", "bold", hue, colour=colour)
+    lines = [f"{shown} {printable(entry['entry'])} ({entry['status']})"]
+    for reason in entry["open"]:
+        lines += [f"  {line}" for line in wrap(reason, width - 2)]
+    for pool in entry["pools"]:
+        text = (
+            f"{pool['pool']}: {pool['before']} -> {pool['after']}, as {stack_words(pool['stack'])}"
+        )
+        lines += [f"  {line}" for line in wrap(text, width - 2)]
+        for finding in pool["lost"]:
+            lines += _finding(finding, width, indent="    ")
+        for finding in pool["gained"]:
+            lines += _wrapped(f"gone: {_said(finding)}", width, "    ")
+    return lines
+
+
+def _finding(finding: dict[str, Any], width: int, *, indent: str) -> list[str]:
+    lines = _wrapped(f"{finding['outcome']} {_said(finding)}", width, indent)
+    for fix in finding["fixes"][:1]:
+        lines += _wrapped(f"fix: {fix['message']}: {fix_option(fix['set'])}", width, f"{indent}  ")
+    return lines
+
+
+def _said(finding: dict[str, Any]) -> str:
+    return f"{finding['rule']} {finding['name']}: {finding['message']}"
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return [f"{indent}{line}" for line in wrap(text, max(width - len(indent), 30))]

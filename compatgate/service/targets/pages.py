@@ -1,0 +1,386 @@
+"""Show targets: where stacks run, what the policy asks of them, and what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from compatgate.documents.specs import (
+    CanarySpec,
+    MatchSpec,
+    PolicySpec,
+    TargetDoc,
+    WaiverPolicySpec,
+    decode,
+)
+from compatgate.kit import clock
+from compatgate.kit.database.tables import Page
+from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import Filter, Search
+from compatgate.kit.ui.tables import (
+    NOTHING_FITS,
+    Cell,
+    Column,
+    Empty,
+    Listing,
+    LongListing,
+    Table,
+    found_by,
+    make_table,
+    table_of,
+)
+from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.matrix.fits import fits_of
+from compatgate.service.matrix.heatmap import Pair, constraints_of, on_target
+from compatgate.service.matrix.models import StoredDocument
+from compatgate.service.matrix.schemas import DAYS, PackagesTargetBody
+from compatgate.service.nodes.standing import NodeView
+from compatgate.service.runs.freshness import Freshness, freshness
+from compatgate.service.waivers.service import countdowns
+from compatgate.service.web.page import HtmlPage, PageRequest, choices, page
+
+_MODES = {
+    "enforce": "What fails is denied.",
+    "warn": "Nothing is denied: what fails is let through with a warning.",
+    "audit": "Nothing is denied: what fails is let through, and the answer says what it is.",
+}
+_UNKNOWN = {
+    "fail": "What cannot be decided is stopped, as no decision.",
+    "warn": "What cannot be decided is let through with a warning.",
+    "allow": "What cannot be decided is let through.",
+}
+
+
+def policy_in_words(policy: PolicySpec) -> list[str]:
+    """Return one sentence for each thing that a policy says."""
+    words = [_MODES[policy.mode]]
+    words.append(
+        "A stack must be on the matrix: an entry has to match it."
+        if policy.require_entry
+        else "A stack need not be on the matrix; the vendors' facts decide."
+    )
+    if policy.entries == "strict":
+        words.append("An entry blesses a stack only if it names every GPU package of it.")
+    words += _canaries(policy.canary)
+    if policy.packages == "audit":
+        words.append("A package without a record is let through with a warning.")
+    if policy.mode == "enforce":
+        words.append(_UNKNOWN[policy.on_unknown])
+    longest = (policy.waivers or WaiverPolicySpec()).max_duration
+    return [*words, f"A new waiver lasts {longest} at most."]
+
+
+def _canaries(canary: CanarySpec) -> Iterator[str]:
+    suites = _listed(canary.suites)
+    if canary.require:
+        yield f"It must have passed {suites} on staging within the last {canary.max_age}."
+    else:
+        yield f"No canary run is asked for; a candidate is measured with {suites}."
+    if canary.soak:
+        yield f"Before an entry is blessed, {_listed(canary.soak)} must have passed as well."
+    yield (
+        "A candidate whose suites have all passed is blessed without asking."
+        if canary.promote == "automatic"
+        else "A person approves a candidate whose suites have all passed."
+    )
+    if canary.on_failure == "revoke":
+        yield "A blessed entry that a later run contradicts is revoked."
+    if canary.accept_development:
+        yield "Runs outside a container count as evidence."
+
+
+def match_in_words(match: MatchSpec) -> list[str]:
+    """Say how hooks tell that a workload is bound for a target."""
+    words = [
+        "An object that names it in the annotation compatgate.dev/target, if namespace, node "
+        "selector and request leave it."
+    ]
+    if match.namespaces or match.node_labels:
+        said = [f"in a namespace like {' or '.join(match.namespaces)}"] if match.namespaces else []
+        if match.node_labels:
+            labels = ", ".join(f"{key}={value}" for key, value in match.node_labels.items())
+            said.append(f"that asks for nodes with {labels}")
+        words.append(f"Else an object {' and '.join(said)}.")
+    return words
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"suite{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+LATELY = 7
+"""Days whose decisions the list counts."""
+_COLUMNS = (
+    Column("name", "Target"),
+    Column("labels", "Labels"),
+    Column("gpus", "GPUs"),
+    Column("drivers", "Drivers", "code"),
+    Column("nodes", "Nodes", "number"),
+    Column("mode", "Mode"),
+    Column("entries", "Entries", "number"),
+    Column("stopped", "Denied, 7 d", "number"),
+    Column("usable", "Usable", "badge"),
+)
+_EMPTY = Empty(
+    "No targets yet.",
+    "A target is a place to run: pools of nodes, each with one GPU product and one driver.",
+    "compatgate matrix import matrix/examples --reason 'a first matrix'",
+)
+
+
+class TargetQuery(LongListing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which targets."""
+
+    search: Search | None = None
+    label: Filter | None = None
+    gpu: Filter | None = None
+    driver: Filter | None = None
+
+
+@page("/targets", nav="targets", query=TargetQuery)
+def show_targets(ask: PageRequest[TargetQuery]) -> HtmlPage:
+    """Return targets by name."""
+    query, snapshot = ask.query, ask.gate.snapshot()
+    found = found_by(ask.gate.matrix.list_targets, query)
+    stopped = ask.gate.history.stopped_per_target(LATELY)
+    lines = [_target_row(row, snapshot, stopped.get(row.name, 0)) for row in found.items]
+    table = table_of("targets", _COLUMNS, lines, found, query, _EMPTY, unfit=NOTHING_FITS)
+    pools = [pool for one in snapshot.documents.values() for pool in one.spec.pools]
+    context = {
+        "query": query,
+        "gpus": choices({pool.gpu for pool in pools}),
+        "drivers": choices({pool.driver for pool in pools}),
+        "labels": choices(
+            {f"{k}={v}" for one in snapshot.documents.values() for k, v in _labels(one).items()}
+        ),
+    }
+    return HtmlPage("targets.html", "Targets", context, table=table)
+
+
+def _labels(document: TargetDoc) -> dict[str, str]:
+    return document.metadata.labels
+
+
+def _target_row(row: StoredDocument, snapshot: Snapshot, stopped: int) -> tuple[Any, ...]:
+    document = document_of(row)
+    pools = document.spec.pools
+    why = snapshot.unusable.get(row.name, "")
+    return (
+        Cell(row.name, href=link("targets", row.name)),
+        ", ".join(f"{key}={value}" for key, value in document.metadata.labels.items()),
+        ", ".join(dict.fromkeys(pool.gpu for pool in pools)),
+        ", ".join(dict.fromkeys(pool.driver for pool in pools)),
+        sum(pool.count for pool in pools),
+        document.spec.policy.mode,
+        len(snapshot.matrix.entries.of(row.name)),
+        Cell(stopped, href=link("decisions", target=row.name, allowed="no")) if stopped else 0,
+        Cell("no", tone="fail", title=why) if why else Cell("yes", tone="pass"),
+    )
+
+
+def document_of(row: StoredDocument) -> TargetDoc:
+    """Return a stored target as its document."""
+    found = decode("Target", msgspec.json.encode(row.document))
+    assert isinstance(found, TargetDoc)  # noqa: S101 - what was asked for
+    return found
+
+
+STOPPED_DAYS = 30
+ENTRIES = 60
+"""Entries that a target's page evaluates; the list of entries has the rest."""
+REVISIONS = 10
+DRIFTED = 20
+"""Nodes of a target that are shown where they differ from it."""
+
+
+@page("/targets/<name>", nav="targets", query=Listing)
+def show_target(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return one target: pools, policy, entries, evidence, waivers, decisions, history."""
+    name, gate = ask.args["name"], ask.gate
+    row, snapshot, now = gate.matrix.get("Target", name), gate.snapshot(), clock.now()
+    document = document_of(row)
+    pairs, total = on_target(snapshot, name, fits_of(gate.facts), now, ENTRIES)
+    target = snapshot.targets.get(name)
+    fresh = freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
+    history = gate.matrix.list_changes("Target", name, limit=REVISIONS)
+    waivers = countdowns(snapshot.waivers.values(), clock.today(), target=name)
+    context = {
+        "row": row,
+        "document": document,
+        "pools": _pools(document, snapshot),
+        "unusable": snapshot.unusable.get(name),
+        "policy": policy_in_words(document.spec.policy),
+        "match": match_in_words(document.spec.match),
+        "entries_total": total,
+        "entries_shown": ENTRIES,
+        "freshness": _evidence(fresh),
+        "waivers": [one for one in waivers if one.state != "expired"],
+        "counted": gate.history.decisions_per_day(STOPPED_DAYS, target=name),
+        "history": history,
+        "reported": bool(gate.nodes.list(target=name, limit=1).items),
+        "drift": _drift(gate.nodes.drift(target=name, limit=DRIFTED), name),
+    }
+    return HtmlPage("target.html", name, context, table=_entries(pairs, ask.query.sort))
+
+
+def _pools(document: TargetDoc, snapshot: Snapshot) -> Table:
+    target = snapshot.targets.get(document.metadata.name)
+    resolved = {pool.name: pool.gpu for pool in target.pools} if target else {}
+    lines = []
+    for pool in document.spec.pools:
+        gpu = resolved.get(pool.name)
+        compute = f"{gpu.capability[0]}.{gpu.capability[1]}" if gpu else None
+        sku = gpu.sku if gpu and gpu.sku != pool.gpu else ""
+        lines.append(
+            (
+                pool.name,
+                Cell(pool.gpu, note=f"that is {sku}" if sku else ""),
+                compute,
+                pool.driver,
+                f"{pool.os}, {pool.cpu}",
+                pool.count,
+            )
+        )
+    columns = (
+        Column("name", "Pool"),
+        Column("gpu", "GPU"),
+        Column("compute", "Compute"),
+        Column("driver", "Driver", "code"),
+        Column("os", "OS"),
+        Column("nodes", "Nodes", "number"),
+    )
+    return make_table("pools", columns, lines, Empty("No pools."), label="pools")
+
+
+def _entries(pairs: list[Pair], sort: str | None) -> Table:
+    columns = (
+        Column("entry", "Entry"),
+        Column("status", "Status", "badge"),
+        Column("constraints", "Constraints", "code"),
+        Column("why", "Why"),
+    )
+    lines = [
+        (
+            Cell(pair.entry.name, href=link("entries", pair.entry.name)),
+            Cell(pair.status),
+            constraints_of(pair.entry),
+            pair.why or pair.entry.reason,
+        )
+        for pair in pairs
+    ]
+    empty = Empty(
+        "No entries for this target.",
+        "An entry states which versions are known to work here.",
+        "compatgate matrix import entries.yaml --reason 'what runs today'",
+    )
+    return make_table("entries", columns, lines, empty, sort=sort, label="entries")
+
+
+def _evidence(found: list[Freshness]) -> Table:
+    columns = (
+        Column("suite", "Suite"),
+        Column("sku", "GPU"),
+        Column("driver", "Driver", "code"),
+        Column("state", "State", "badge"),
+        Column("run", "Latest run"),
+        Column("finished", "Finished", "time"),
+        Column("expires", "Valid until", "time"),
+        Column("counting", "Valid runs", "number"),
+    )
+    lines = [
+        (
+            Cell(one.suite, note="" if one.required else "not asked for"),
+            Cell(one.sku, title=", ".join(one.pools)),
+            one.driver,
+            Cell(one.state, tone=_TONES[one.state], title=one.why),
+            Cell(one.run.id, href=link("runs", one.run.id), note=one.why)
+            if one.run
+            else Cell(None, note=one.why),
+            one.run.finished if one.run else None,
+            one.expires,
+            one.counting,
+        )
+        for one in found
+    ]
+    empty = Empty("Nothing to measure.", "Its pools name no known GPU.")
+    return make_table("evidence", columns, lines, empty, label="suites")
+
+
+def _drift(found: Page[NodeView], target: str) -> Table:
+    """Return nodes that are not what the target declares, one line for each difference."""
+    columns = (
+        Column("node", "Node"),
+        Column("cluster", "Cluster"),
+        Column("what", "Difference"),
+        Column("have", "Reported", "code"),
+        Column("declared", "Declared", "code"),
+        Column("since", "Since", "time"),
+        Column("seen", "Last seen", "time"),
+    )
+    lines = [
+        (
+            Cell(view.row.name, href=link("nodes", view.row.name, cluster=view.row.cluster)),
+            view.row.cluster,
+            Cell(one.what, title=one.message),
+            one.have or "not known",
+            ", ".join(one.declared),
+            view.row.since,
+            Cell(view.row.seen_at, tone="warn" if view.stale else ""),
+        )
+        for view in found.items
+        for one in view.standing.differences
+        if one.target == target
+    ]
+    empty = Empty("Every reported node matches the target.")
+    return make_table("drift", columns, lines, empty, following=found.next, label="differences")
+
+
+_TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
+
+
+@page("/targets/<name>/packages", nav="targets", query=Listing)
+def show_packages(ask: PageRequest[Listing]) -> HtmlPage:
+    """Return one target: packages that nothing judges, and what enforcing would stop."""
+    name = ask.args["name"]
+    row = ask.gate.matrix.get("Target", name)
+    report = ask.gate.matrix.packages_report(target=name)
+    found = report.targets[0] if report.targets else None
+    context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}
+    table = _packages(found, ask.query.sort)
+    return HtmlPage("target_packages.html", f"{name}: packages", context, table=table)
+
+
+def _packages(found: PackagesTargetBody | None, sort: str | None) -> Table:
+    columns = (
+        Column("package", "Package"),
+        Column("version", "Version", "code"),
+        Column("rules", "Rule"),
+        Column("decisions", "Decisions", "number"),
+        Column("stopped", "Would stop", "number"),
+        Column("first", "First seen", "time"),
+        Column("last", "Last seen", "time"),
+        Column("entries", "Entries"),
+        Column("todo", "Ways to settle it"),
+    )
+    lines = [
+        (
+            Cell(
+                one.package,
+                href=link("verdicts", one.verdicts[0]) if one.verdicts else None,
+                title=one.message,
+            ),
+            one.version,
+            ", ".join(one.rules),
+            one.decisions,
+            Cell(one.stopped, tone="fail" if one.stopped else ""),
+            one.first,
+            one.last,
+            ", ".join(one.entries),
+            "; ".join(one.todo),
+        )
+        for one in (found.packages if found else ())
+    ]
+    empty = Empty("No unknown packages.")
+    return make_table("packages", columns, lines, empty, sort=sort, label="packages")

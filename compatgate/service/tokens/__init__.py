@@ -1,0 +1,1 @@
+"""Hand out tokens, check what each allows, and sign browsers in."""

@@ -1,0 +1,147 @@
+"""Run ``compatgate token``: create, list and revoke access tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format, add_limit
+from compatgate.kit.cli.output import print_json, print_table, second
+from compatgate.kit.cli.parser import server_of
+from compatgate.service.cli.gate import Body, add_place, ask, ask_all, open_gate, perform
+from compatgate.service.tokens.schemas import SCOPES
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+
+_EXAMPLES = """\
+examples:
+  compatgate token create --name ci --scope read,gate --expires 90d
+  compatgate token list --all
+  compatgate token revoke ci
+
+"""
+_WHO = "command line"
+"""Who makes and ends tokens of a database, in the audit log."""
+_SCOPES = "\n".join(
+    [
+        "scopes, of which none but admin includes another:",
+        *(f"  {name:8} {allows}" for name, allows in SCOPES.items()),
+    ]
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES + _SCOPES
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="create a token; its secret is printed only once")
+    create.epilog = _SCOPES
+    create.add_argument("--name", required=True, help="name of the user or service, shown in logs")
+    create.add_argument(
+        "--scope",
+        required=True,
+        metavar="SCOPES",
+        help=f"separated by commas: {', '.join(SCOPES)}; see below",
+    )
+    create.add_argument(
+        "--expires", metavar="DURATION", help="lifetime, for example 90d or 12h (default: no end)"
+    )
+    shown = actions.add_parser("list", help="list tokens")
+    shown.add_argument("--all", action="store_true", help="include revoked and expired tokens")
+    add_limit(shown)
+    revoke = actions.add_parser("revoke", help="revoke a token immediately")
+    revoke.add_argument("name", metavar="NAME|ID", help="name of the token")
+    revoke.add_argument(
+        "--last-admin",
+        action="store_true",
+        help="allow revoking the last admin token; not over a server",
+    )
+    add_place(create, shown, revoke)
+    add_format(create, shown, revoke)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked.
+
+    Raises:
+        BadInput: a malformed name, scope or duration.
+        Conflict: the name is taken.
+        NotFound: there is no such token.
+        Conflict: it is the last token with the scope admin.
+    """
+    if args.action == "revoke" and args.last_admin:
+        return _revoke_last(args)
+    actions = {"create": _create, "list": _list, "revoke": _revoke}
+    return perform(args, actions, making=["create"], name=_WHO)
+
+
+def _create(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+    from compatgate.documents.quantities import parse_duration
+    from compatgate.service.tokens.service import parse_scopes
+
+    scopes: Any = sorted(parse_scopes(args.scope))
+    if args.expires:
+        parse_duration(args.expires, field="--expires")
+    made = ask(gate, Operations.create_token, args.name, scopes, expires=args.expires)
+    if args.format == "json":
+        print_json({"secret": made["secret"], **made["token"]})
+    else:
+        print(made["secret"])
+    return 0
+
+
+def _list(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    active = None if args.all else True
+    found = ask_all(gate, args.limit, Operations.list_tokens, active=active)
+    if args.format == "json":
+        print_json(found)
+        return 0
+    rows = [
+        (
+            token["name"],
+            token["id"],
+            ",".join(token["scopes"]),
+            second(token["created_at"]),
+            second(token["expires_at"]) or "never",
+            second(token["last_used_at"]) or "never",
+            "active" if token["active"] else "revoked" if token["revoked_at"] else "expired",
+        )
+        for token in found
+    ]
+    head = ("name", "id", "scopes", "created", "expires", "last used", "state")
+    print_table(head, rows, empty="no tokens")
+    return 0
+
+
+def _revoke(args: argparse.Namespace, gate: Client) -> int:
+    from compatgate.client.operations import Operations
+
+    return _print_revoked(args, ask(gate, Operations.revoke_token, args.name))
+
+
+def _revoke_last(args: argparse.Namespace) -> int:
+    """End a token even if nobody is left who may make one: no server does that.
+
+    Raises:
+        BadInput: a server is named.
+    """
+    if server_of(args):
+        what, hint = "does not work over a server", "run it with --database, beside the server"
+        raise BadInput(what, field="--last-admin", hint=hint)
+    with open_gate(args) as gate:
+        token = gate.tokens.revoke(args.name, by=_WHO, even_last_admin=True)
+    return _print_revoked(args, token.to_json())
+
+
+def _print_revoked(args: argparse.Namespace, token: Body) -> int:
+    if args.format == "json":
+        print_json(token)
+    else:
+        print(f"{token['name']} ({token['id']}) is revoked since {second(token['revoked_at'])}")
+    return 0

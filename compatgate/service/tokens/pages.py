@@ -1,0 +1,164 @@
+"""Show and create tokens, for an administrator; sign in and out, and choose the theme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import Response, redirect, request
+from msgspec import Struct
+
+from compatgate.documents.quantities import parse_duration
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unauthorized
+from compatgate.kit.clock import now
+from compatgate.kit.http.links import inside, link
+from compatgate.kit.ui.tables import Column, Empty, LongListing, rows_of, table_of
+from compatgate.service.tokens.repository import TokenRow
+from compatgate.service.tokens.schemas import SCOPES
+from compatgate.service.tokens.service import NewToken
+from compatgate.service.web import auth
+from compatgate.service.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.service.web.rendering import THEME, THEMES
+
+_COLUMNS = (
+    Column("name", "Name"),
+    Column("scopes", "Scopes"),
+    Column("state", "State", "badge"),
+    Column("created", "Created", "time"),
+    Column("by", "By"),
+    Column("expires", "Expires", "time"),
+    Column("used", "Last used", "time"),
+    Column("id", "Id", "code"),
+)
+_EMPTY = Empty("No tokens yet.", "Changes need a token.")
+
+
+@page("/tokens", scope="admin", nav="tokens", query=LongListing)
+def show_tokens(ask: PageRequest[LongListing]) -> HtmlPage:
+    """Return every token, without its secret, and the form for a new one."""
+    return _tokens_page(ask)
+
+
+@page("/tokens/new", scope="admin", method="POST", nav="tokens")
+def create_token(ask: PageRequest[Any]) -> HtmlPage:
+    """Make a token; its secret is on this answer and nowhere else."""
+    from flask import request
+
+    scopes = [scope for scope in SCOPES if scope in request.form.getlist("scopes")]
+    expires = ask.form.get("expires", "").strip()
+    try:
+        end = now() + parse_duration(expires, field="expires") if expires else None
+        name = ask.form.get("name", "").strip()
+        made = ask.gate.tokens.create(name, scopes, by=ask.principal.name, expires_at=end)
+    except (BadInput, Conflict) as error:
+        return _tokens_page(ask, problem=error, scopes=scopes)
+    return _tokens_page(ask, made=made)
+
+
+@page("/tokens/revoke", scope="admin", method="POST", nav="tokens")
+def revoke_token(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """End a token, once that is confirmed."""
+    token = ask.gate.tokens.find(ask.form.get("name", ""))
+    if ask.form.get("confirmed") != token.id:
+        return _tokens_page(ask, ending=token)
+    try:
+        ask.gate.tokens.revoke(token.id, by=ask.principal.name)
+    except Conflict as error:
+        return _tokens_page(ask, ending=token, refused=error)
+    return Redirect(link("tokens"), f"Revoked the token {token.name}.")
+
+
+def _tokens_page(
+    ask: PageRequest[Any],
+    *,
+    problem: CompatgateError | None = None,
+    made: NewToken | None = None,
+    ending: TokenRow | None = None,
+    refused: CompatgateError | None = None,
+    scopes: Sequence[str] | None = None,
+) -> HtmlPage:
+    query = ask.query if isinstance(ask.query, LongListing) else LongListing()
+    found = rows_of(ask.gate.tokens.list, query.cursor)
+    rows = [
+        (
+            one.name,
+            ", ".join(one.scopes),
+            "active" if one.is_active else "revoked" if one.revoked_at else "expired",
+            one.created_at,
+            one.created_by,
+            one.expires_at,
+            one.last_used_at,
+            one.id,
+        )
+        for one in found.items
+    ]
+    table = table_of("tokens", _COLUMNS, rows, found, query, _EMPTY)
+    context = {
+        "problem": problem,
+        "made": made,
+        "ending": ending,
+        "refused": refused,
+        "scopes": SCOPES,
+        "chosen": scopes if scopes is not None else ["read", "gate"],
+        "form": ask.form,
+        "active": [one.name for one in found.items if one.is_active],
+    }
+    error = problem or refused
+    return HtmlPage("tokens.html", "Tokens", context, table, error.status if error else 200)
+
+
+_YEAR = 365 * 86400
+
+
+class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where somebody was on the way to."""
+
+    next: str | None = None
+
+
+@page("/sign-in", scope=None, query=NextPage)
+def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
+    """Return the form that takes a token."""
+    return _form(ask.query.next)
+
+
+def _form(place: str | None, problem: str = "", status: int = 200) -> HtmlPage:
+    context = {"next": inside(place) or link(), "problem": problem}
+    return HtmlPage("sign-in.html", "Sign in", context, status=status)
+
+
+@page("/sign-in", scope=None, method="POST")
+def sign_in(ask: PageRequest[Any]) -> Any:
+    """Open a session with a token."""
+    secret, place = ask.form.get("token", "").strip(), ask.form.get("next")
+    if not secret:
+        return _form(place, "Paste a token; it begins with cg_.", 400)
+    try:
+        signed_in = ask.gate.sessions.sign_in(secret)
+    except Unauthorized as error:
+        return _form(place, f"{error.problem[:1].upper()}{error.problem[1:]}.", 401)
+    response = redirect(inside(place) or link(), 303)
+    auth.remember(response, signed_in)  # type: ignore[arg-type]
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@page("/sign-out", scope=None, method="POST")
+def sign_out(ask: PageRequest[Any]) -> Any:
+    """Close the session."""
+    if given := auth.cookie():
+        ask.gate.sessions.sign_out(given)
+    response = redirect(link(), 303)
+    auth.forget(response)  # type: ignore[arg-type]
+    return response
+
+
+@page("/theme", scope=None, method="POST")
+def set_theme(ask: PageRequest[Any]) -> Response | Redirect:
+    """Light, dark, or as the system has it."""
+    chosen = ask.form.get("theme", "")
+    if chosen not in THEMES:
+        raise BadInput("is not a theme", field="theme", value=chosen, hint=", ".join(THEMES))
+    response = redirect(inside(ask.form.get("next")) or link(), 303)
+    response.set_cookie(THEME, chosen, max_age=_YEAR, samesite="Lax", secure=request.is_secure)
+    return response  # type: ignore[return-value]

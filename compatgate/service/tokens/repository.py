@@ -1,0 +1,226 @@
+"""Store tokens and signed-in browsers by digest; no secret is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Text, and_, delete, func, insert, or_, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from compatgate.errors import Conflict, NotFound
+from compatgate.kit.clock import is_past, now
+from compatgate.kit.database.tables import DEFAULT, Base, Page, UtcTime, page, to_plain
+from compatgate.service.audit import repository as audit
+
+
+class Token(Base):
+    """A secret that was handed out; only its digest is kept."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True, comment="tk_..., not secret")
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    digest: Mapped[str] = mapped_column(Text, unique=True, comment="SHA-256 of the secret, hex")
+    scopes: Mapped[str] = mapped_column(Text, comment="Separated by spaces")
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    created_by: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Null: never")
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="To about a minute")
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+
+class BrowserSession(Base):
+    """A browser in which somebody gave a token; only the digest of its cookie is kept."""
+
+    __tablename__ = "browser_sessions"
+
+    digest: Mapped[str] = mapped_column(
+        Text, primary_key=True, comment="SHA-256 of the cookie's value, hex"
+    )
+    token_id: Mapped[str] = mapped_column(Text, index=True, comment="Whose rights it has")
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    expires_at: Mapped[datetime] = mapped_column(UtcTime, index=True)
+
+
+class TokenRow(Struct, frozen=True):
+    """A token, without its secret."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether it opens anything now."""
+        return self.revoked_at is None and not is_past(self.expires_at)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {**to_plain(self), "scopes": list(self.scopes), "active": self.is_active}
+
+
+_COLUMNS = (
+    Token.id,
+    Token.name,
+    Token.scopes,
+    Token.created_at,
+    Token.created_by,
+    Token.expires_at,
+    Token.last_used_at,
+    Token.revoked_at,
+)
+
+
+def create(
+    session: Session,
+    *,
+    token_id: str,
+    name: str,
+    digest: str,
+    scopes: Iterable[str],
+    by: str,
+    expires_at: datetime | None,
+) -> TokenRow:
+    """Store a token.
+
+    Raises:
+        Conflict: the name is taken; a revoked token keeps its name, for the audit.
+    """
+    if session.execute(select(Token.id).where(Token.name == name)).first():
+        hint = "choose another; names of revoked tokens stay taken"
+        raise Conflict(f"the token {name!r} exists", field="name", value=name, hint=hint)
+    at = now()
+    row = {
+        "id": token_id,
+        "name": name,
+        "digest": digest,
+        "scopes": " ".join(sorted(scopes)),
+        "created_at": at,
+        "created_by": by,
+        "expires_at": expires_at,
+    }
+    session.execute(insert(Token), [row])
+    detail = {"id": token_id, "scopes": sorted(scopes)}
+    audit.append(session, at=at, actor=by, action="token.create", subject=name, detail=detail)
+    return find(session, token_id)
+
+
+def by_digest(session: Session, digest: str) -> TokenRow | None:
+    """Return the token with this digest, whether or not it is still good."""
+    row = session.execute(select(*_COLUMNS).where(Token.digest == digest)).first()
+    return _row(row) if row else None
+
+
+def find(session: Session, id_or_name: str) -> TokenRow:
+    """Return a token by its id or name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    query = select(*_COLUMNS).where(or_(Token.id == id_or_name, Token.name == id_or_name))
+    row = session.execute(query).first()
+    if row is None:
+        raise NotFound(f"there is no token {id_or_name!r}", field="token", value=id_or_name)
+    return _row(row)
+
+
+def count(session: Session) -> int:
+    """Return how many tokens were ever made."""
+    return session.execute(select(func.count()).select_from(Token)).scalar_one()
+
+
+def touch(session: Session, token_id: str, at: datetime) -> None:
+    """Remember that a token was used."""
+    session.execute(update(Token).where(Token.id == token_id).values(last_used_at=at))
+
+
+def revoke(session: Session, id_or_name: str, *, by: str) -> TokenRow:
+    """End a token; one that was revoked stays as it is.
+
+    Raises:
+        NotFound: there is none.
+    """
+    token = find(session, id_or_name)
+    if token.revoked_at is None:
+        at = now()
+        session.execute(update(Token).where(Token.id == token.id).values(revoked_at=at))
+        audit.append(
+            session,
+            at=at,
+            actor=by,
+            action="token.revoke",
+            subject=token.name,
+            detail={"id": token.id},
+        )
+    return find(session, token.id)
+
+
+def list_tokens(
+    session: Session,
+    *,
+    active: bool | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT,
+) -> Page[TokenRow]:
+    """Return tokens by name; ``active`` picks those that do (or do not) open anything now."""
+    query = select(*_COLUMNS)
+    if active is not None:
+        query = query.where(_is_active() if active else ~_is_active())
+    return page(session, query, Token.name, _row, cursor=cursor, limit=limit)
+
+
+def active(session: Session) -> list[TokenRow]:
+    """Return every token that opens something now."""
+    return [_row(row) for row in session.execute(select(*_COLUMNS).where(_is_active()))]
+
+
+def _is_active() -> ColumnElement[bool]:
+    return and_(
+        Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), Token.expires_at > now())
+    )
+
+
+def _row(row: Any) -> TokenRow:
+    values = dict(row._mapping)
+    return TokenRow(**{**values, "scopes": tuple(values["scopes"].split())})
+
+
+def open_session(session: Session, digest: str, token: TokenRow, expires_at: datetime) -> None:
+    """Remember a browser, and forget those whose time is over."""
+    at = now()
+    session.execute(delete(BrowserSession).where(BrowserSession.expires_at <= at))
+    row = {
+        "digest": digest,
+        "token_id": token.id,
+        "created_at": at,
+        "expires_at": expires_at,
+    }
+    session.execute(insert(BrowserSession), [row])
+    detail = {"token": token.id, "expires_at": expires_at.isoformat()}
+    audit.append(
+        session, at=at, actor=token.name, action="session.open", subject=token.name, detail=detail
+    )
+
+
+def token_of(session: Session, digest: str) -> TokenRow | None:
+    """The token of a browser whose time is not over; whether the token is good is for others."""
+    query = (
+        select(Token.id)
+        .join(BrowserSession, BrowserSession.token_id == Token.id)
+        .where(BrowserSession.digest == digest, BrowserSession.expires_at > now())
+    )
+    token_id = session.execute(query).scalar_one_or_none()
+    return find(session, token_id) if token_id else None
+
+
+def close_session(session: Session, digest: str) -> None:
+    """Forget a browser."""
+    session.execute(delete(BrowserSession).where(BrowserSession.digest == digest))

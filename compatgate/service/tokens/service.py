@@ -1,0 +1,354 @@
+"""Check tokens and what each opens, and sign browsers in.
+
+A browser shows a token once; a cookie stands for it from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput, Conflict, Forbidden, Unauthorized, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page
+from compatgate.service.tokens import repository as tokens
+from compatgate.service.tokens.repository import TokenRow
+from compatgate.service.tokens.schemas import SCOPES
+
+_PREFIX = "cg_"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+_CACHE_SECONDS = 1.0
+_CACHE_SIZE = 4096
+_TOUCH_EVERY = timedelta(minutes=1)
+
+
+class Principal(Struct, frozen=True):
+    """Who asks, and what they may do."""
+
+    name: str
+    scopes: frozenset[str]
+    token_id: str | None = None
+
+    def may(self, scope: str) -> bool:
+        """Return whether they have a scope; ``admin`` has every one."""
+        return scope in self.scopes or "admin" in self.scopes
+
+    def require(self, scope: str) -> None:
+        """Make sure that they have a scope.
+
+        Raises:
+            Forbidden: they do not.
+        """
+        if not self.may(scope):
+            have = ", ".join(sorted(self.scopes)) or "none"
+            raise Forbidden(f"this needs the scope {scope}", hint=f"{self.name} has: {have}")
+
+
+def anonymous(scopes: Collection[str]) -> Principal:
+    """Someone without a token."""
+    return Principal("anonymous", frozenset(scopes))
+
+
+def parse_scopes(text: str) -> frozenset[str]:
+    """Read ``read,gate``.
+
+    Raises:
+        BadInput: a scope that does not exist, or none at all.
+    """
+    return check_scopes(part.strip() for part in text.split(",") if part.strip())
+
+
+def check_scopes(scopes: Iterable[str]) -> frozenset[str]:
+    """Scopes that all exist, at least one.
+
+    Raises:
+        BadInput: otherwise.
+    """
+    found = frozenset(scopes)
+    hint = f"of {', '.join(SCOPES)}"
+    for scope in sorted(found - set(SCOPES)):
+        raise BadInput(f"{scope!r} is not a scope", field="scopes", value=scope, hint=hint)
+    if not found:
+        raise BadInput("no scope is named", field="scopes", hint=hint)
+    return found
+
+
+class NewToken(Struct, frozen=True):
+    """A token at the only moment at which its secret is known."""
+
+    secret: str
+    token: TokenRow
+
+
+class Tokens:
+    """Makes, verifies and ends tokens. A revoked token opens nothing after a second."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._verified: dict[str, tuple[float, TokenRow]] = {}
+
+    def create(
+        self, name: str, scopes: Iterable[str], *, by: str, expires_at: datetime | None = None
+    ) -> NewToken:
+        """Make a token.
+
+        Args:
+            name: unique, also among revoked ones; what logs show.
+            scopes: at least one.
+            by: who makes it.
+            expires_at: None: never.
+
+        Raises:
+            BadInput: a malformed name, an unknown scope, an end that has passed.
+            Conflict: the name is taken.
+        """
+        if not _NAME.fullmatch(name):
+            hint = "letters, digits and . _ - @; at most 128 characters"
+            raise BadInput("is not a name for a token", field="name", value=name, hint=hint)
+        checked = check_scopes(scopes)
+        if clock.is_past(expires_at):
+            raise BadInput("has passed already", field="expires", value=str(expires_at))
+        secret = _PREFIX + secrets.token_urlsafe(32)
+        with self._database.writing() as session:
+            row = tokens.create(
+                session,
+                token_id=f"tk_{secrets.token_hex(8)}",
+                name=name,
+                digest=digest_of(secret),
+                scopes=checked,
+                by=by,
+                expires_at=expires_at,
+            )
+        return NewToken(secret, row)
+
+    def ensure_admin(self) -> NewToken | None:
+        """The first token, at the first start; None when tokens exist. Print its secret once."""
+        with self._database.reading() as session:
+            if tokens.count(session):
+                return None
+        try:
+            return self.create("admin", ["admin"], by="first start")
+        except Conflict:  # another process was first
+            return None
+
+    def verify(self, secret: str) -> Principal:
+        """Who holds a secret.
+
+        Raises:
+            Unauthorized: it is not known, was revoked or has expired.
+        """
+        token = self._lookup(digest_of(secret))
+        if token is None:
+            raise Unauthorized("the token is not known", hint="compatgate token create")
+        return principal_of(token)
+
+    def at_hand(self, secret: str) -> Principal | None:
+        """Return who holds a secret that was verified a moment ago; None: `verify` must look.
+
+        Raises:
+            Unauthorized: it has expired.
+        """
+        cached = self._verified.get(digest_of(secret))
+        if cached is None or cached[0] <= time.monotonic():
+            return None
+        return principal_of(cached[1])
+
+    def find(self, id_or_name: str) -> TokenRow:
+        """Return a token.
+
+        Raises:
+            NotFound: there is none of that id or name.
+        """
+        with self._database.reading() as session:
+            return tokens.find(session, id_or_name)
+
+    def _lookup(self, digest: str) -> TokenRow | None:
+        present = time.monotonic()
+        if (cached := self._verified.get(digest)) and cached[0] > present:
+            return cached[1]
+        with self._database.reading() as session:
+            token = tokens.by_digest(session, digest)
+        if token is None:
+            return None
+        self._touch(token)
+        with self._lock:
+            if len(self._verified) >= _CACHE_SIZE:
+                self._verified.clear()
+            self._verified[digest] = (present + _CACHE_SECONDS, token)
+        return token
+
+    def _touch(self, token: TokenRow) -> None:
+        now = clock.now()
+        if token.is_active and (
+            token.last_used_at is None or now - token.last_used_at > _TOUCH_EVERY
+        ):
+            with suppress(Unavailable), self._database.writing() as session:
+                tokens.touch(session, token.id, now)
+
+    def list(
+        self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[TokenRow]:
+        """Return tokens by name, a page at a time."""
+        with self._database.reading() as session:
+            return tokens.list_tokens(session, active=active, cursor=cursor, limit=limit)
+
+    def revoke(self, id_or_name: str, *, by: str, even_last_admin: bool = False) -> TokenRow:
+        """End a token.
+
+        Args:
+            id_or_name: of the token.
+            by: who ends it.
+            even_last_admin: end it although no token with the scope ``admin`` is left then.
+
+        Raises:
+            NotFound: there is none of that id or name.
+            Conflict: it is the last token with the scope ``admin``.
+        """
+        with self._database.writing() as session:
+            token = tokens.find(session, id_or_name)
+            if not even_last_admin and _is_last_admin(token, tokens.active(session)):
+                raise Conflict(
+                    f"the token {token.name} is the last one with the scope admin",
+                    field="token",
+                    value=token.name,
+                    hint="create another admin token first; on the server's machine "
+                    "compatgate token revoke NAME --last-admin ends it all the same",
+                )
+            token = tokens.revoke(session, id_or_name, by=by)
+        with self._lock:
+            self._verified.clear()
+        return token
+
+
+def _is_last_admin(token: TokenRow, active: Iterable[TokenRow]) -> bool:
+    admins = [one.id for one in active if "admin" in one.scopes]
+    return admins == [token.id]
+
+
+def principal_of(token: TokenRow) -> Principal:
+    """Who holds a token.
+
+    Raises:
+        Unauthorized: it was revoked or has expired.
+    """
+    if token.revoked_at is not None:
+        raise Unauthorized(f"the token {token.name} was revoked")
+    if clock.is_past(token.expires_at):
+        raise Unauthorized(f"the token {token.name} has expired")
+    return Principal(token.name, frozenset(token.scopes), token.id)
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+LIFETIME = timedelta(hours=12)
+"""A working day; a token that ends sooner ends its sessions with it."""
+_FORMS = b"compatgate forms"
+_TOKEN_BYTES = 32
+
+
+class SignedIn(Struct, frozen=True):
+    """A browser at the only moment at which the value of its cookie is known."""
+
+    cookie: str
+    principal: Principal
+    seconds: int
+
+
+class BrowserSessions:
+    """Opens and closes browsers' sessions. A revoked token ends them after a second."""
+
+    def __init__(self, database: Database, tokens: Tokens) -> None:
+        self._database = database
+        self._tokens = tokens
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, TokenRow]] = {}
+
+    def sign_in(self, secret: str) -> SignedIn:
+        """Open a session.
+
+        Args:
+            secret: of a token, as it was printed.
+
+        Raises:
+            Unauthorized: it opens nothing.
+        """
+        principal = self._tokens.verify(secret)
+        token = self._tokens.find(principal.token_id or "")
+        now = clock.now()
+        end = min(now + LIFETIME, token.expires_at or now + LIFETIME)
+        cookie = secrets.token_urlsafe(32)
+        with self._database.writing() as session:
+            tokens.open_session(session, digest_of(cookie), token, end)
+        return SignedIn(cookie, principal, int((end - now).total_seconds()))
+
+    def principal(self, cookie: str) -> Principal | None:
+        """Whose session it is; None: nobody's, or no longer.
+
+        Raises:
+            Unauthorized: the token was revoked or has expired since.
+        """
+        digest = digest_of(cookie)
+        present = time.monotonic()
+        cached = self._known.get(digest)
+        if cached and cached[0] > present:
+            return principal_of(cached[1])
+        with self._database.reading() as session:
+            token = tokens.token_of(session, digest)
+        if token is None:
+            return None
+        with self._lock:
+            if len(self._known) >= _CACHE_SIZE:
+                self._known.clear()
+            self._known[digest] = (present + _CACHE_SECONDS, token)
+        return principal_of(token)
+
+    def sign_out(self, cookie: str) -> None:
+        """Close a session; one that is not known is closed already."""
+        digest = digest_of(cookie)
+        with self._database.writing() as session:
+            tokens.close_session(session, digest)
+        with self._lock:
+            self._known.pop(digest, None)
+
+
+def form_token(cookie: str) -> str:
+    """Return what a form of this session carries: other sites cannot know it (against CSRF).
+
+    It is masked anew each time: from the length of compressed pages nobody learns it (BREACH).
+    """
+    mask = secrets.token_bytes(_TOKEN_BYTES)
+    return (mask + _masked(mask, _token(cookie))).hex()
+
+
+def is_form_token(cookie: str, given: str) -> bool:
+    """Return whether a form is one of this session."""
+    try:
+        raw = bytes.fromhex(given)
+    except ValueError:
+        return False
+    mask, hidden = raw[:_TOKEN_BYTES], raw[_TOKEN_BYTES:]
+    if len(hidden) != _TOKEN_BYTES:
+        return False
+    return hmac.compare_digest(_masked(mask, hidden), _token(cookie))
+
+
+def _token(cookie: str) -> bytes:
+    return hmac.digest(cookie.encode(), _FORMS, "sha256")
+
+
+def _masked(mask: bytes, token: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(mask, token, strict=True))

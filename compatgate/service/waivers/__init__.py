@@ -1,0 +1,1 @@
+"""Except stacks from rules: named, owned, with an end."""

@@ -1,0 +1,47 @@
+"""Serve waivers."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated
+
+from msgspec import Meta
+
+from compatgate.kit.http.replies import Filter, Paged, Reply, Search, page
+from compatgate.service.matrix.api import document_routes
+from compatgate.service.matrix.schemas import WAIVER, WaiverBody, WaiverChange
+from compatgate.service.web.call import Call
+from compatgate.service.web.route import Returns, route
+
+
+class WaiverFilters(Paged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which waivers to list."""
+
+    target: Filter | None = None
+    owner: Filter | None = None
+    active_on: Annotated[date, Meta(description="not ended before this day")] | None = None
+    search: Search | None = None
+
+
+@route(
+    "GET",
+    "/waivers",
+    scope="read",
+    tag="waivers",
+    query=WaiverFilters,
+    returns=Returns(WaiverBody, "A page of waivers", paged=True, etag=True),
+)
+def list_waivers(call: Call[WaiverFilters]) -> Reply:
+    """List waivers, by name."""
+    found = call.gate.matrix.list_waivers(**call.query.filters())
+    return page(found, lambda row: row.to_json())
+
+
+documents = document_routes(
+    "Waiver",
+    "waivers",
+    scope="bless",
+    body=WaiverChange,
+    shown=WaiverBody,
+    example=WAIVER,
+)

@@ -1,0 +1,207 @@
+"""Show waivers: what is excepted, for how long, by whom; create and end them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from compatgate.core.rules import RULES
+from compatgate.documents.convert import to_waiver
+from compatgate.documents.specs import WaiverDoc, decode
+from compatgate.errors import CompatgateError
+from compatgate.kit import clock
+from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import Filter, Search
+from compatgate.kit.ui.tables import (
+    NOTHING_FITS,
+    Cell,
+    Column,
+    Empty,
+    Listing,
+    Table,
+    is_narrowed,
+    make_table,
+)
+from compatgate.service.matrix.models import StoredDocument
+from compatgate.service.waivers.service import Countdown, countdown, countdowns, ended, from_form
+from compatgate.service.web.page import (
+    MOST_CHOICES,
+    HtmlPage,
+    PageRequest,
+    Redirect,
+    choices,
+    expected_revision,
+    page,
+)
+
+REVISIONS = 20
+USUAL_DAYS = 7
+"""What the form proposes as the end."""
+_MOST_ENDED = 100
+_COLUMNS = (
+    Column("name", "Waiver"),
+    Column("left", "Days left", "number"),
+    Column("state", "State", "badge"),
+    Column("expires", "Last day", "code"),
+    Column("rules", "Rules", "code"),
+    Column("targets", "Targets"),
+    Column("for", "Match", "code"),
+    Column("owner", "Owner"),
+    Column("reason", "Reason"),
+)
+_EMPTY = Empty(
+    "No waivers.",
+    "A waiver excepts a finding until a date, with an owner and a reason. "
+    "Import it with the matrix, or create it with the button above.",
+    "compatgate matrix import waiver.yaml --reason 'until the move'",
+)
+_WORDS = {"active": "holds", "soon": "ends soon", "expired": "ended"}
+_TONES = {"active": "pass", "soon": "warn", "expired": "muted"}
+
+
+class WaiverQuery(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which waivers."""
+
+    search: Search | None = None
+    target: Filter | None = None
+    owner: Filter | None = None
+
+
+@page("/waivers", nav="waivers", query=WaiverQuery)
+def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
+    """Return waivers that hold, those that end first before others; those that ended apart."""
+    query, snapshot = ask.query, ask.gate.snapshot()
+    found = countdowns(
+        snapshot.waivers.values(),
+        clock.today(),
+        target=query.target or "",
+        owner=query.owner or "",
+        search=query.search or "",
+    )
+    over = [one for one in found if one.state == "expired"][::-1]
+    held = [one for one in found if one.state != "expired"]
+    wanted = [*held, *over] if query.format else held
+    names = snapshot.documents
+    context = {
+        "query": query,
+        "over": _table("ended", over[:_MOST_ENDED], None),
+        "over_total": len(over),
+        "targets": choices(names),
+        "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:MOST_CHOICES],
+    }
+    return HtmlPage("waivers.html", "Waivers", context, table=_table("waivers", wanted, query.sort))
+
+
+def _table(name: str, found: Iterable[Countdown], sort: str | None) -> Table:
+    lines = [_waiver_row(one) for one in found]
+    return make_table(
+        name, _COLUMNS, lines, NOTHING_FITS if is_narrowed() else _EMPTY, sort=sort, label="waivers"
+    )
+
+
+def _waiver_row(one: Countdown) -> tuple[Any, ...]:
+    waiver = one.waiver
+    return (
+        Cell(waiver.name, href=link("waivers", waiver.name)),
+        one.days,
+        Cell(_WORDS[one.state], tone=_TONES[one.state]),
+        waiver.expires,
+        ", ".join(waiver.rules),
+        ", ".join(waiver.targets),
+        waiver.image or " · ".join(f"{k} {v}" for k, v in waiver.components.items()) or None,
+        waiver.owner,
+        waiver.reason,
+    )
+
+
+@page("/waivers/<name>", nav="waivers", query=Listing)
+def show_waiver(ask: PageRequest[Any]) -> HtmlPage:
+    """Return one waiver."""
+    return _waiver_page(ask, ask.gate.matrix.get("Waiver", ask.args["name"]))
+
+
+def _waiver_page(
+    ask: PageRequest[Any], row: StoredDocument, error: CompatgateError | None = None
+) -> HtmlPage:
+    document = decode("Waiver", msgspec.json.encode(row.document))
+    assert isinstance(document, WaiverDoc)  # noqa: S101 - what was asked for
+    history = ask.gate.matrix.list_changes("Waiver", row.name, limit=REVISIONS)
+    context = {
+        "row": row,
+        "one": countdown(to_waiver(document), clock.today()),
+        "rule_names": {rule.id: rule.name for rule in RULES},
+        "history": history,
+        "error": error,
+        "typed": ask.form,
+    }
+    return HtmlPage("waiver.html", row.name, context, status=error.status if error else 200)
+
+
+_Word = Annotated[str, Meta(max_length=2000)]
+
+
+class WaiverDraft(Listing, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the form begins with: a verdict's page knows the rules, the target and the stack."""
+
+    rules: _Word = ""
+    targets: _Word = ""
+    image: _Word = ""
+    components: _Word = ""
+
+
+@page("/new-waiver", scope="bless", nav="waivers", query=WaiverDraft)
+def begin_waiver(ask: PageRequest[WaiverDraft]) -> HtmlPage:
+    """Return the form that makes a waiver."""
+    query = ask.query
+    begun = {
+        "rules": query.rules,
+        "targets": query.targets,
+        "image": query.image,
+        "components": query.components,
+        "expires": (clock.today() + timedelta(days=USUAL_DAYS)).isoformat(),
+    }
+    return _form(ask, begun)
+
+
+def _form(
+    ask: PageRequest[Any], typed: dict[str, str], error: CompatgateError | None = None
+) -> HtmlPage:
+    context = {
+        "typed": typed,
+        "error": error,
+        "today": clock.today().isoformat(),
+        "rules": RULES,
+        "targets": sorted(ask.gate.snapshot().documents)[:MOST_CHOICES],
+    }
+    return HtmlPage("new-waiver.html", "New waiver", context, status=error.status if error else 200)
+
+
+@page("/new-waiver", scope="bless", method="POST", nav="waivers")
+def create_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Make a waiver."""
+    try:
+        made = ask.gate.matrix.create("Waiver", from_form(ask.form), ask.by())
+    except CompatgateError as error:
+        return _form(ask, ask.form, error)
+    return Redirect(link("waivers", made.name), done=f"Created {made.name}.")
+
+
+@page("/waivers/<name>/end", scope="bless", method="POST", nav="waivers")
+def end_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """End a waiver today, or delete it; its history stays either way."""
+    name, matrix = ask.args["name"], ask.gate.matrix
+    row = matrix.get("Waiver", name)
+    try:
+        expected, by = expected_revision(ask.form), ask.by()
+        if ask.form.get("how") == "delete":
+            revision = matrix.delete("Waiver", name, by, expected=expected)
+            done = f"{name} is deleted by revision {revision}; what it was stays there."
+            return Redirect(link("waivers"), done=done)
+        matrix.change("Waiver", name, ended(row.document, clock.today()), by, expected=expected)
+    except CompatgateError as error:
+        return _waiver_page(ask, matrix.get("Waiver", name), error)
+    return Redirect(link("waivers", name), done=f"Ended {name}.")

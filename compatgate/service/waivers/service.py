@@ -1,0 +1,201 @@
+"""Check waivers against the policies of their targets, count down to their end, and write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, Literal
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.components import COMPONENTS
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import ANY_TARGET, Waiver
+from compatgate.core.versions import parse_version
+from compatgate.documents.checks import is_within_limit, waiver_limit, waiver_problems
+from compatgate.documents.read import Judge, Read
+from compatgate.documents.sources import DocumentProblem, Problems
+from compatgate.documents.specs import Document, TargetDoc, WaiverDoc, key_of, to_body
+from compatgate.documents.text import RawDocument
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.service.matrix import repository as documents
+
+
+def judge(session: Session) -> Judge:
+    """What keeps waivers from being stored; those that are stored as they are stay as they are."""
+
+    def found(read: Read) -> Iterator[DocumentProblem]:
+        waivers = [(raw, one) for raw, one in read if isinstance(one, WaiverDoc)]
+        stored = documents.find(session, [key_of(one) for _, one in waivers])
+        changed = [
+            (raw, one) for raw, one in waivers if not is_within_limit(stored.get(key_of(one)), one)
+        ]
+        targets = _targets(session, [one for _, one in changed], [one for _, one in read])
+        for raw, one in changed:
+            yield from waiver_problems(
+                raw, one, waiver_limit(one.spec.targets, targets, clock.now())
+            )
+
+    return found
+
+
+def check(session: Session, imported: Sequence[Document]) -> None:
+    """Judge waivers again as they are written: policies may have changed since they were read.
+
+    Raises:
+        ManyProblems: one must not be stored.
+    """
+    found = Problems()
+    read = [(RawDocument(None, to_body(d)), d) for d in imported if isinstance(d, WaiverDoc)]
+    others = [(RawDocument(None, None), d) for d in imported if isinstance(d, TargetDoc)]
+    for problem in judge(session)([*read, *others]) if read else ():
+        found.add(problem)
+    found.raise_if_any()
+
+
+def _targets(
+    session: Session, waivers: Sequence[WaiverDoc], read: Sequence[Document]
+) -> dict[str, TargetDoc]:
+    """Return the targets that waivers name, as they will be."""
+    names = {name for waiver in waivers for name in waiver.spec.targets}
+    if ANY_TARGET in names:
+        stored = [document for document, _ in documents.load(session, "Target")]
+    else:
+        stored = list(documents.find(session, [("Target", name) for name in names]).values())
+    targets = [one for one in (*stored, *read) if isinstance(one, TargetDoc)]
+    return {one.metadata.name: one for one in targets}
+
+
+SOON_DAYS = 14
+"""A waiver that ends within so many days is to be thought of now."""
+State = Literal["active", "soon", "expired"]
+_LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
+_BETWEEN = re.compile(r"[\s,;]+")
+
+
+class Countdown(Struct, frozen=True):
+    """How long a waiver still holds.
+
+    Attributes:
+        days: until its last day, that day not counted; negative: since.
+    """
+
+    waiver: Waiver
+    state: State
+    days: int
+
+
+def countdown(waiver: Waiver, today: date) -> Countdown:
+    """Return how long a waiver still holds; its last day is the one that it names, in UTC."""
+    days = (date.fromisoformat(waiver.expires) - today).days
+    state: State = "expired" if days < 0 else "soon" if days <= SOON_DAYS else "active"
+    return Countdown(waiver, state, days)
+
+
+def countdowns(
+    waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
+) -> list[Countdown]:
+    """Return waivers, those that end first before others.
+
+    Args:
+        waivers: of the matrix.
+        today: in UTC.
+        target: that a waiver concerns, by name or by ``*``.
+        owner: who answers for it.
+        search: words that must all be in its name, reason or rules.
+    """
+    words = search.casefold().split()
+    found = [
+        countdown(waiver, today)
+        for waiver in waivers
+        if (not target or target in waiver.targets or ANY_TARGET in waiver.targets)
+        and (not owner or owner == waiver.owner)
+        and _has(waiver, words)
+    ]
+    return sorted(found, key=lambda one: (one.days, one.waiver.name))
+
+
+def _has(waiver: Waiver, words: Iterable[str]) -> bool:
+    text = f"{waiver.name} {waiver.reason} {' '.join(waiver.rules)}".casefold()
+    return all(word in text for word in words)
+
+
+def from_form(form: Mapping[str, str]) -> dict[str, Any]:
+    """What somebody typed, as a waiver's document; the matrix checks it.
+
+    Args:
+        form: ``name rules targets image components everything owner why expires``; rules and
+            targets with commas or blanks between them, components one a line: ``torch ~=2.4.0``.
+
+    Raises:
+        BadInput: a component without a constraint.
+    """
+    match: dict[str, Any] = {}
+    if image := form.get("image", "").strip():
+        match["image"] = image
+    if components := _components(form.get("components", "")):
+        match["components"] = components
+    if form.get("everything"):
+        match["everything"] = True
+    spec: dict[str, Any] = {
+        "rules": [rule.upper() for rule in _words(form.get("rules", ""))],
+        "targets": _words(form.get("targets", "")),
+        "owner": form.get("owner", "").strip(),
+        "reason": form.get("why", "").strip(),
+        "expires": form.get("expires", "").strip(),
+    }
+    if match:
+        spec["match"] = match
+    return {"metadata": {"name": form.get("name", "").strip()}, "spec": spec}
+
+
+def begun_from(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Return fields of the form for a waiver of what denied a verdict, and of nothing besides.
+
+    Args:
+        verdict: as JSON; its image as it was asked for narrows the waiver, or else every version of
+            its stack.
+    """
+    against = {f["rule"] for f in verdict["findings"] if f["outcome"] == verdict["verdict"]}
+    begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
+    if verdict["image"]:
+        return {**begun, "image": verdict["image"]}
+    lines = [f"{name} =={value}" for name, value in verdict["stack"].items() if _fits(name, value)]
+    return {**begun, "components": "\n".join(lines)}
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a part of a stack can narrow a waiver: it is a version that its own text allows."""
+    if name not in COMPONENTS or name == "driver" or not isinstance(value, str):
+        return False
+    try:
+        return parse_constraint(name, f"=={value}").allows(parse_version(name, value))
+    except BadInput:
+        return False
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _BETWEEN.split(text) if word]
+
+
+def _components(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            raise BadInput(
+                "needs a version", field="components", value=line, hint="one a line: torch ~=2.4.0"
+            )
+        if parts[1] in found:
+            raise BadInput("is stated twice", field="components", value=parts[1])
+        found[parts[1]] = parts[2].strip()
+    return found
+
+
+def ended(document: Mapping[str, Any], today: date) -> dict[str, Any]:
+    """Return a waiver's document that no longer holds: yesterday was its last day."""
+    last = min(document["spec"]["expires"], (today - timedelta(days=1)).isoformat())
+    return {**document, "spec": {**document["spec"], "expires": last}}

@@ -1,0 +1,302 @@
+"""Build the Flask application: routes, hooks, pages, short links; errors as problems.
+
+A page answers HTML, a file, a redirect, or an error as a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+from flask import Flask, Response, redirect, request
+from flask_compress import Compress
+from werkzeug.datastructures import MultiDict
+from werkzeug.exceptions import NotFound
+
+from compatgate import __version__
+from compatgate.catalog import open_library
+from compatgate.errors import CompatgateError, Unauthorized
+from compatgate.kit.http import problems
+from compatgate.kit.http.links import API_PREFIX as API
+from compatgate.kit.http.links import UI_PREFIX, link
+from compatgate.kit.http.replies import CSP, Envelope, Reply
+from compatgate.kit.http.requests import parse_query
+from compatgate.kit.ui import assets
+from compatgate.kit.ui.tables import is_export, to_csv
+from compatgate.service.attestations.service import Attestations
+from compatgate.service.page_table import PAGES
+from compatgate.service.routes import HOOKS, ROUTES, TAGS, views
+from compatgate.service.runs import log_stream
+from compatgate.service.tokens.service import anonymous
+from compatgate.service.web import auth, metrics
+from compatgate.service.web.asgi import Front
+from compatgate.service.web.auth import authorize
+from compatgate.service.web.call import Service
+from compatgate.service.web.metrics import Metrics
+from compatgate.service.web.openapi import describe
+from compatgate.service.web.page import HtmlPage, Page, PageRequest, Redirect
+from compatgate.service.web.rendering import render
+from compatgate.service.web.route import make_route_view, to_response
+
+if TYPE_CHECKING:
+    from werkzeug.wrappers import Response as AnyResponse
+
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.tokens.service import Principal
+    from compatgate.service.web.call import Settings
+
+_COMPRESSION = {
+    "COMPRESS_REGISTER": False,  # each page says so by itself
+    "COMPRESS_MIMETYPES": ["text/html"],
+    "COMPRESS_ALGORITHM": ["zstd", "gzip"],
+    "COMPRESS_STREAMS": False,
+}
+"""Pages are small: what browsers unpack fastest does."""
+
+
+def install_pages(app: Flask, service: Service) -> None:
+    """Add every page below ``/ui``, compressed, and what they are drawn with."""
+    app.config |= _COMPRESSION
+    compress = Compress(app)
+    for page in PAGES:
+        _add_page(app, page, service, compress)
+    app.add_url_rule(f"{UI_PREFIX}/static/<digest>/<path:name>", "ui.static", _static)
+    app.add_url_rule(UI_PREFIX, "ui.begin", _begin)
+
+
+def wants_page() -> bool:
+    """Return whether a browser asks, which shows people pages."""
+    best = request.accept_mimetypes.best_match(["application/json", "text/html"])
+    return best == "text/html" and "text/html" in request.accept_mimetypes.values()
+
+
+def to_home() -> AnyResponse:
+    """From the root to the first page."""
+    return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
+
+
+def _add_page(app: Flask, page: Page, service: Service, compress: Compress) -> None:
+    app.add_url_rule(
+        UI_PREFIX + page.path,
+        f"ui.{page.endpoint}",
+        compress.compressed()(make_page_view(page, service)),
+        methods=[page.method],
+        provide_automatic_options=False,
+    )
+
+
+def _begin() -> AnyResponse:
+    return to_home()
+
+
+def _static(digest: str, name: str) -> Response:
+    """Return a file; an address with an older digest is answered with what there is now."""
+    try:
+        return assets.send_asset(name)
+    except CompatgateError as error:
+        found = problems.answer(error, request.environ)
+        return Response(found.body, status=found.status, headers=found.headers)
+
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_DONE = "compatgate_done"
+
+
+def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
+    """Return the view function of a page."""
+
+    def view(**args: Any) -> AnyResponse:
+        principal = service.nobody
+        try:
+            principal = auth.viewer(service)
+            authorize(principal, page.scope)
+            form = auth.check_form() if page.method == "POST" else {}
+            query = parse_query(page.query, _given(request.args))
+            answer = page.handler(PageRequest(service, page, principal, args, query, form))
+            return finish(answer, page, principal, service)
+        except CompatgateError as error:
+            return refuse(error, page, principal, service)
+        except Exception as error:
+            return refuse(problems.defect(error, request.environ), page, principal, service)
+
+    return view
+
+
+def _given(args: MultiDict[str, str]) -> MultiDict[str, str]:
+    """Return a form sends its empty fields too; they ask for nothing."""
+    return MultiDict([(key, value) for key, value in args.items(multi=True) if value])
+
+
+def finish(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:
+    """What a handler answered, as HTTP."""
+    if isinstance(answer, Redirect):
+        return _go(answer)
+    if not isinstance(answer, HtmlPage):
+        return answer  # type: ignore[no-any-return]
+    if answer.table is not None and is_export():
+        name = quote(f"{answer.table.name}.csv")
+        response = Response(to_csv(answer.table), content_type="text/csv; charset=utf-8")
+        response.headers["Content-Disposition"] = f"attachment; filename={name}"
+    else:
+        done = unquote(request.cookies.get(_DONE, ""))[:500]
+        html = render(answer, page, principal, service, done)
+        response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
+        auth.keep_visit(response)
+        if done:
+            response.delete_cookie(_DONE, path="/")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers[CSP] = POLICY
+    return response
+
+
+def _go(answer: Redirect) -> AnyResponse:
+    response = redirect(answer.place, 303)
+    if answer.done:
+        response.set_cookie(
+            _DONE, quote(answer.done), max_age=60, httponly=True, samesite="Lax", path="/"
+        )
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def refuse(
+    error: CompatgateError, page: Page, principal: Principal, service: Service
+) -> AnyResponse:
+    """Return an error as a page; whoever may not see a page is asked to sign in."""
+    if isinstance(error, Unauthorized) and request.method == "GET" and not auth.is_bearer():
+        place = link("sign-in", next=request.full_path.rstrip("?"))
+        if request.headers.get("HX-Request"):
+            return Response(status=204, headers={"HX-Redirect": place})
+        return redirect(place, 303)
+    if error.status >= 500:
+        problems.answer(error, request.environ)  # for the log
+    shown = HtmlPage(
+        "error.html",
+        error.slug.replace("-", " ").capitalize(),
+        {"error": error, "problem": problems.to_problem(error)},
+        status=error.status,
+    )
+    return finish(shown, page, principal, service)
+
+
+JWKS = "/.well-known/jwks.json"
+_ID = re.compile(r"vd_[0-9a-f]{32}")
+
+
+def install_short_links(app: Flask, service: Service) -> None:
+    """Add ``/v/{id}`` and ``/.well-known/jwks.json``."""
+
+    def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
+        """Lead on to what shows the verdict now; whether it may be read is asked there."""
+        if not _ID.fullmatch(id):
+            raise NotFound
+        below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
+        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{id}"
+        return Response(status=302, headers={"Location": place, "Vary": "Accept"})
+
+    def jwks() -> Response:
+        """Return the public keys, where clients look for them."""
+        from compatgate.service.attestations.keys import MEDIA
+
+        return to_response(Reply(service.attestations.key_set(), media=MEDIA))
+
+    for path, name, view in (("/v/<id>", "verdict_link", verdict), (JWKS, "jwks", jwks)):
+        app.add_url_rule(path, name, view, methods=["GET"], provide_automatic_options=False)
+
+
+_INDEX = {
+    "name": "compatgate",
+    "version": __version__,
+    "api": API,
+    "ui": "/ui/",
+    "openapi": f"{API}/openapi.json",
+    "health": ["/healthz", "/readyz", "/metrics"],
+    "keys": JWKS,
+}
+
+EXTENSION = "compatgate"
+"""Under which a Flask application carries its `Service`."""
+
+
+def create_app(gate: Gate, settings: Settings) -> Flask:
+    """Return the application of one gate.
+
+    Args:
+        gate: answers; safe to share between threads.
+        settings: what the operator chose.
+    """
+    app = Flask("compatgate", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
+    app.url_map.merge_slashes = False
+    service = Service(
+        gate,
+        settings,
+        Metrics(),
+        anonymous(settings.anonymous),
+        open_library(settings.overlays),
+        _description(),
+        log_stream.Listeners(settings.max_listeners),
+        Attestations(gate.database, settings.signing),
+    )
+    problems.install(app)
+    metrics.install_health(app, service)
+    install_short_links(app, service)
+    for route in ROUTES:
+        _add_route(
+            app, route.method, API + route.flask_rule, route.name, make_route_view(route, service)
+        )
+    for hook, view in views(service):
+        _add_route(app, hook.method, hook.prefix + hook.flask_rule, hook.name, view)
+    _add_route(app, "GET", "/", "index", _index)
+    install_pages(app, service)
+    app.after_request(_counting(service.metrics))
+    app.extensions[EXTENSION] = service
+    app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
+    return app
+
+
+def create_front(
+    gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
+) -> Front:
+    """Return the application of one gate for a server of ASGI; it closes the gate in the end.
+
+    Args:
+        gate: as of `create_app`.
+        settings: likewise.
+        threads: for each kind of requests.
+        parent: as of `Front`.
+    """
+    app = create_app(gate, settings)
+    return Front(app, app.extensions[EXTENSION], threads, parent)
+
+
+@cache
+def _description() -> bytes:
+    """Return the OpenAPI document: it is the same for every application of a process."""
+    return msgspec.json.encode(describe((*ROUTES, *HOOKS), TAGS))
+
+
+def _add_route(
+    app: Flask, method: str, path: str, name: str, view: Callable[..., AnyResponse]
+) -> None:
+    app.add_url_rule(path, name, view, methods=[method], provide_automatic_options=False)
+
+
+def _index() -> AnyResponse:
+    """Where to go from here: programs are told, browsers are led to the pages."""
+    return to_home() if wants_page() else to_response(Reply(_INDEX))
+
+
+def _counting(metrics: Metrics) -> Callable[[Response], Response]:
+    def count(response: Response) -> Response:
+        metrics.requested(request.method, request.endpoint or "none", response.status_code)
+        return response
+
+    return count

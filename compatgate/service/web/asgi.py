@@ -1,0 +1,315 @@
+"""Answer the server: health and known questions on the event loop, the rest in lanes of threads.
+
+Health is answered on the event loop, and a question to the gate where memory has the answer. The
+Flask application answers everything else in threads; each kind of request has its own pool, so
+that none waits for another.
+
+A repeated question wakes no thread except the one that commits a batch of decisions. What may
+wait (a registry, an evaluation) happens in a thread; waiting for the log of decisions needs none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import CompatgateError, Unavailable
+from compatgate.kit.http import connection, problems, replies
+from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX
+from compatgate.kit.http.requests import check_depth
+from compatgate.kit.http.wsgi import Body, Lane, receive_body, send_whole
+from compatgate.service.admission.api import LARGEST
+from compatgate.service.gate.decision_log import PATIENCE_SECONDS, Decided, late
+from compatgate.service.web.auth import authenticate, authorize, known_sender
+from compatgate.service.web.metrics import ALIVE
+from compatgate.service.web.route import JSON
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
+    from compatgate.service.tokens.service import Principal
+    from compatgate.service.web.call import Service
+
+_HEALTH_THREADS = 4
+_HEALTH = ("/healthz", "/readyz", "/metrics")
+_ORPHAN_SECONDS = 0.25
+_MOST_DRAINED = 64 * 1024 * 1024
+
+
+class Front:
+    """ASGI application of one gate.
+
+    Args:
+        app: the Flask application.
+        service: what its requests share.
+        threads: of each lane.
+        parent: process without which this one ends; None: whoever is its parent now.
+    """
+
+    def __init__(
+        self, app: Flask, service: Service, threads: int, parent: int | None = None
+    ) -> None:
+        self._service = service
+        self._rest = Lane(app, "rest", threads)
+        self._hooks = Lane(app, "hooks", threads)
+        self._questions = Lane(app, "questions", threads)
+        self._health = Lane(app, "health", _HEALTH_THREADS)
+        self._asking = Questions(service, self._questions)
+        self._parent = parent or os.getppid()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or follow the life of the process."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        fields = dict(scope["headers"])
+        path = scope["path"]
+        if path == "/healthz" and scope["method"] == "GET":
+            await self._alive(fields, send)
+            return
+        lane, most = self._lane(path)
+        body = await _receive(scope, receive, most, drains=lane is self._hooks)
+        if body is None:
+            return
+        plain = path == QUESTION_PATH and body.rest == "none" and len(body.data) <= most
+        if plain and _is_plain(scope, fields, len(body.data)):
+            await self._asking.answer(fields, body.data, send)
+        else:
+            await lane.answer(scope, body, receive, send)
+
+    def _lane(self, path: str) -> tuple[Lane, int]:
+        """Return the lane for a path, and how large a body it reads."""
+        most = self._service.settings.max_request_size
+        if path in _HEALTH:
+            return self._health, most
+        if path.startswith(f"{HOOKS_PREFIX}/"):
+            return self._hooks, max(most, LARGEST)
+        return (self._questions if path.startswith(QUESTION_PATH) else self._rest), most
+
+    async def _alive(self, fields: Fields, send: Send) -> None:
+        number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
+        sent = replies.complete_headers(
+            [("Content-Type", JSON), ("Cache-Control", "no-store")], number
+        )
+        self._service.metrics.requested("GET", "healthz", 200)
+        await send_whole(send, 200, sent, ALIVE)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Begin and end with the server."""
+        await receive()
+        self._end_streams_at_stop()
+        watches = (connection.end_late_connections(), self._end_without_parent())
+        tasks = [asyncio.create_task(watch) for watch in watches]
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        for task in tasks:
+            task.cancel()
+        await asyncio.to_thread(self._service.gate.close)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _end_streams_at_stop(self) -> None:
+        """Let those go who follow a log as soon as the server is told to stop."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+
+            def stop(number: int, frame: Any, before: Any = before) -> None:
+                self._service.listeners.ending = True
+                if callable(before):
+                    before(number, frame)
+
+            signal.signal(number, stop)
+
+    async def _end_without_parent(self) -> None:
+        """Stop when the process that would replace this one is gone."""
+        while os.getppid() == self._parent:
+            await asyncio.sleep(_ORPHAN_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def _receive(scope: Scope, receive: Receive, most: int, *, drains: bool) -> Body | None:
+    """Read a body; None: the client is gone.
+
+    Of one that is too large nothing is read; ``drains``: it is read to its end, within reason, as
+    who is still sending does not see an answer.
+    """
+    stated = dict(scope["headers"]).get(b"content-length", b"")
+    if stated.isdigit() and int(stated) > most and not drains:
+        return Body(b"", "unread")
+    seconds = None if scope.get(connection.WHOLE) else connection.RECEIVE_SECONDS
+    body = await receive_body(receive, most, seconds)
+    if body is not None and body.rest == "unread" and drains:
+        await _drain(receive)
+    return body
+
+
+async def _drain(receive: Receive) -> None:
+    left, more = _MOST_DRAINED, True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(connection.RECEIVE_SECONDS):
+            while more and left > 0:
+                message = await receive()
+                more = message.get("more_body", False)
+                left -= len(message.get("body", b""))
+
+
+def _is_plain(scope: Scope, fields: Fields, size: int) -> bool:
+    """Whether a question comes as JSON of this size, with nothing that needs a second look."""
+    stated = fields.get(b"content-length", b"")
+    return (
+        scope["method"] == "POST"
+        and not scope["query_string"]
+        and fields.get(b"content-type") == JSON.encode()
+        and b"content-encoding" not in fields
+        and len(fields) == len(scope["headers"])
+        and (not stated or (stated.isdigit() and int(stated) == size))
+    )
+
+
+QUESTION_PATH = f"{API_PREFIX}/gate"
+SOURCE = "rest"
+
+
+def answer_here(question: bytes, sender: Principal, service: Service) -> bytes:
+    """Answer a question in this thread.
+
+    Raises:
+        CompatgateError: as `compatgate.service.gate.service.Gate.answer`.
+    """
+    began = perf_counter()
+    check_depth(question, service.settings.max_depth)
+    answer = service.gate.answer(question, asked_by=sender.name, source=SOURCE)
+    service.metrics.decided(answer.verdict, SOURCE, perf_counter() - began)
+    return answer.body
+
+
+class Questions:
+    """Answers questions for a server of ASGI.
+
+    Args:
+        service: of the application.
+        lane: threads for what may wait.
+    """
+
+    def __init__(self, service: Service, lane: Lane) -> None:
+        self._service = service
+        self._lane = lane
+        self._logging = _Logging()
+
+    async def answer(self, fields: Mapping[bytes, bytes], question: bytes, send: Send) -> None:
+        """Answer a question, or say why not.
+
+        Args:
+            fields: headers of the request, by their names in small letters.
+            question: the body.
+            send: of the request.
+        """
+        number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
+        sender = fields.get(b"authorization")
+        environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "PATH_INFO": QUESTION_PATH}
+        environ[replies.ENVIRON] = number
+        if sender is not None:
+            environ["HTTP_AUTHORIZATION"] = sender.decode("latin-1")
+        try:
+            body = await self._decide(environ.get("HTTP_AUTHORIZATION"), question)
+        except CompatgateError as error:
+            found = problems.answer(error, environ)
+        except Exception as error:
+            found = problems.answer(problems.defect(error, environ), environ)
+        else:
+            self._service.metrics.requested("POST", "ask", 200)
+            await send(_start(body, number))
+            await send({"type": "http.response.body", "body": body})
+            return
+        self._service.metrics.requested("POST", "ask", found.status)
+        await send_whole(
+            send, found.status, replies.complete_headers(found.headers, number), found.body
+        )
+
+    async def _decide(self, header: str | None, question: bytes) -> bytes:
+        began = perf_counter()
+        decided: Decided | None = self._known(header, question)
+        if decided is None:
+            decided = await self._lane.run(self._evaluate, header, question)
+        await self._logging.wait_for(self._service.gate.submit((decided,)))
+        self._service.metrics.decided(decided.answer.verdict, SOURCE, perf_counter() - began)
+        return decided.answer.body
+
+    def _known(self, header: str | None, question: bytes) -> Decided | None:
+        sender = known_sender(header, self._service)
+        if sender is None:
+            return None
+        authorize(sender, "gate")
+        return self._service.gate.known(question, asked_by=sender.name, source=SOURCE)
+
+    def _evaluate(self, header: str | None, question: bytes) -> Decided:
+        """Evaluate in a thread of the lane; logging needs none."""
+        sender = authenticate(header, self._service)
+        authorize(sender, "gate")
+        check_depth(question, self._service.settings.max_depth)
+        return self._service.gate.evaluate(question, asked_by=sender.name, source=SOURCE)
+
+
+class _Logging:
+    """Wakes those who wait for a batch of decisions, all of them at once."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Future[None], list[asyncio.Future[None]]] = {}
+
+    async def wait_for(self, batch: Future[None]) -> None:
+        """Wait until a batch is committed.
+
+        Raises:
+            Unavailable: it cannot be, or takes too long.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting.get(batch)
+        if waiting is None:
+            waiting = self._waiting[batch] = []
+            timer = loop.call_later(PATIENCE_SECONDS, self._wake, batch)
+
+            def done(batch: Future[None]) -> None:
+                loop.call_soon_threadsafe(timer.cancel)
+                loop.call_soon_threadsafe(self._wake, batch)
+
+            batch.add_done_callback(done)
+        waiter: asyncio.Future[None] = loop.create_future()
+        waiting.append(waiter)
+        await waiter
+
+    def _wake(self, batch: Future[None]) -> None:
+        error = batch.exception() if batch.done() else late()
+        for waiter in self._waiting.pop(batch, ()):
+            if waiter.cancelled():
+                continue
+            if isinstance(error, CompatgateError):
+                told = Unavailable(error.problem, field=error.field, hint=error.hint)
+                waiter.set_exception(told)
+            else:
+                waiter.set_result(None)
+
+
+_FIXED = [
+    (name.lower().encode(), value.encode())
+    for name, value in [
+        ("Content-Type", JSON),
+        ("Cache-Control", "no-store"),
+        *replies.SECURITY,
+        replies.NOTHING_ACTIVE,
+    ]
+]
+
+
+def _start(body: bytes, number: str) -> dict[str, Any]:
+    """Return the headers of an answer; those of `headers.complete`, made once."""
+    own = [
+        (b"content-length", str(len(body)).encode()),
+        (replies.REQUEST_ID.lower().encode(), number.encode()),
+    ]
+    return {"type": "http.response.start", "status": 200, "headers": [*_FIXED, *own]}

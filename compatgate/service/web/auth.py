@@ -1,0 +1,191 @@
+"""Find out who asks, by bearer token or browser session, and check what they may do."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from flask import Response, g, request
+from werkzeug.exceptions import HTTPException
+
+from compatgate.errors import CompatgateError, Forbidden, Unauthorized
+from compatgate.service.tokens.service import SignedIn, form_token, is_form_token
+
+if TYPE_CHECKING:
+    from compatgate.service.tokens.service import Principal
+    from compatgate.service.web.call import Service
+
+_HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
+
+
+def authenticate(header: str | None, service: Service) -> Principal:
+    """Return the sender of a request.
+
+    Args:
+        header: ``Authorization``, None when there is none.
+        service: knows the tokens, and what nobody may do.
+
+    Raises:
+        Unauthorized: not a bearer token, or not a valid one.
+    """
+    if header is None:
+        return service.nobody
+    return service.gate.tokens.verify(_secret(header))
+
+
+def known_sender(header: str | None, service: Service) -> Principal | None:
+    """Return the sender where memory alone knows; None: `authenticate` must look.
+
+    Raises:
+        Unauthorized: as `authenticate`.
+    """
+    if header is None:
+        return service.nobody
+    return service.gate.tokens.at_hand(_secret(header))
+
+
+def _secret(header: str) -> str:
+    scheme, _, secret = header.strip().partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise Unauthorized(
+            "not a bearer token", field="Authorization", hint="send Authorization: Bearer TOKEN"
+        )
+    return secret.strip()
+
+
+def authorize(principal: Principal, scope: str | None) -> None:
+    """Let pass whoever has the scope.
+
+    Raises:
+        Unauthorized: there was no token, and nobody lacks the scope.
+        Forbidden: the token lacks it.
+    """
+    if scope is None or principal.may(scope):
+        return
+    hint = _HINT.format(scope=scope)
+    if principal.token_id is None:
+        raise Unauthorized(f"this needs a token with the scope {scope}", hint=hint)
+    raise Forbidden(
+        f"the token {principal.name} lacks the scope {scope}", field="scope", value=scope, hint=hint
+    )
+
+
+_NAME = "compatgate_session"
+_VISIT = "compatgate_visit"
+FIELD = "form_token"
+_LONGEST = 256
+_OWN = ("same-origin", "none")
+
+
+def _cookie_name(name: str = _NAME) -> str:
+    # The prefix keeps a neighbouring host, or plain HTTP, from setting the cookie.
+    return f"__Host-{name}" if request.is_secure else name
+
+
+def cookie() -> str:
+    """Return the session cookie; empty where there is none."""
+    return request.cookies.get(_cookie_name(), "")[:_LONGEST]
+
+
+def _binding() -> str:
+    """What forms are bound to: the session, or the visit of a browser that is not signed in."""
+    return cookie() or request.cookies.get(_cookie_name(_VISIT), "")[:_LONGEST]
+
+
+def viewer(service: Service) -> Principal:
+    """Who asks.
+
+    Raises:
+        Unauthorized: a bearer token that opens nothing.
+    """
+    if header := request.environ.get("HTTP_AUTHORIZATION"):
+        return authenticate(header, service)
+    if given := cookie():
+        try:
+            return service.gate.sessions.principal(given) or service.nobody
+        except Unauthorized:  # revoked since: nobody, until they sign in again
+            return service.nobody
+    return service.nobody
+
+
+def reader(service: Service) -> Principal:
+    """Who asks for JSON: pages link to it, and a browser has no token to send along.
+
+    Only for what reads, and only from the pages or by its address: everything else sends a token.
+
+    Raises:
+        Unauthorized: a bearer token that opens nothing.
+    """
+    reads = request.method in ("GET", "HEAD")
+    if reads and request.headers.get("Sec-Fetch-Site", "none") in _OWN:
+        return viewer(service)
+    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+
+
+def is_bearer() -> bool:
+    """Return whether a program asks, which sends its token with each request."""
+    return "HTTP_AUTHORIZATION" in request.environ
+
+
+def form_field() -> str:
+    """What forms of this browser carry; a visit begins with the first page that has one."""
+    if not _binding() and _VISIT not in g:
+        setattr(g, _VISIT, secrets.token_urlsafe(32))
+    return form_token(_binding() or g.get(_VISIT))
+
+
+def keep_visit(response: Response) -> None:
+    """Give a browser the cookie of the visit that began with this page, if one did."""
+    if _VISIT in g:
+        response.set_cookie(
+            _cookie_name(_VISIT),
+            g.get(_VISIT),
+            path="/",
+            secure=request.is_secure,
+            httponly=True,
+            samesite="Lax",
+        )
+
+
+def check_form() -> dict[str, str]:
+    """Return a posted form, if it is one of ours.
+
+    Raises:
+        Forbidden: another site made it, or it belongs to another session.
+        BadInput: it is not a form.
+    """
+    if request.headers.get("Sec-Fetch-Site", "none") not in _OWN:
+        raise Forbidden("this form was sent by another site", hint="open the page and try again")
+    try:
+        form = request.form.to_dict()
+    except HTTPException as error:
+        raise _too_large(error) from None
+    if not (_binding() and is_form_token(_binding(), form.pop(FIELD, ""))):
+        raise Forbidden(
+            "this form belongs to another session", hint="reload the page and send it again"
+        )
+    return form
+
+
+def _too_large(error: HTTPException) -> CompatgateError:
+    from compatgate.kit.http.problems import HttpError
+
+    return HttpError(error.code or 400, "bad-form", f"the form cannot be read: {error.name}")
+
+
+def remember(response: Response, signed_in: SignedIn) -> None:
+    """Give the browser its cookie."""
+    response.set_cookie(
+        _cookie_name(),
+        signed_in.cookie,
+        max_age=signed_in.seconds,
+        path="/",
+        secure=request.is_secure,
+        httponly=True,
+        samesite="Lax",  # a link in a chat must open signed in; forms carry a token of their own
+    )
+
+
+def forget(response: Response) -> None:
+    """Take the cookie back."""
+    response.delete_cookie(_cookie_name(), path="/", secure=request.is_secure, httponly=True)

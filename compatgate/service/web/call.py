@@ -1,0 +1,213 @@
+"""Describe one call: settings, what all requests share, and the request that a handler is given.
+
+`guarded` changes a document only where ``If-Match`` names its present revision.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flask import request
+from msgspec import Struct, field
+
+from compatgate.errors import Conflict, PreconditionFailed
+from compatgate.kit.http import requests as bodies
+from compatgate.kit.http.replies import Reply, remarked
+from compatgate.kit.http.requests import REASON_HEADER as REASON
+from compatgate.kit.http.requests import given_reason
+from compatgate.service.admission.kinds import load_kinds
+from compatgate.service.admission.service import AdmissionOptions
+from compatgate.service.attestations.service import Signing
+from compatgate.service.matrix.service import Authorship
+from compatgate.service.webhooks.signatures import Secret
+
+if TYPE_CHECKING:
+    from compatgate.catalog.library import Library
+    from compatgate.service.attestations.service import Attestations
+    from compatgate.service.gate.service import Gate
+    from compatgate.service.runs.log_stream import Listeners
+    from compatgate.service.tokens.service import Principal
+    from compatgate.service.web.metrics import Metrics
+    from compatgate.service.web.route import Route
+
+MAX_REQUEST_SIZE = 1024 * 1024
+MAX_DEPTH = 32
+
+
+class Settings(Struct, frozen=True):
+    """Settings of the web application.
+
+    Attributes:
+        anonymous: scopes of whoever comes without a token.
+        max_request_size: bytes of a request's body.
+        max_depth: how deep a JSON body may be nested.
+        max_listeners: who may follow a log at once, each on a thread of the server.
+        overlays: the operator's fact files, as the gate was opened with.
+        admission: of the Kubernetes hook.
+        hook_secrets: that requests of deploy webhooks may be signed with; where there are any, who
+            comes without signature and token is refused there.
+        public_url: where people reach this service, for links; empty: where it was asked.
+        signing: the keys of attestations.
+    """
+
+    anonymous: frozenset[str] = frozenset()
+    max_request_size: int = MAX_REQUEST_SIZE
+    max_depth: int = MAX_DEPTH
+    max_listeners: int = 8
+    overlays: tuple[str, ...] | None = None
+    admission: AdmissionOptions = field(default_factory=lambda: AdmissionOptions(load_kinds()))
+    hook_secrets: tuple[Secret, ...] = ()
+    public_url: str = ""
+    signing: Signing = Signing()
+
+
+Q = TypeVar("Q", bound=Struct)
+
+
+class Service(Struct, frozen=True):
+    """What every request of one application shares."""
+
+    gate: Gate
+    settings: Settings
+    metrics: Metrics
+    nobody: Principal
+    """Whoever comes without a token."""
+    facts: Library
+    """The fact files, overlays laid over them."""
+    description: bytes
+    """The OpenAPI document."""
+    listeners: Listeners
+    """Who follows a log."""
+    attestations: Attestations
+    """Signs verdicts."""
+
+
+class Call(Struct, Generic[Q]):
+    """One request, its query validated and its sender known.
+
+    Attributes:
+        args: values of the path.
+        query: validated query parameters.
+        parsed: the body as JSON, once it was read.
+    """
+
+    service: Service
+    route: Route
+    principal: Principal
+    args: dict[str, Any]
+    query: Q
+    parsed: dict[str, Any] | None = None
+
+    @property
+    def gate(self) -> Gate:
+        """Return the gate that answers."""
+        return self.service.gate
+
+    def raw(self) -> bytes:
+        """Return the body as it was sent, its content type checked."""
+        assert self.route.body is not None  # noqa: S101 - a mistake in the route's declaration
+        return bodies.read_body(self.route.body.media, self.service.settings.max_request_size)
+
+    def text(self) -> str:
+        """Return the body as text."""
+        return bodies.to_text(self.raw())
+
+    def document(self) -> dict[str, Any]:
+        """Return the body as a JSON object, without the change's ``reason``."""
+        if self.parsed is None:
+            self.parsed = bodies.to_object(self.raw(), self.service.settings.max_depth)
+        if self.route.reason == "body":
+            return {key: value for key, value in self.parsed.items() if key != "reason"}
+        return self.parsed
+
+    def by(self) -> Authorship:
+        """Who changes, and why.
+
+        Raises:
+            BadInput: no reason was given.
+        """
+        other: Any = None
+        if self.route.reason == "body":
+            self.document()
+            other = (self.parsed or {}).get("reason")
+        elif self.route.reason == "query":
+            other = getattr(self.query, "reason", None)
+        return Authorship(self.principal.name, given_reason(request.headers.get(REASON), other))
+
+
+def stored(
+    row: Any,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    remarks: dict[str, Any] | None = None,
+) -> Reply:
+    """A stored document, with the entity tag of its revision, and of what is shown besides."""
+    body = {**row.to_json(), **(remarks or {})}
+    etag = remarked(row.etag, remarks) if remarks else row.etag
+    return Reply(body, status=status, headers=headers or {}, etag=etag)
+
+
+T = TypeVar("T")
+
+
+def guarded(call: Call[Any], kind: Any, change: Callable[[int | None], T]) -> T:
+    """Change a document, if it is still what ``If-Match`` names.
+
+    Args:
+        call: names the document.
+        kind: of the document.
+        change: is given the revision that the document must have; None: any.
+
+    Raises:
+        PreconditionFailed: it has another one by now.
+    """
+    if "If-Match" not in request.headers:
+        return change(None)
+    expected = _expected(call, kind)
+    try:
+        return change(expected)
+    except Conflict:
+        _expected(call, kind)
+        raise
+
+
+def _names(tag: str) -> bool:
+    """Return whether ``If-Match`` names a version, with or without what was shown besides."""
+    given = request.if_match
+    return given.contains(tag) or tag in {known.partition(".")[0] for known in given.as_set()}
+
+
+def _expected(call: Call[Any], kind: Any) -> int:
+    row = call.gate.matrix.get(kind, call.args["name"])
+    if not _names(row.etag.strip('"')):
+        raise PreconditionFailed(
+            f"{kind} {row.name} is at revision {row.revision} by now",
+            field="If-Match",
+            value=request.headers["If-Match"],
+            hint=f"read it again; its entity tag is {row.etag}",
+        )
+    return row.revision
+
+
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
+
+
+def base_url(service: Service) -> str:
+    """Where people reach this service: as the operator says, else where it was asked."""
+    if service.settings.public_url:
+        return service.settings.public_url.rstrip("/")
+    host = request.environ.get("HTTP_HOST", "")
+    return f"{request.scheme}://{host}" if _HOST.fullmatch(host) else ""
+
+
+def verdict_link(base: str, verdict_id: str) -> str:
+    """A link to a verdict that stays, whatever shows verdicts (`compatgate.service.web.app`).
+
+    Args:
+        base: of `base_url`.
+        verdict_id: ``vd_...``.
+    """
+    return f"{base}/v/{verdict_id}"

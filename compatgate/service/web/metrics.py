@@ -1,0 +1,178 @@
+"""Answer health and count for Prometheus, also where several worker processes share the work.
+
+With ``PROMETHEUS_MULTIPROC_DIR`` set before the first import, counters of all workers are added
+up. What is equal in every worker (revision, facts) is told by the worker that is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from flask import Flask, Response, request
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from compatgate import __version__
+from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.call import Service
+
+if TYPE_CHECKING:
+    from compatgate.core.verdict import Verdict
+    from compatgate.service.gate.service import Gate
+
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+_log = logging.getLogger("compatgate.web")
+
+
+class _NeverInTheWay:
+    """A figure that cannot be counted is no reason to withhold an answer."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> bool:
+        if isinstance(error, OSError):
+            _log.warning("a figure was not counted: %s", error)
+        return isinstance(error, OSError)
+
+
+class Metrics:
+    """Counters of one application."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        self._decisions = Counter(
+            "compatgate_decisions",
+            "Decisions, by verdict, by what the policy made of it, and by the target's mode.",
+            ("verdict", "allowed", "mode", "source"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "compatgate_decision_seconds",
+            "Time to decide and to log the decision.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._requests = Counter(
+            "compatgate_http_requests",
+            "Requests, by method, route and status.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self._decision_counters: dict[tuple[str, bool, str, str], Counter] = {}
+        self._request_counters: dict[tuple[str, str, int], Counter] = {}
+
+    def decided(self, verdict: Verdict, source: str, seconds: float) -> None:
+        """Count a decision."""
+        with _NeverInTheWay():
+            self._decided(verdict, source, seconds)
+
+    def requested(self, method: str, route: str, status: int) -> None:
+        """Count a request."""
+        with _NeverInTheWay():
+            self._requested(method, route, status)
+
+    def _decided(self, verdict: Verdict, source: str, seconds: float) -> None:
+        key = (verdict.verdict, verdict.allowed, verdict.mode, source)
+        counter = self._decision_counters.get(key)
+        if counter is None:
+            allowed = "true" if verdict.allowed else "false"
+            counter = self._decisions.labels(verdict.verdict, allowed, verdict.mode, source)
+            self._decision_counters[key] = counter
+        counter.inc()
+        self._seconds.observe(seconds)
+
+    def _requested(self, method: str, route: str, status: int) -> None:
+        key = (method, route, status)
+        counter = self._request_counters.get(key)
+        if counter is None:
+            counter = self._requests.labels(method, route, str(status))
+            self._request_counters[key] = counter
+        counter.inc()
+
+    def render(self, gate: Gate) -> bytes:
+        """Return the text that Prometheus reads."""
+        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            shared = CollectorRegistry()
+            MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+            counters = generate_latest(shared)
+        else:
+            counters = generate_latest(self._registry)
+        state = CollectorRegistry()
+        state.register(_State(gate))
+        return counters + generate_latest(state)
+
+
+class _State:
+    """What the gate decides from, read when asked."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        snapshot = self._gate.snapshot()
+        yield GaugeMetricFamily(
+            "compatgate_matrix_revision", "Revision of the matrix.", snapshot.revision
+        )
+        yield GaugeMetricFamily("compatgate_targets", "Targets.", len(snapshot.targets))
+        facts = GaugeMetricFamily(
+            "compatgate_facts_info", "Digest of the vendors' facts.", labels=["digest"]
+        )
+        facts.add_metric([self._gate.facts.digest], 1)
+        yield facts
+        build = GaugeMetricFamily("compatgate_build_info", "Version.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+
+
+ALIVE = msgspec.json.encode({"status": "alive"})
+
+
+def install_health(app: Flask, service: Service) -> None:
+    """Add ``/healthz``, ``/readyz`` and ``/metrics``."""
+
+    def healthz() -> Response:
+        """Return the process is alive."""
+        return _json(ALIVE)
+
+    def readyz() -> Response:
+        """Say that the gate can decide and record; whoever may read is told from what."""
+        state = service.gate.readiness.state()
+        sender = authenticate(request.environ.get("HTTP_AUTHORIZATION"), service)
+        told = {"status": "ready", **(state if sender.may("read") else {})}
+        return _json(msgspec.json.encode(told))
+
+    def metrics() -> Response:
+        """Counters, for whoever may read."""
+        authorize(authenticate(request.environ.get("HTTP_AUTHORIZATION"), service), "read")
+        return Response(service.metrics.render(service.gate), content_type=CONTENT_TYPE_LATEST)
+
+    for view in (healthz, readyz, metrics):
+        app.add_url_rule(
+            f"/{view.__name__}",
+            view.__name__,
+            view,
+            methods=["GET"],
+            provide_automatic_options=False,
+        )
+
+
+def _json(body: bytes) -> Response:
+    response = Response(body, content_type="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    return response

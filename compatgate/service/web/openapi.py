@@ -1,0 +1,298 @@
+"""Describe the API in OpenAPI 3.1, from the same declarations that routing is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from compatgate import __version__
+from compatgate.kit.http.problems import MEDIA as PROBLEM
+from compatgate.kit.http.requests import LONGEST_REASON, REASON_HEADER, parameters
+from compatgate.kit.http.schemas import Page, Problem
+from compatgate.service.web.route import Route
+from compatgate.service.webhooks.signatures import HEADER
+
+_ABOUT = """\
+Decides whether a GPU stack (driver, CUDA, cuDNN, NCCL, framework, GPU code) may run on a target.
+
+Errors are problem details (RFC 9457): `field` names the part of the request, `hint` what would be
+right. Lists come in pages: `next`, and a `Link` header, lead on. A read carries an `ETag`; send it
+as `If-None-Match` to be answered 304, or with a change as `If-Match`. Every change needs a reason.
+"""
+
+
+def describe(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]:
+    """Return the OpenAPI document of routes.
+
+    Args:
+        routes: every route of the API.
+        tags: what each tag is about.
+    """
+    schemas = Schemas(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = paths.setdefault(route.prefix + route.template, {})
+        path[route.method.lower()] = describe_route(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "compatgate",
+            "version": __version__,
+            "summary": "May this GPU stack run there?",
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": text} for name, text in tags.items()],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {
+                TOKEN: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "made by `compatgate token create`; holds scopes",
+                },
+                SIGNATURE: {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": HEADER,
+                    "description": "`t=SECONDS,v1=HEX`: HMAC-SHA256 with a key of"
+                    " `serve --hook-secret` over `v1:SECONDS:METHOD PATH`, a newline and the body",
+                },
+                PASSWORD: {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "a token as the password, any user name: for tools that can"
+                    " state a URL and no header",
+                },
+            },
+        },
+    }
+
+
+TOKEN = "token"  # noqa: S105 - the name of the security scheme
+SIGNATURE, PASSWORD = "signature", "password"
+_PATH = {
+    "name": "name of the {tag}",
+    "id": "id",
+    "number": "number of the revision",
+    "table": "table of facts, as listed",
+    "key": "key of the row, as listed",
+    "target": "name of the target",
+    "entry": "name of the entry",
+    "stack": "components, like cuda=12.4,torch=2.4.1+cu124,arch=sm_80+compute_90",
+}
+_OPEN_SCOPES = ("read", "gate")
+"""What an operator may give to anybody; the description allows for it."""
+
+
+def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
+    """Return the operation."""
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "description": _description(route),
+        "parameters": [*_path(route), *_query(route), *_headers(route)],
+        "responses": _responses(route, schemas),
+        "security": _security(route),
+    }
+    if route.body:
+        operation["requestBody"] = _body(route, schemas)
+    return operation
+
+
+def _description(route: Route) -> str:
+    needs = f"Needs the scope `{route.scope}`." if route.scope else "Open to anybody."
+    return f"{route.description} {needs}".strip()
+
+
+def _security(route: Route) -> list[dict[str, list[str]]]:
+    if route.scope is None:
+        return []
+    anybody: list[dict[str, list[str]]] = [{}] if route.scope in _OPEN_SCOPES else []
+    others: list[dict[str, list[str]]] = [{SIGNATURE: []}, {PASSWORD: []}] if route.signed else []
+    return [*anybody, {TOKEN: [route.scope]}, *others]
+
+
+def _path(route: Route) -> list[dict[str, Any]]:
+    found = []
+    for name, largest in route.parameters:
+        schema: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
+        if largest is not None:
+            schema = {"type": "integer", "minimum": 0, "maximum": largest}
+        found.append(
+            {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "description": _PATH[name].format(tag=route.tag.removesuffix("s")),
+                "schema": schema,
+            }
+        )
+    return found
+
+
+def _query(route: Route) -> list[dict[str, Any]]:
+    found = []
+    for name, parameter in parameters(route.query).items():
+        schema = parameter_schema(parameter.kind)
+        if parameter.is_time:
+            schema = {
+                "anyOf": [
+                    {"type": "string", "format": "date-time"},
+                    {"type": "string", "format": "date"},
+                ],
+                "description": schema.get("description", ""),
+            }
+        described = {"name": name, "in": "query", "schema": schema}
+        if text := schema.pop("description", None):
+            described["description"] = text
+        found.append(described)
+    return found
+
+
+def _headers(route: Route) -> list[dict[str, Any]]:
+    found = []
+    if route.reason:
+        schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON}
+        found.append(
+            _header(REASON_HEADER, "Why; or say it as `reason`. A change needs a reason.", schema)
+        )
+    if route.matches:
+        text = "Change only what still has this entity tag."
+        found.append(_header("If-Match", text, {"type": "string"}))
+    if route.returns.etag and route.method == "GET":
+        text = "Answer 304 when the entity tag is still this."
+        found.append(_header("If-None-Match", text, {"type": "string"}))
+    return found
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def _body(route: Route, schemas: Schemas) -> dict[str, Any]:
+    assert route.body is not None  # noqa: S101 - the caller looked
+    examples = {name: {"value": value} for name, value in route.body.examples.items()}
+    main, *others = route.body.media
+    content: dict[str, Any] = {main: {"schema": schemas.of(route.body.model), "examples": examples}}
+    content |= {media: {} for media in others}
+    return {"required": True, "content": content}
+
+
+def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
+    returns = route.returns
+    schema = schemas.of(answer_type(route))
+    main, *others = returns.media
+    answer: dict[str, Any] = {"description": returns.description}
+    answer["content"] = {main: {"schema": schema}}
+    answer["content"] |= {media: {} for media in others}
+    if headers := _answer_headers(route):
+        answer["headers"] = headers
+    responses = {str(returns.status): answer}
+    if returns.etag and route.method == "GET":
+        responses["304"] = {"description": "What the client has is still right"}
+    for status in _problems(route):
+        responses[str(status)] = _problem(status, schemas, route)
+    return dict(sorted(responses.items()))
+
+
+def _answer_headers(route: Route) -> dict[str, Any]:
+    text = {"schema": {"type": "string"}}
+    headers: dict[str, Any] = {}
+    if route.returns.etag:
+        headers["ETag"] = {"description": "Entity tag", "required": True, **text}
+    if route.returns.paged:
+        headers["Link"] = {"description": 'The next page, `rel="next"`', **text}
+    if route.returns.status == HTTPStatus.CREATED and route.returns.etag:
+        headers["Location"] = {"description": "Where it is", "required": True, **text}
+    return headers
+
+
+def _problems(route: Route) -> set[int]:
+    statuses = {400, 503, *route.errors}
+    if route.scope is not None:
+        statuses |= {401, 403}
+    if route.parameters:
+        statuses.add(404)
+    if route.body:
+        statuses |= {413, 415}
+    if route.matches:
+        statuses.add(412)
+    return statuses
+
+
+def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
+    content = {route.refusal_media: route.refusal} if route.refusal else {PROBLEM: Problem}
+    answer: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "content": {media: {"schema": schemas.of(kind)} for media, kind in content.items()},
+    }
+    if status in (401, 403):
+        answer["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}
+    return answer
+
+
+_REF = "#/components/schemas/{name}"
+
+
+class Schemas:
+    """Every type that routes read or answer, and what refers to it."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        types: list[Any] = [Problem]
+        for route in routes:
+            types.append(answer_type(route))
+            types += [route.body.model] if route.body else []
+        self._types = list({repr(kind): kind for kind in types}.values())
+        made = msgspec.json.schema_components(self._types, ref_template=_REF)
+        schemas, components = _as_json(made)
+        self._schemas = schemas
+        self.components = {_plain(name): _renamed(body) for name, body in components.items()}
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of a type: for most a reference."""
+        schema: dict[str, Any] = _renamed(self._schemas[self._types.index(kind)])
+        return schema
+
+
+def answer_type(route: Route) -> Any:
+    """Return the type of a route's answer; a page of it where the route answers pages."""
+    model: Any = route.returns.model
+    page: Any = Page
+    return page[model] if route.returns.paged else model
+
+
+def parameter_schema(kind: Any) -> dict[str, Any]:
+    """Return the schema of one parameter."""
+    schema: dict[str, Any] = _as_json(msgspec.json.schema(kind))
+    return schema
+
+
+def _as_json(value: Any) -> Any:
+    """Defaults are objects of their types; in the description they are JSON."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _plain(name: str) -> str:
+    """``Page_TargetBody_`` is ``TargetPage``, and ``TargetBody`` is ``Target``."""
+    if name.startswith("Page_"):
+        return f"{name.removeprefix('Page_').rstrip('_').removesuffix('Body')}Page"
+    return name.removesuffix("Body")
+
+
+def _renamed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_renamed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    prefix = _REF.format(name="")
+    return {
+        key: prefix + _plain(value.removeprefix(prefix)) if key == "$ref" else _renamed(value)
+        for key, value in schema.items()
+    }

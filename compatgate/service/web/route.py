@@ -1,0 +1,211 @@
+"""Declare a route once: routing, checks and the OpenAPI description derive from it.
+
+`make_route_view` is the route as Flask calls it: who asks, the query, the handler, the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from flask import Response, request
+from msgspec import Struct
+
+from compatgate.kit.http import replies
+from compatgate.kit.http.links import API_PREFIX
+from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.requests import parse_query
+from compatgate.service.web import auth
+from compatgate.service.web.auth import authorize
+from compatgate.service.web.call import Call, Service
+
+Scope = Literal["read", "gate", "operate", "bless", "admin"]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+Q = TypeVar("Q", bound=Struct)
+JSON = "application/json"
+_PARAMETER = re.compile(r"\{(\w+)(?::(int|big))?\}")
+LARGEST = {"int": 2**31 - 1, "big": 2**63 - 1}
+"""Numbers that a database column can hold; beyond them nothing exists."""
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A route without query parameters; naming one is an error."""
+
+
+class Body(Struct, frozen=True):
+    """What a route reads from the request's body.
+
+    Attributes:
+        model: type that the schema is made from; the gate itself validates.
+        media: content types accepted; the first is the one described.
+        examples: name to body; tests send each.
+    """
+
+    model: Any
+    media: tuple[str, ...] = (JSON,)
+    examples: Mapping[str, Any] = {}
+
+
+class Returns(Struct, frozen=True):
+    """What a route answers when all is well.
+
+    Attributes:
+        model: type of the body; None: no body.
+        description: one phrase.
+        paged: the body is a page of ``model``.
+        media: content types of the answer.
+        etag: the answer carries an entity tag.
+    """
+
+    model: Any
+    description: str
+    status: int = 200
+    paged: bool = False
+    media: tuple[str, ...] = (JSON,)
+    etag: bool = False
+
+
+class Route(Struct, frozen=True):
+    """A route of ``/api/v1``, or a hook.
+
+    Attributes:
+        path: below ``prefix``, ``/revisions/{number:int}``, ``/decisions/{id:big}``.
+        scope: what the caller must be allowed to do; None: anybody may.
+        reason: where a change takes its reason from besides the header: a member of the body or a
+            query parameter; None: not a change.
+        matches: a change that honours ``If-Match``.
+        errors: statuses of problems that this route may answer, besides those of every route.
+        refusal: type of the body of errors, where that is not a problem; ``refusal_media`` its
+            content type.
+        signed: a signature, or a token as a password, does instead of a bearer token.
+    """
+
+    method: Method
+    path: str
+    handler: Callable[[Call[Any]], Reply]
+    scope: Scope | None
+    tag: str
+    name: str
+    summary: str
+    description: str
+    returns: Returns
+    query: type[Struct] = NoQuery
+    body: Body | None = None
+    reason: Literal["body", "query"] | None = None
+    matches: bool = False
+    errors: tuple[int, ...] = ()
+    prefix: str = API_PREFIX
+    refusal: Any = None
+    refusal_media: str = JSON
+    signed: bool = False
+
+    @property
+    def flask_rule(self) -> str:
+        """Return the path as Flask routes it."""
+        return _PARAMETER.sub(
+            lambda m: f"<int(max={LARGEST[m[2]]}):{m[1]}>" if m[2] else f"<{m[1]}>", self.path
+        )
+
+    @property
+    def template(self) -> str:
+        """Return the path as OpenAPI writes it."""
+        return _PARAMETER.sub(lambda m: f"{{{m[1]}}}", self.path)
+
+    @property
+    def parameters(self) -> list[tuple[str, int | None]]:
+        """Return names in the path, each with its largest value where it is a number."""
+        return [(m[1], LARGEST.get(m[2] or "")) for m in _PARAMETER.finditer(self.path)]
+
+
+def route(
+    method: Method,
+    path: str,
+    *,
+    scope: Scope | None,
+    tag: str,
+    returns: Returns,
+    query: type[Q] = NoQuery,  # type: ignore[assignment]
+    body: Body | None = None,
+    reason: Literal["body", "query"] | None = None,
+    matches: bool = False,
+    errors: tuple[int, ...] = (),
+    name: str | None = None,
+    what: str = "",
+    prefix: str = API_PREFIX,
+    refusal: Any = None,
+    refusal_media: str = JSON,
+    signed: bool = False,
+) -> Callable[[Callable[[Call[Q]], Reply]], Route]:
+    """Make a handler a route; its docstring is the description.
+
+    Arguments are those of `Route`. Where ``name`` is left out the function's is taken; ``what``
+    replaces ``{what}`` in the docstring of a handler that several resources share.
+    """
+
+    def make(handler: Callable[[Call[Q]], Reply]) -> Route:
+        text = (handler.__doc__ or "").replace("{what}", what)
+        summary, _, rest = text.strip().partition("\n")
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            scope=scope,
+            tag=tag,
+            name=name or handler.__name__,
+            summary=summary.strip().rstrip("."),
+            description=" ".join(rest.split()),
+            returns=returns,
+            query=query,
+            body=body,
+            reason=reason,
+            matches=matches,
+            errors=errors,
+            prefix=prefix,
+            refusal=refusal,
+            refusal_media=refusal_media,
+            signed=signed,
+        )
+
+    return make
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
+    """Return the view function of a route."""
+
+    def view(**args: Any) -> Response:
+        principal = auth.reader(service)
+        authorize(principal, route.scope)
+        query = parse_query(route.query, request.args)
+        reply = route.handler(Call(service, route, principal, args, query))
+        return to_response(reply)
+
+    return view
+
+
+def to_response(reply: Reply) -> Response:
+    """Return an answer as HTTP; a GET whose answer the client has is answered 304."""
+    if isinstance(reply.body, Iterator):
+        streamed = Response(reply.body, content_type=reply.media, headers=reply.headers)
+        streamed.headers["Cache-Control"] = "no-store"
+        return streamed
+    body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+    if reply.status == 204:
+        body = b""
+    reads = request.method in ("GET", "HEAD")
+    etag = reply.etag or (replies.digest(body) if reads and not reply.secret else None)
+    if reads and etag and replies.not_modified(etag):
+        response = Response(status=304)
+    else:
+        response = Response(body, status=reply.status, content_type=reply.media)
+    for name, value in reply.headers.items():
+        response.headers[name] = value
+    if etag:
+        response.headers["ETag"] = etag
+    cached = reads and not reply.secret
+    response.headers["Cache-Control"] = "private, no-cache" if cached else "no-store"
+    return response

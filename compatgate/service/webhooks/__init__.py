@@ -1,0 +1,1 @@
+"""Answer deploy tools in their own forms: Flagger, Argo Rollouts, driver rollouts, any other."""

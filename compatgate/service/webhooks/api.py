@@ -1,0 +1,398 @@
+"""Serve the webhooks of deploy tools: Flagger, Argo Rollouts, driver rollouts, any other.
+
+The caller shows a signature, a token, or a token as a URL's password. No answer is a 5xx: most
+tools drop the body of one, and with it the reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from flask import Response, request
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.errors import BadInput, CompatgateError, Unauthorized
+from compatgate.kit import clock
+from compatgate.kit.http import problems
+from compatgate.kit.http import requests as bodies
+from compatgate.kit.http.links import HOOKS_PREFIX
+from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.requests import parse_query
+from compatgate.service.admission.api import wait_s
+from compatgate.service.admission.fields import one_line
+from compatgate.service.gate.what_if import answer as what_if
+from compatgate.service.tokens.service import Principal
+from compatgate.service.web.auth import authenticate, authorize
+from compatgate.service.web.call import Call, Service, base_url, verdict_link
+from compatgate.service.web.route import Body, Returns, Route, route, to_response
+from compatgate.service.webhooks import questions, signatures
+from compatgate.service.webhooks.questions import KEYS, Decision, question_of
+from compatgate.service.webhooks.schemas import (
+    DRIVER,
+    FLAGGER,
+    QUESTIONS,
+    ArgoQuery,
+    DeployAnswer,
+    DeployPoll,
+    DeployQuery,
+    DeployQuestion,
+    DriverAnswer,
+    DriverQuery,
+    DriverQuestion,
+    FlaggerPayload,
+    FlaggerQuery,
+)
+
+_SIGNATURE = "HTTP_X_COMPATGATE_SIGNATURE"
+
+
+def caller(raw: bytes, service: Service) -> Principal:
+    """Who sends a request, and that they may ask the gate.
+
+    A signature decides where there is one. Where the operator keeps secrets for signing, nobody is
+    let in without a signature or a token.
+
+    Args:
+        raw: the body.
+        service: knows secrets and tokens.
+
+    Raises:
+        Unauthorized: no valid signature or token.
+        Forbidden: the token lacks the scope.
+    """
+    header = request.environ.get("HTTP_AUTHORIZATION")
+    signature = request.environ.get(_SIGNATURE)
+    if signature is not None:
+        return _signed(signature, raw, service)
+    scheme, _, secret = (header or "").strip().partition(" ")
+    if scheme.lower() == "basic":
+        principal = service.gate.tokens.verify(_password(secret))
+    else:
+        principal = authenticate(header, service)
+    if service.settings.hook_secrets and principal.token_id is None:
+        hint = f"sign the request in {signatures.HEADER}, or send a token"
+        raise Unauthorized("this needs a signature or a token", hint=hint)
+    authorize(principal, "gate")
+    return principal
+
+
+def _signed(signature: str, raw: bytes, service: Service) -> Principal:
+    secrets = service.settings.hook_secrets
+    if not secrets:
+        hint = "serve --hook-secret names the keys"
+        raise Unauthorized("no keys are known here", field=signatures.HEADER, hint=hint)
+    environ = request.environ
+    path = environ.get("RAW_URI") or environ.get("REQUEST_URI") or request.full_path
+    name = signatures.verify(secrets, signature, time.time(), request.method, path, raw)
+    return Principal(f"hook:{name}", frozenset({"gate"}))
+
+
+def _password(encoded: str) -> str:
+    try:
+        decoded = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        decoded = ""
+    password = decoded.partition(":")[2]
+    if not password:
+        hint = "any user name, and a token as the password"
+        raise Unauthorized("no token is the password", field="Authorization", hint=hint)
+    return password
+
+
+ALLOWED, DENIED, OPEN = 200, 409, 424
+STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
+"""By decision; what is neither is `OPEN`."""
+Q = TypeVar("Q", bound=Struct)
+Refused = Callable[[CompatgateError], Reply]
+_LONGEST = 1500
+"""Characters of a reason."""
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_NO_ACCESS = (401, 403)
+
+
+class Hook(Struct, frozen=True):
+    """A hook.
+
+    Attributes:
+        route: whose handler answers a request that could be read.
+        refused: the answer in the tool's form to one that could not, or that nothing can decide.
+    """
+
+    route: Route
+    refused: Refused
+
+
+def hook(
+    method: Literal["GET", "POST"],
+    path: str,
+    *,
+    name: str,
+    query: type[Q],
+    returns: Returns,
+    refused: Refused,
+    body: Body | None = None,
+    errors: tuple[int, ...] = (404, DENIED, OPEN),
+) -> Callable[[Callable[[Call[Q]], Reply]], Hook]:
+    """Make a handler a hook, whose errors have the form of its answers."""
+    declare = route(
+        method,
+        path,
+        prefix=HOOKS_PREFIX,
+        scope="gate",
+        tag="hooks",
+        name=name,
+        query=query,
+        body=body,
+        returns=returns,
+        errors=errors,
+        refusal=returns.model,
+        refusal_media=returns.media[0],
+        signed=True,
+    )
+    return lambda handler: Hook(declare(handler), refused)
+
+
+def decide(
+    call: Call[Any], question: dict[str, Any], tool: str, timeout: str | None
+) -> tuple[dict[str, Any], str]:
+    """Return the verdict in JSON form, logged, and its address.
+
+    Args:
+        call: of the tool.
+        question: as ``POST /gate`` takes it.
+        tool: as the log names it.
+        timeout: how long the tool waits, as it says.
+
+    Raises:
+        CompatgateError: as `Gate.answer`.
+    """
+    began = perf_counter()
+    source = f"hook:{tool}"
+    verdict = call.gate.answer(
+        _encode(question),
+        asked_by=call.principal.name,
+        source=source,
+        image_s=wait_s(timeout or ""),
+    ).verdict
+    call.service.metrics.decided(verdict, source, perf_counter() - began)
+    return verdict.to_json(), verdict_link(base_url(call.service), verdict.id)
+
+
+def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
+    """Return the view of a hook."""
+    route, settings = hook.route, service.settings
+
+    def view() -> Response:
+        try:
+            query = parse_query(route.query, request.args)
+            raw = (
+                bodies.read_body(route.body.media, settings.max_request_size) if route.body else b""
+            )
+            principal = caller(raw, service)  # who signs, signs the bytes
+            document = bodies.to_object(raw, settings.max_depth) if route.body else None
+            reply = route.handler(Call(service, route, principal, {}, query, document))
+        except CompatgateError as error:
+            return _refusal(hook, error)
+        except Exception as error:
+            return _refusal(hook, problems.defect(error, request.environ))
+        return to_response(reply)
+
+    return view
+
+
+def _refusal(hook: Hook, error: CompatgateError) -> Response:
+    told = problems.answer(error, request.environ)  # logs what is our fault
+    response = to_response(replace(hook.refused(error), secret=True))
+    if error.status in _NO_ACCESS:
+        response.status_code = error.status
+        response.headers["WWW-Authenticate"] = dict(told.headers)["WWW-Authenticate"]
+    return response
+
+
+def status_of(error: CompatgateError) -> int:
+    """Return the status for an error; never a 5xx."""
+    return OPEN if error.status >= 500 else error.status
+
+
+def reason_for(error: CompatgateError) -> str:
+    """Return an error as the reason for it, in one line."""
+    said = "no decision" if decision_for(error) == "unknown" else "error"
+    return f"{said}: {one_line(error.detail, _LONGEST)}"
+
+
+def decision_for(error: CompatgateError) -> Decision:
+    """What an error means for a deployment."""
+    return "unknown" if error.status >= 500 else "error"
+
+
+def answer_of(decided: dict[str, Any], link: str) -> dict[str, Any]:
+    """Return a verdict as a flat object."""
+    return {
+        "decision": questions.decision_of(decided),
+        "allowed": decided["allowed"],
+        "reason": questions.reason_of(decided, link),
+        "target": decided["target"],
+        "mode": decided["mode"],
+        "verdict": decided["verdict"],
+        "id": decided["id"],
+        "url": link,
+    }
+
+
+def refusal_of(error: CompatgateError) -> dict[str, Any]:
+    """Return an error as the same object."""
+    return {"decision": decision_for(error), "allowed": False, "reason": reason_for(error)}
+
+
+def status_for(decision: str, wanted: str) -> int:
+    """Return the status of a decision, unless it is wanted to be ``200`` always."""
+    return ALLOWED if wanted == "200" else STATUSES.get(decision, OPEN)
+
+
+def refused(error: CompatgateError) -> Reply:
+    """Return an error, answered as the query wants it; a query that is wrong wants nothing."""
+    always = request.args.getlist("status") == ["200"]
+    return Reply(refusal_of(error), status=ALLOWED if always else status_of(error))
+
+
+def _refuse_argo(error: CompatgateError) -> Reply:
+    return Reply(refusal_of(error))
+
+
+@hook(
+    "POST",
+    "/generic",
+    name="ask_generic",
+    query=DeployQuery,
+    body=Body(DeployQuestion, examples=QUESTIONS),
+    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    refused=refused,
+)
+def ask_generic(call: Call[DeployQuery]) -> Reply:
+    """Decide about a deployment, for any tool that can send a request.
+
+    200 where it is allowed, 409 where the gate denies, 424 where no decision can be had (ask
+    again), and the usual statuses for a request that is wrong. With `?status=200` every answer but
+    a refusal of access is 200, and `decision` says which it is.
+    """
+    query = call.query
+    found = answer_of(*decide(call, question_of(call.document()), "generic", query.timeout))
+    return Reply(found, status=status_for(found["decision"], query.status))
+
+
+@hook(
+    "GET",
+    "/generic",
+    name="poll_generic",
+    query=DeployPoll,
+    returns=Returns(DeployAnswer, "It may be deployed; with `status=200` any decision"),
+    refused=refused,
+)
+def poll_generic(call: Call[DeployPoll]) -> Reply:
+    """Decide about a deployment, for a tool that polls; the question is in the query.
+
+    Each time is a decision of its own, and logged. Statuses are those of the POST.
+    """
+    query = call.query
+    fields = {key: getattr(query, key) for key in KEYS}
+    found = answer_of(*decide(call, question_of(fields), "generic", query.timeout))
+    return Reply(found, status=status_for(found["decision"], query.status), secret=True)
+
+
+@hook(
+    "POST",
+    "/argo-rollouts",
+    name="ask_argo_rollouts",
+    query=ArgoQuery,
+    body=Body(DeployQuestion, examples=QUESTIONS),
+    returns=Returns(DeployAnswer, "Any decision, and whatever was wrong with the question"),
+    refused=_refuse_argo,
+    errors=(),
+)
+def ask_argo_rollouts(call: Call[ArgoQuery]) -> Reply:
+    """Decide about a rollout, as the web metric of an Argo Rollouts analysis.
+
+    Everything but a refusal of access is answered 200, since Argo keeps no body of another status.
+    A template with both a `successCondition` (`result.decision == "allow"`) and a
+    `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
+    """
+    question = question_of(call.document())
+    return Reply(answer_of(*decide(call, question, "argo-rollouts", call.query.timeout)))
+
+
+TEXT = "text/plain"
+_CHARSET = f"{TEXT}; charset=utf-8"
+
+
+def _refuse_flagger(error: CompatgateError) -> Reply:
+    return _text(f"{reason_for(error)}\n", status_of(error))
+
+
+def _text(text: str, status: int) -> Reply:
+    return Reply(text.encode(), status=status, media=_CHARSET)
+
+
+@hook(
+    "POST",
+    "/flagger",
+    name="ask_flagger",
+    query=FlaggerQuery,
+    body=Body(FlaggerPayload, examples=FLAGGER),
+    returns=Returns(str, "Yes: the canary advances; a rollback hook rolls back", media=(TEXT,)),
+    refused=_refuse_flagger,
+)
+def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
+    """Decide about a canary, as a webhook of Flagger.
+
+    The first line of the answer is the reason, for Flagger writes it into the events of the Canary:
+    409 where the gate denies, 424 where it cannot decide. A `rollback` hook is the other way round:
+    200 where the gate denies, and nothing else rolls back. An `event` is answered 200 and nothing
+    is decided. `metadata` names the `type` of the hook, `target`, `stack`, `image` and `set`.
+    """
+    payload, query = call.document(), call.query
+    questions.check_flagger(payload)
+    kind = questions.hook_type(payload, query.type)
+    if kind == "event":
+        return _text("noted: an event, nothing was decided\n", questions.YES)
+    verdict, link = decide(call, questions.flagger_question(payload), "flagger", query.timeout)
+    decision = questions.decision_of(verdict)
+    said = questions.flagger_body(kind, decision, questions.reason_lines(verdict, link))
+    return _text(said, questions.flagger_status(kind, decision))
+
+
+@hook(
+    "POST",
+    "/driver-rollout",
+    name="ask_driver_rollout",
+    query=DriverQuery,
+    body=Body(DriverQuestion, examples=DRIVER),
+    returns=Returns(DriverAnswer, "It may take the driver; with `status=200` any decision"),
+    refused=refused,
+)
+def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
+    """Say whether a node, a pool or a target may take a driver.
+
+    Everything blessed or deprecated there is evaluated under it, as `POST /what-if` does. The body
+    may be a Kubernetes Node as it is, with `driver` in the query. Statuses are those of
+    `/hooks/generic`. Nothing is logged.
+    """
+    document = call.document()
+    question = questions.rollout_question(document, _of_query(call.query, document))
+    answered = questions.rollout_answer(what_if(question, call.gate.snapshot(), clock.now()))
+    return Reply(answered, status=status_for(answered["decision"], call.query.status))
+
+
+def _of_query(query: DriverQuery, document: dict[str, Any]) -> dict[str, Any]:
+    named = {"driver": query.driver, "target": query.target, "pool": query.pool}
+    stated = {key: value for key, value in named.items() if value is not None}
+    for key in stated:
+        if key in document:
+            raise BadInput("is stated twice", field=key, hint="in the query or in the body")
+    return stated

@@ -1,0 +1,177 @@
+"""Run ``compatgate hook``: answer Terraform, and sign requests to webhooks.
+
+``terraform`` is the program of Terraform's ``external`` data source. It reads a JSON object of
+strings from standard input and prints one on standard output. A denial is an answer as well, for
+a postcondition to judge; an error has a status that is not 0 and its reason on standard error.
+
+Source: Terraform Registry, hashicorp/external, data source ``external``: "External Program
+Protocol".
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.parser import add_actions, add_server, run_action, server_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+_EXAMPLES = """\
+examples:
+  echo '{"target": "prod-a100", "stack": "cuda=12.4"}' | compatgate hook terraform
+  compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
+"""
+ACTIONS = {
+    "terraform": (
+        "compatgate.service.webhooks.cli:terraform",
+        "answer Terraform's external data source",
+    ),
+    "sign": (
+        "compatgate.service.webhooks.cli:sign",
+        "print the header that signs a request to a webhook",
+    ),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
+    add_actions(parser, ACTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked; the exit status is the action's."""
+    return run_action(args, ACTIONS)
+
+
+_LARGEST = 1024 * 1024
+_TERRAFORM_HELP = """\
+the query, each value text:
+  target or pool   the target's name; or driver=550.54.15,gpu=L4
+  stack            cuda=12.4,torch=2.4.1+cu124
+  image            its reference; a server reads it
+  set              what if: driver=580.95.05
+
+the result, each value text:
+  decision         allow, deny or unknown
+  allowed          true or false
+  reason           why, and the fix
+  verdict, mode, target, id, and url of the verdict where a server was asked
+
+exit status: 0 answered (a denial too), 2 bad input, 3 nobody answers.
+"""
+
+
+def add_terraform_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _TERRAFORM_HELP
+    add = parser.add_argument
+    add_server(parser, what="targets", timeout_s=10)
+    add("--bundle", metavar="FILE", help="use a bundle")
+    add("--database", metavar="URL", help="use this database (default: $COMPATGATE_DATABASE)")
+
+
+def run_terraform(args: argparse.Namespace) -> int:
+    """Answer the query on standard input.
+
+    Raises:
+        BadInput: the query is malformed.
+        NotFound: there is no such target.
+        Unavailable: nobody answers.
+    """
+    import msgspec
+
+    from compatgate.check.deciders import decider_for
+    from compatgate.service.webhooks.questions import question_of
+
+    question = question_of(_query(), "query")
+    args.facts, args.target_server = None, server_of(args)
+    decider = decider_for(args)
+    try:
+        verdict = decider.decide([question])
+    finally:
+        decider.close()
+    server = args.server or (args.target_server if "target" in question else None)
+    print(msgspec.json.encode(_result(verdict, server)).decode())
+    return 0
+
+
+def _query() -> dict[str, str]:
+    import msgspec
+
+    from compatgate.strict_json import NOT_JSON
+
+    raw = sys.stdin.buffer.read(_LARGEST + 1)
+    hint = 'a JSON object of text, like {"target": "prod-a100", "stack": "cuda=12.4"}'
+    try:
+        query = msgspec.json.decode(raw[:_LARGEST], type=dict[str, str])
+    except (*NOT_JSON, msgspec.ValidationError) as error:
+        raise BadInput(f"is not what Terraform sends: {error}", field="query", hint=hint) from None
+    return query
+
+
+def _result(verdict: Mapping[str, Any], server: str | None) -> dict[str, str]:
+    from compatgate.service.webhooks import questions
+
+    link = ""
+    if server:
+        base = server.rstrip("/").removesuffix("/api/v1")
+        link = f"{base}/v/{verdict['id']}"
+    return {
+        "decision": questions.decision_of(verdict),
+        "allowed": "true" if verdict["allowed"] else "false",
+        "reason": questions.reason_of(verdict, link),
+        "verdict": verdict["verdict"],
+        "mode": verdict["mode"],
+        "target": verdict["target"] or "",
+        "id": verdict["id"],
+        "url": link,
+    }
+
+
+_SIGN_EXAMPLES = """\
+example:
+  url=https://gate.example/hooks/generic
+  curl -s "$url" -H 'Content-Type: application/json' --data-binary @question.json \\
+    -H "$(compatgate hook sign --secret ci=ci.key --url "$url" question.json)"
+"""
+
+
+def add_sign_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _SIGN_EXAMPLES
+    parser.add_argument(
+        "--secret",
+        required=True,
+        metavar="NAME=FILE",
+        help="signing key, as in serve --hook-secret (NAME=env:VARIABLE)",
+    )
+    parser.add_argument("--url", required=True, help="URL of the request, with its query")
+    parser.add_argument("body", metavar="FILE", help='the body as it is sent ("-": standard input)')
+
+
+def run_sign(args: argparse.Namespace) -> int:
+    """Print the header.
+
+    Raises:
+        BadInput: the key or the body cannot be read, or the URL is none.
+    """
+    from urllib.parse import urlsplit
+
+    from compatgate.kit.cli.output import read_bytes
+    from compatgate.service.webhooks.signatures import HEADER, read_secrets, sign
+
+    (secret,) = read_secrets([args.secret], "--secret")
+    parts = urlsplit(args.url)
+    if parts.scheme not in ("http", "https") or not parts.path:
+        hint = "like https://gate.example/hooks/generic"
+        raise BadInput("is no address of a hook", field="--url", value=args.url, hint=hint)
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    body = read_bytes(args.body, "FILE")
+    print(f"{HEADER}: {sign(secret.key, int(time.time()), 'POST', path, body)}")
+    return 0

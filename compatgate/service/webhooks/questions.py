@@ -1,0 +1,285 @@
+"""Turn what a deploy tool can carry into a question, and a verdict into what it can show.
+
+Flagger sends ``name``, ``namespace``, ``phase``, ``checksum`` and the ``metadata`` of the
+Canary's webhook, but not its type. It takes statuses up to 202 for yes and everything else for
+no; of a no it writes the body into its events. Its client drops the body of a 5xx or 429, so
+none is sent.
+
+Source: fluxcd/flagger ``pkg/controller/webhook.go``, ``scheduler_hooks.go`` and
+``docs/gitbook/usage/webhooks.md``; hashicorp/go-retryablehttp ``DefaultRetryPolicy``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from compatgate.core.stack import parse_stack_text
+from compatgate.core.whatif_result import EntryChange, WhatIf
+from compatgate.documents.sources import did_you_mean
+from compatgate.errors import BadInput
+from compatgate.service.admission.fields import mapping, one_line, text
+from compatgate.service.admission.matching import TARGET
+
+KEYS = ("target", "pool", "stack", "image", "set")
+_TEXTUAL = ("pool", "stack", "set")
+"""May be written as text, ``cuda=12.4,torch=2.4.1``: many tools carry nothing else."""
+
+
+def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Return the question, as ``POST /gate`` takes it; the gate itself validates what is in it.
+
+    Args:
+        fields: ``target`` or ``pool``, ``stack``, ``image``, ``set``; empty text is left out, so
+            that a template may leave a variable empty.
+        where: what the fields are called in errors, ``metadata``.
+
+    Raises:
+        BadInput: an unknown key, or neither a target nor a pool.
+    """
+    body: dict[str, Any] = {}
+    for key, value in fields.items():
+        path = f"{where}.{key}" if where else key
+        if key not in KEYS:
+            raise BadInput("unknown key", field=path, hint=did_you_mean(key, KEYS))
+        if value is None or value == "":
+            continue
+        body[key] = _read(path, value) if key in _TEXTUAL and isinstance(value, str) else value
+    if not ("target" in body or "pool" in body):
+        path = f"{where}.target" if where else "target"
+        raise BadInput("names no target", field=path, hint="the name of a target of the matrix")
+    return body
+
+
+def _read(path: str, text: str) -> dict[str, Any]:
+    try:
+        return parse_stack_text(text)
+    except BadInput as error:
+        raise error.at(path) from None
+
+
+Decision = Literal["allow", "deny", "unknown", "error"]
+"""``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
+_LONGEST = 1500
+_WEIGHING = ("fail", "unknown", "warn")
+
+
+def decision_of(verdict: Mapping[str, Any]) -> Decision:
+    """What is to become of a deployment.
+
+    Args:
+        verdict: in JSON form; what a change of a target does has the same members.
+    """
+    if verdict["allowed"]:
+        return "allow"
+    return "unknown" if verdict["verdict"] == "unknown" else "deny"
+
+
+def headline(verdict: Mapping[str, Any]) -> str:
+    """Return the decision and the finding that leads to it, in one line."""
+    findings = _weighing(verdict)
+    said = f"{findings[0]['rule']} {findings[0]['message']}" if findings else "every rule holds"
+    return one_line(f"{_answer(verdict)}: {said}", _LONGEST)
+
+
+def leading_fix(verdict: Mapping[str, Any]) -> str:
+    """What would mend the leading finding; empty where nothing is known to."""
+    findings = _weighing(verdict)
+    fixes = findings[0]["fixes"] if findings else ()
+    return one_line(fixes[0]["message"], _LONGEST) if fixes else ""
+
+
+def further_rules(verdict: Mapping[str, Any]) -> str:
+    """Further rules that object."""
+    findings = _weighing(verdict)
+    worst = {f["rule"] for f in findings if findings and f["outcome"] == findings[0]["outcome"]}
+    return ", ".join(sorted(worst - {findings[0]["rule"]})) if findings else ""
+
+
+def unread_parts(verdict: Mapping[str, Any]) -> str:
+    """What was not looked at, an image that is read nowhere first; empty where nothing was."""
+    left = verdict["stack"].get("unread") or ()
+    return one_line(str(left[0]), _LONGEST) if left else ""
+
+
+def reason_of(verdict: Mapping[str, Any], link: str) -> str:
+    """Return all of it in one field: why, what to do, where the verdict is."""
+    parts = [headline(verdict)]
+    if mend := leading_fix(verdict):
+        parts.append(f"fix: {mend}")
+    if more := further_rules(verdict):
+        parts.append(f"also {more}")
+    if left := unread_parts(verdict):
+        parts.append(left)
+    return "; ".join([*parts, *filter(None, (link,))])
+
+
+def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
+    """Return the same on lines, the reason first."""
+    mend, more = leading_fix(verdict), further_rules(verdict)
+    found = [headline(verdict), f"fix: {mend}" if mend else "", f"also: {more}" if more else ""]
+    return "\n".join(filter(None, [*found, unread_parts(verdict), link])) + "\n"
+
+
+def _answer(verdict: Mapping[str, Any]) -> str:
+    outcome = verdict["verdict"]
+    if not verdict["allowed"]:
+        return "no decision" if outcome == "unknown" else "denied"
+    if outcome in ("fail", "unknown"):
+        what = "it fails" if outcome == "fail" else "it is not known whether it works"
+        return f"allowed by mode '{verdict['mode']}', although {what}"
+    return "allowed, with warnings" if outcome == "warn" else "allowed"
+
+
+def _weighing(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return findings that weigh; the verdict has them worst first."""
+    return [f for f in verdict["findings"] if f["outcome"] in _WEIGHING]
+
+
+HookType = Literal[
+    "confirm-rollout",
+    "pre-rollout",
+    "rollout",
+    "confirm-traffic-increase",
+    "confirm-promotion",
+    "post-rollout",
+    "rollback",
+    "event",
+]
+TYPES: tuple[str, ...] = get_args(HookType)
+YES, NO, OPEN = 200, 409, 424
+_HINT = "say which hook it is in the webhook's metadata, type: confirm-rollout; Flagger does not"
+
+
+def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
+    """Return which hook asks, by the ``type`` of the metadata or of the URL's query.
+
+    Raises:
+        BadInput: neither says: a rollback hook taken for another would roll back what is good; or
+            they disagree.
+    """
+    metadata = payload.get("metadata") or {}
+    stated: Any = metadata.get("type") or query
+    if stated is None:
+        raise BadInput("the type of the hook is not stated", field="metadata.type", hint=_HINT)
+    if stated not in TYPES:
+        hint = f"one of {', '.join(TYPES)}"
+        raise BadInput("is no type of hook", field="metadata.type", value=stated, hint=hint)
+    if query not in (None, stated):
+        hint = "state it once"
+        raise BadInput(f"contradicts the query's {query!r}", field="metadata.type", hint=hint)
+    found: HookType = stated
+    return found
+
+
+def flagger_question(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the question in a payload that was checked: the keys of its metadata that are ours.
+
+    Raises:
+        BadInput: it names no target, or a malformed stack.
+    """
+    metadata = payload.get("metadata") or {}
+    return question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata")
+
+
+def check_flagger(payload: Mapping[str, Any]) -> None:
+    """Make sure that a payload is Flagger's.
+
+    Raises:
+        BadInput: it is not.
+    """
+    for key in ("name", "namespace"):
+        if not isinstance(payload.get(key), str) or not payload[key]:
+            hint = "Flagger sends the name and namespace of the Canary"
+            raise BadInput("is missing", field=key, value=payload.get(key), hint=hint)
+    metadata = payload.get("metadata")
+    if metadata is None:
+        return
+    if not isinstance(metadata, Mapping):
+        raise BadInput("must be an object of text", field="metadata")
+    for key, value in metadata.items():
+        if not isinstance(value, str):
+            raise BadInput("must be text", field=f"metadata.{key}", value=value)
+
+
+def flagger_status(kind: HookType, decision: str) -> int:
+    """Return the status that moves Flagger as the decision wants.
+
+    A rollback hook is the other way round: yes rolls back, so only what is denied says yes. What is
+    not known halts a rollout and rolls none back.
+    """
+    if kind == "rollback":
+        return {"deny": YES, "allow": NO}.get(decision, OPEN)
+    return {"allow": YES, "deny": NO}.get(decision, OPEN)
+
+
+def flagger_body(kind: HookType, decision: str, lines: str) -> str:
+    """Return the body: its first line is the reason, for the events of a Canary show it."""
+    if kind != "rollback":
+        return lines
+    does = "rollback" if decision == "deny" else "no rollback"
+    return f"{does}: {lines}"
+
+
+_KEYS = ("driver", "target", "pool", "node")
+_EXPLAINED = 3
+
+
+def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of ``POST /what-if``.
+
+    Args:
+        body: ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.
+        query: what the body does not say.
+
+    Raises:
+        BadInput: an unknown key, or no driver.
+    """
+    stated: dict[str, Any] = dict(query)
+    if body.get("kind") == "Node":
+        metadata = mapping(body.get("metadata"))
+        stated["node"] = {"labels": metadata.get("labels"), "name": metadata.get("name")}
+        named = text(mapping(metadata.get("annotations")).get(TARGET)).strip()
+        if named and not stated.get("target"):
+            stated["target"] = named
+    else:
+        for key, value in body.items():
+            if key not in _KEYS:
+                raise BadInput("unknown key", field=key, hint=did_you_mean(key, _KEYS))
+            stated[key] = value
+    driver = stated.pop("driver", None)
+    if not isinstance(driver, str) or not driver:
+        hint = "the version that is to be rolled out, like 580.95.05"
+        raise BadInput("names no driver", field="driver", value=driver, hint=hint)
+    return {**stated, "set": {"driver": driver}}
+
+
+def rollout_answer(found: WhatIf) -> dict[str, Any]:
+    """What a change does, as a flat object; the reason names entry, rule, message and fix."""
+    broken = found.of("breaks")
+    left = tuple(entry for entry in found.entries if entry.is_open)
+    said = [found.summary]
+    said += [_why(entry) for entry in (broken or left)[:_EXPLAINED]]
+    said += found.remarks
+    shown = {"allowed": found.allowed, "verdict": found.verdict}
+    return {
+        "decision": decision_of(shown),
+        "allowed": found.allowed,
+        "reason": one_line("; ".join(filter(None, said)), _LONGEST),
+        "target": found.target,
+        "mode": found.mode,
+        "verdict": found.verdict,
+        "breaks": [entry.entry for entry in broken],
+        "unknown": [entry.entry for entry in left],
+    }
+
+
+def _why(entry: EntryChange) -> str:
+    if entry.open:
+        return f"{entry.entry}: {entry.open[0]}"
+    lost = [finding for pool in entry.pools for finding in pool.lost]
+    if not lost:
+        return ""
+    fixes = lost[0].fixes
+    mend = f" (fix: {fixes[0].message})" if fixes else ""
+    return f"{entry.entry}: {lost[0].rule} {lost[0].message}{mend}"

@@ -1,0 +1,130 @@
+"""Sign and verify requests: HMAC-SHA256 over the time, the request line and the body.
+
+``X-Compatgate-Signature: t=1795262400,v1=<hex>`` where the signed bytes are
+``v1:<t>:<METHOD> <path with query>``, a newline and the body: the path's query says what an
+answer does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from compatgate.errors import BadInput, Unauthorized
+
+HEADER = "X-Compatgate-Signature"
+WINDOW_S = 300
+"""Seconds by which the time of a request may differ from ours."""
+SHORTEST = 16
+_LARGEST = 4096
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_STATED = re.compile(r"t=(\d{1,12}),v1=([0-9a-fA-F]{64})")
+_LIKE_A_KEY = re.compile(r"(?=.*[0-9])[A-Za-z0-9+/=_-]{16,}")
+_FROM_ENVIRONMENT = "env:"
+
+
+class Secret(Struct, frozen=True):
+    """A key that requests may be signed with; several, so that they can be changed in turn."""
+
+    name: str
+    key: bytes
+
+    def __repr__(self) -> str:
+        """Without the key: errors and logs show objects."""
+        return f"Secret({self.name!r})"
+
+
+def read_secrets(values: Iterable[str], field: str) -> tuple[Secret, ...]:
+    """Read ``NAME=FILE``, or ``NAME=env:VARIABLE``.
+
+    Raises:
+        BadInput: another form, a name twice, no such file, or a key that is too short.
+    """
+    found: dict[str, Secret] = {}
+    for value in values:
+        name, _, source = value.partition("=")
+        if not _NAME.fullmatch(name) or not source:
+            hint = "NAME=FILE or NAME=env:VARIABLE, like ci=/etc/compatgate/ci.key"
+            raise BadInput("is no named secret", field=field, value=name, hint=hint)
+        if name in found:
+            raise BadInput(f"{name} is named twice", field=field, value=name)
+        found[name] = Secret(name, _key(source, f"{field} {name}"))
+    return tuple(found.values())
+
+
+def _key(source: str, field: str) -> bytes:
+    if source.startswith(_FROM_ENVIRONMENT):
+        variable = source.removeprefix(_FROM_ENVIRONMENT)
+        key = os.environ.get(variable, "").encode()
+        where = f"the variable {_shown(variable)}"
+    else:
+        where = _shown(source)
+        try:
+            with Path(source).open("rb") as file:
+                key = file.read(_LARGEST)
+        except OSError as error:
+            raise BadInput(f"cannot read {where}: {error.strerror}", field=field) from None
+    key = key.strip(b"\r\n")
+    if len(key) < SHORTEST:
+        hint = f"at least {SHORTEST} bytes; openssl rand -hex 32 makes one"
+        raise BadInput(f"{where} holds no key that is long enough", field=field, hint=hint)
+    return key
+
+
+def _shown(source: str) -> str:
+    """Where a key is kept, unless it may be a key, put there by mistake: logs are kept."""
+    return "(not shown)" if _LIKE_A_KEY.fullmatch(source) else source
+
+
+def sign(key: bytes, at: int, method: str, path: str, body: bytes) -> str:
+    """Return the header's value.
+
+    Args:
+        key: shared with the gate.
+        at: seconds since the epoch.
+        method: ``POST``.
+        path: with its query, as the gate receives it.
+        body: as it is sent.
+    """
+    return f"t={at},v1={_digest(key, at, method, path, body)}"
+
+
+def verify(
+    secrets: Sequence[Secret], header: str, now: float, method: str, path: str, body: bytes
+) -> str:
+    """Return the name of the secret that a request was signed with.
+
+    Every secret is tried, and compared in constant time.
+
+    Raises:
+        Unauthorized: malformed, too old or too new, or signed with none of them.
+    """
+    stated = _STATED.fullmatch(header.strip())
+    if stated is None:
+        hint = "t=SECONDS,v1=HEX of HMAC-SHA256"
+        raise Unauthorized("the signature is malformed", field=HEADER, hint=hint)
+    at = int(stated[1])
+    if abs(now - at) > WINDOW_S:
+        hint = f"sign each request anew; clocks may differ by {WINDOW_S} seconds"
+        raise Unauthorized("the signature's time is not now", field=HEADER, hint=hint)
+    given = stated[2].lower()
+    matching = [
+        secret.name
+        for secret in secrets
+        if hmac.compare_digest(_digest(secret.key, at, method, path, body), given)
+    ]
+    if not matching:
+        hint = "the path with its query and the body are signed as they are sent"
+        raise Unauthorized("the signature is of no known key", field=HEADER, hint=hint)
+    return matching[0]
+
+
+def _digest(key: bytes, at: int, method: str, path: str, body: bytes) -> str:
+    signed = f"v1:{at}:{method} {path}\n".encode("latin-1", "replace") + body
+    return hmac.new(key, signed, hashlib.sha256).hexdigest()

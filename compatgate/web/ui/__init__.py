@@ -1,1 +1,0 @@
-"""The pages: the matrix, questions, runs and records, for people with a browser."""
