@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 from staging import until
 
+from compatgate.resources import canary_dir
+
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
+MEASURED = "(time.perf_counter() - begin) * 1000"
 PAGES = ("first-verdict", "bless-an-entry", "run-a-canary", "admission")
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 ADDRESS = "http://127.0.0.1:8080"
@@ -49,6 +52,18 @@ def matches(expected: str, printed: str) -> bool:
     return re.fullmatch(".*".join(parts), printed.rstrip("\n"), re.DOTALL) is not None
 
 
+def steady_workloads(folder: Path) -> Path:
+    """Return a folder with the hello canary, with times that no load changes."""
+    made = folder / "steady" / "hello-cpu"
+    shutil.copytree(canary_dir() / "hello-cpu", made)
+    manifest, program = made / "workload.toml", made / "program.py"
+    manifest.write_text("replaces = true\n" + manifest.read_text())
+    text = program.read_text()
+    assert MEASURED in text
+    program.write_text(text.replace(MEASURED, "2.0 + 0.001 * (done % 7)"))
+    return made.parent
+
+
 class Reader:
     """Types the commands of the tutorial, in a folder and on a database of its own."""
 
@@ -57,6 +72,7 @@ class Reader:
         self.running: list[subprocess.Popen[str]] = []
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         own = {"COMPATGATE_DATABASE": f"sqlite:///{folder}/gate.db", "COLUMNS": "96"}
+        own["COMPATGATE_WORKLOADS"] = str(steady_workloads(folder))
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
         self.environment |= {**own, "NO_COLOR": "1", "PATH": path}
 
