@@ -7,23 +7,28 @@ PORT    ?= 8080
 WORKERS ?= 3
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
-.PHONY: serve check test lint style types facts unit tests format bench system torch docs vocabulary clean
+.PHONY: serve check test lint style site types facts unit tests format bench system torch docs vocabulary clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix
 	$(BIN)/compatgate serve --port $(PORT) --matrix matrix/examples
 
-check: style  ## what needs neither root nor a server: lint, types, unit, a sample of conformance
+check: style site  ## what needs neither root nor a server: lint, pages, types, unit, a sample of conformance
 	$(MAKE) --no-print-directory --jobs=2 types unit
 
 test:  ## everything that CI runs; WORKERS processes share the tests
-	$(MAKE) --no-print-directory --jobs=3 system style $(if $(CI),torch)
+	$(MAKE) --no-print-directory --jobs=3 system style site $(if $(CI),torch)
 	$(MAKE) --no-print-directory --jobs=2 types tests
 
 lint: style types facts  ## format, lint, types, import directions, facts
 
-style: $(VENV)/.installed
+style: $(VENV)/.installed  ## format, lint, spelling and terms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell
+	$(BIN)/python scripts/terms.py
+
+site: $(VENV)/.installed  ## the documentation as a site in build/site; fails on a broken link
+	$(BIN)/zensical build --strict --clean
 
 types: $(VENV)/.installed
 	$(BIN)/lint-imports
@@ -49,7 +54,7 @@ bench: $(VENV)/.installed  ## figures for bench/RESULTS.md
 torch:  ## PyTorch apart (up to 5 GB), for the tests of canary programs; CI has it
 	./scripts/install-test-torch $(TORCH) $(PYTHON)
 
-docs: $(VENV)/.installed  ## docs/rules.md, and the answers in README.md
+docs: $(VENV)/.installed  ## generated reference pages, and the answers in README.md and the tutorial
 	$(BIN)/python docs/generate.py
 
 vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/facts/components.yaml
@@ -66,4 +71,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TORCH) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

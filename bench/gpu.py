@@ -35,7 +35,7 @@ MISSING = [
 if MISSING:
     sys.exit(
         f"bench/gpu.py needs {', '.join(MISSING)}: pip install msgspec packaging PyYAML "
-        "jsonschema; for a machine without a network see docs/canaries.md"
+        "jsonschema; for a machine without a network see docs/how-to/measure-on-gpus.md"
     )
 
 import gpu_page  # noqa: E402

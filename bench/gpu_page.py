@@ -17,7 +17,7 @@ NOT_YET = """\
 Not measured yet: no machine with a GPU has been at hand, and no figure is made up. On one,
 `python3 bench/gpu.py` runs every GPU workload that can be run there, has the judge look at equal
 runs and at regressions made on purpose, and writes this section with the share of the published
-peak of memory and products ([how](../docs/canaries.md#measuring-on-your-own-gpus))."""
+peak of memory and products ([how](../docs/how-to/measure-on-gpus.md))."""
 ON_CPU = (
     "Made on a CPU, to try `bench/gpu.py` itself: nothing here is about a GPU, so that no figure "
     "is shown."

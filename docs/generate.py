@@ -1,6 +1,6 @@
-"""Writes docs/rules.md from the rules themselves, and the answers of README's commands.
+"""Write the generated reference pages, and the answers to the commands of pages for newcomers.
 
-``--check`` only says whether docs/rules.md is current.
+``--check`` only says whether the reference pages are current.
 """
 
 from __future__ import annotations
@@ -13,51 +13,53 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compatgate.core.rules import RULES
-
 ROOT = Path(__file__).parents[1]
-PAGE = Path(__file__).with_name("rules.md")
-README = ROOT / "README.md"
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from reference_pages import cli, files, rest, rules  # noqa: E402 - from scripts/
+
+REFERENCE = {"rules": rules, "cli": cli, "rest-operations": rest, "files": files}
+"""Name of a page in docs/reference, and the module that writes it."""
+ANSWERED_PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial" / "first-verdict.md")
 SERVED = "--server http://127.0.0.1:8080"
 ANSWERED = re.compile(r"^\$ compatgate (check .*)\n((?:(?!\$ |```).*\n)+)", re.MULTILINE)
-"""A command of the README that asks the gate, and its answer."""
-HEAD = """# Rules
-
-Generated from the rules' own documentation by `make docs`; `compatgate explain RULE` prints the
-same. A rule answers for one stack on one pool; a target's verdict is the worst over its pools.
-`fail` outweighs `unknown`, which outweighs `warn`; `not-checked` is said and does not weigh.
-
-"""
+"""A command that asks the gate, and its answer."""
 
 
-def page() -> str:
-    """The whole page."""
-    index = "\n".join(f"- [{r.id} {r.name}](#{anchor(r.id, r.name)})" for r in RULES)
-    body = "\n\n".join(f"## {r.id} {r.name}\n\n{r.documentation}" for r in RULES)
-    return f"{HEAD}{index}\n\n{body}\n".replace("``", "`")
+def stale() -> list[str]:
+    """Return the names of reference pages that differ from what the program says now."""
+    return [name for name, module in REFERENCE.items() if _path(name).read_text() != module.page()]
 
 
-def anchor(rule_id: str, name: str) -> str:
-    """A heading's anchor as code forges make it."""
-    return f"{rule_id}-{name}".lower()
-
-
-def readme() -> str:
-    """The README with the answers that its commands give now, on the example matrix."""
+def answered(page: Path) -> str:
+    """Return a page with the answers that its commands give now, on the example matrix."""
     with tempfile.TemporaryDirectory() as folder:
         database = f"--database {folder}/gate.db"
         _run(f"matrix import matrix/examples {database}")
 
-        def answered(match: re.Match[str]) -> str:
-            return f"$ compatgate {match[1]}\n{_run(match[1].replace(SERVED, database))}"
+        def answer(match: re.Match[str]) -> str:
+            said = _run(match[1].replace(SERVED, database))
+            return f"$ compatgate {match[1]}\n{_shortened(said, match[2])}"
 
-        return ANSWERED.sub(answered, README.read_text())
+        return ANSWERED.sub(answer, page.read_text())
+
+
+def _shortened(said: str, written: str) -> str:
+    """Return an answer, cut after the same finding as the page cuts it with a line of dots."""
+    if not written.rstrip("\n").endswith("\n..."):
+        return said
+    findings = len(re.findall(r"^(?:FAIL|WARN|UNKNOWN|NOTE)\b", written, re.MULTILINE))
+    return "\n\n".join(said.split("\n\n")[: findings + 1]) + "\n...\n"
+
+
+def _path(name: str) -> Path:
+    return ROOT / "docs" / "reference" / f"{name}.md"
 
 
 def _run(command: str) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COMPATGATE_")}
-    return subprocess.run(  # noqa: S603 - the README's own commands
-        [sys.executable, "-m", "compatgate", *shlex.split(command)],
+    return subprocess.run(  # noqa: S603 - the pages' own commands
+        [sys.executable, "-m", "compatgate", *shlex.split(command, comments=True)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -67,11 +69,15 @@ def _run(command: str) -> str:
 
 
 def main() -> int:
-    """Write the pages, or with ``--check`` compare the one of the rules."""
+    """Write the pages, or with ``--check`` name the reference pages that are stale."""
     if "--check" in sys.argv:
-        return 0 if PAGE.exists() and PAGE.read_text() == page() else 1
-    PAGE.write_text(page())
-    README.write_text(readme())
+        for name in stale():
+            print(f"docs/reference/{name}.md is stale: run make docs", file=sys.stderr)
+        return 1 if stale() else 0
+    for name, module in REFERENCE.items():
+        _path(name).write_text(module.page())
+    for page in ANSWERED_PAGES:
+        page.write_text(answered(page))
     return 0
 
 

@@ -9,7 +9,7 @@ from compatgate.catalog import source_names, sources
 from compatgate.catalog.verify import verify
 from compatgate.resources import canary_dir
 
-PAGE = Path(__file__).parents[2] / "docs" / "facts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "facts.md"
 
 
 def test_the_shipped_facts_hold_together():

@@ -41,9 +41,10 @@ CASES = {
     "unreachable": (ALLOWED, 3, "unknown", "false"),
 }
 HOSTILE = ("$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "a\n$(touch pwned)", "--help")
+PAGE = ROOT / "docs" / "how-to" / "ci.md"
 EXAMPLES = [
     yaml.load(block, yaml.CSafeLoader)
-    for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(), re.DOTALL)
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
 ]
 
 
@@ -74,7 +75,7 @@ def case(request, machine, gate):
 
 
 def example(kind: str):
-    """The example of docs/ci.md that has this key."""
+    """The example of docs/how-to/ci.md that has this key."""
     (found,) = (document for document in EXAMPLES if kind in document)
     return found
 
@@ -247,7 +248,7 @@ def test_the_hook_answers_for_each_lockfile_through_pre_commit(machine):
 
 
 def test_the_hints_of_a_target_come_from_the_gate(machine, gate, token):
-    page = (ROOT / "docs/build-hints.md").read_text()
+    page = (ROOT / "docs/how-to/build-hints.md").read_text()
     (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     job = yaml.load(text, yaml.CSafeLoader)["jobs"]["build"]
     (script,) = (s["run"] for s in job["steps"] if "compatgate env" in s.get("run", ""))

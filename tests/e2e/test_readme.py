@@ -29,18 +29,18 @@ def gist(text: str) -> list[str]:
     return [line.rstrip() for line in objecting.splitlines() if line.startswith(wanted)]
 
 
-def test_the_readme_shows_answers():
-    assert len(ANSWERED) >= 2
+def test_the_readme_shows_an_answer():
+    assert len(ANSWERED) == 1
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 90
 
 
 def test_the_rules_are_counted() -> None:
-    rules = re.findall(r"^## CG\d+", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE)
-    assert f"{len(rules)} rules" in README
-
-
-def test_every_page_is_named() -> None:
-    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
-    assert pages <= set(re.findall(r"\]\((docs/[^)#]+)\)", README))
+    page = (ROOT / "docs" / "reference" / "rules.md").read_text()
+    rules = re.findall(r"^## CG\d+", page, re.MULTILINE)
+    assert f"{len(rules)} [rules]" in README
 
 
 @pytest.mark.parametrize(("command", "answer"), ANSWERED, ids=lambda value: value[:60])
@@ -56,17 +56,15 @@ def test_a_command_of_the_readme_gives_the_documented_answer(command, answer, mo
         check=False,
     )
     assert done.returncode == 1, done.stderr
-    assert gist(done.stdout) == gist(answer)
-    assert gist(answer)
+    shown = gist(answer)
+    assert shown
+    assert gist(done.stdout)[: len(shown)] == shown
 
 
-def test_the_curl_and_the_target_of_the_readme_give_the_documented_answers(start_server):
+def test_the_question_over_rest_has_the_documented_answer(start_server):
     block = next(block for block in BLOCKS if "$ curl" in block)
-    curl, result, command, answer = re.fullmatch(
-        r"\$ (curl .*?\)')\n(fail .*?)\n\$ (compatgate .*?)\n(.*)", block, re.DOTALL
-    ).groups()
+    curl, result = re.fullmatch(r"\$ (curl .*?\)')\n(fail .*?)\n", block, re.DOTALL).groups()
     server = start_server("--matrix", "matrix/examples")
-    server.env |= {"COLUMNS": "96", "NO_COLOR": "1"}
     here = "http://127.0.0.1:8080"
     done = subprocess.run(
         ["bash", "-c", curl.replace(here, server.url)],
@@ -76,7 +74,7 @@ def test_the_curl_and_the_target_of_the_readme_give_the_documented_answers(start
         check=False,
     )
     assert done.stdout.strip() == result, done.stderr
-    *_, target, _, stack = shlex.split(command)
-    done = server.check("--target", target, "--stack", stack)
+    command = re.search(rf"^`compatgate check --server {here} (.*?)`$", README, re.MULTILINE)
+    done = server.check(*shlex.split(command[1]))
     assert done.returncode == 1
-    assert gist(done.stdout) == gist(answer)
+    assert all(f"FAIL    {rule}" in done.stdout for rule in re.findall(r"CG\d+", result))

@@ -14,7 +14,7 @@ from cuda_toolkit import toolkit
 
 __all__ = ["toolkit"]
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "build-hints.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "build-hints.md").read_text()
 MATRIX = """\
 apiVersion: compatgate.dev/v1
 kind: Target
@@ -28,7 +28,7 @@ spec:
 
 @pytest.fixture(scope="session")
 def page() -> str:
-    """docs/build-hints.md."""
+    """docs/how-to/build-hints.md."""
     return PAGE
 
 

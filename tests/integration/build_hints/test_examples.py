@@ -1,4 +1,4 @@
-"""The examples of docs/build-hints.md with the real tools, as far as they work without network."""
+"""The examples of docs/how-to/build-hints.md with the real tools, where they need no network."""
 
 from __future__ import annotations
 

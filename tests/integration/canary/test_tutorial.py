@@ -1,4 +1,4 @@
-"""The workload that docs/canaries.md has one write is whole, and goes the whole way of the page."""
+"""The workload of docs/tutorial/write-a-canary.md is whole, and goes the whole way of the page."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from compatgate.canary.workloads.read import read_workload
 from compatgate.resources import canary_dir
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "canaries.md"
-SECTION = PAGE.read_text().split("## One's own in fifteen minutes")[1].split("\n## ")[0]
+PAGE = (ROOT / "docs" / "tutorial" / "write-a-canary.md").read_text()
 STEADY = """
 import random, sys
 sys.path.insert(0, "lib")
@@ -43,7 +42,7 @@ say.check("repeatable", True)
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
 def commands(block: str) -> list[tuple[str, int]]:

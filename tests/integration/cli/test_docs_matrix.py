@@ -1,4 +1,4 @@
-"""The commands and documents of docs/matrix.md, in order, on a database of their own."""
+"""The commands and documents of docs/how-to/matrix.md, in order, on a database of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from compatgate.cli.main import main
 from compatgate.kit.database.database import ENVIRONMENT
 
-PAGE = (Path(__file__).parents[3] / "docs" / "matrix.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "matrix.md").read_text()
 COMMANDS = re.findall(r"^\$ compatgate (.*)$", PAGE, re.MULTILINE)
 Run = Callable[[str], tuple[int, str]]
 

@@ -1,4 +1,4 @@
-"""The diagnostics mounted in real applications on real servers, as docs/probe.md shows."""
+"""The diagnostics mounted in real applications on real servers, as docs/how-to/probe.md shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 
 from compatgate import diagnostics
 
-DOCS = Path(__file__).parents[3] / "docs" / "probe.md"
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "probe.md"
 
 
 def example(framework: str) -> str:

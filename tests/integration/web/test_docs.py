@@ -1,4 +1,4 @@
-"""The examples of docs/rest.md, run in order on a service of their own."""
+"""The examples of docs/reference/rest.md, run in order on a service of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "rest.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "rest.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOST = "http://127.0.0.1:8080"
 

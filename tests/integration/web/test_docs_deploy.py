@@ -19,7 +19,10 @@ from image_blobs import distribution, layer_of
 from tables import read_table
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "docs" / "deploy-webhooks.md", ROOT / "docs" / "driver-rollouts.md"]
+PAGES = [
+    ROOT / "docs" / "how-to" / "deploy-webhooks.md",
+    ROOT / "docs" / "how-to" / "driver-rollouts.md",
+]
 DEPLOY = ROOT / "deploy"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HERE = re.compile(r"<<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The examples of docs/kubernetes.md, run on a service of their own."""
+"""The examples of docs/how-to/kubernetes.md, run on a service of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compatgate.service.admission.kinds import parse_kinds
 from compatgate.service.admission.pods import GPU
 from compatgate.service.admission.schemas import EXAMPLES
 
-PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "kubernetes.md"
 BLOCK = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOST = "http://127.0.0.1:8080"
 _HERE = re.compile(r"<<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)

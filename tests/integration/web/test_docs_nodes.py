@@ -1,4 +1,4 @@
-"""The examples of docs/nodes.md, run on a service of their own."""
+"""The examples of docs/how-to/nodes.md, run on a service of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from compatgate.service.cluster import labels
 
-PAGE = Path(__file__).parents[3] / "docs" / "nodes.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "nodes.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOST = "http://127.0.0.1:8080"
 _HERE = re.compile(r"<<'END'\n.*?^END$", re.DOTALL | re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The examples of docs/signing.md and docs/badges.md, run on a service of their own."""
+"""The examples of docs/how-to/signing.md, run on a service of their own."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from typing import Any
 import pytest
 from image_blobs import distribution, layer_of
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "how-to" / "signing.md").read_text()
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOST, IMAGE = "http://127.0.0.1:8080", "registry.example/team/app"
 TORCH = {**distribution("torch", "2.4.1+cu124"), **distribution("nvidia-cudnn-cu12", "9.1.0.70")}
 
 
-def examples(page: str) -> list[tuple[str, str]]:
-    """Commands of a page, and what each prints."""
+def examples() -> list[tuple[str, str]]:
+    """Commands of the page, and what each prints."""
     found = []
-    for block in BLOCK.findall((DOCS / page).read_text()):
+    for block in BLOCK.findall(PAGE):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, expected = part.partition("\n")
             found.append((command, expected.strip("\n")))
     return found
 
 
-def test_the_examples_print_what_the_pages_say(serve: Any, registry: Any, tmp_path: Path) -> None:
+def test_the_examples_print_what_the_page_says(serve: Any, registry: Any, tmp_path: Path) -> None:
     if shutil.which("curl") is None or shutil.which("openssl") is None:
         pytest.skip("no curl, or no openssl")
     image = registry.push(layer_of(TORCH))
     own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "DOCKER_CONFIG": str(tmp_path)}
     name, tag = image.reference.rsplit(":", 1)
     address = ""
-    for command, expected in [*examples("signing.md"), *examples("badges.md")]:
+    for command, expected in examples():
         if not address and "openssl" not in command:
             options = ("--signing-key", str(tmp_path / "gate.pem"), "--registry", registry.host)
             address = f"http://127.0.0.1:{serve(*options, **own).port}"
@@ -48,7 +49,7 @@ def test_the_examples_print_what_the_pages_say(serve: Any, registry: Any, tmp_pa
             text=True,
             timeout=60,
             cwd=tmp_path,
-            env={**os.environ, **own, "PYTHONPATH": str(DOCS.parent)},
+            env={**os.environ, **own, "PYTHONPATH": str(ROOT)},
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         parts = expected.replace(IMAGE, name).split("...")
@@ -59,8 +60,7 @@ def test_the_examples_print_what_the_pages_say(serve: Any, registry: Any, tmp_pa
 
 
 def test_there_are_examples() -> None:
-    assert len(examples("signing.md")) == 8
-    assert len(examples("badges.md")) == 1
+    assert len(examples()) == 9
 
 
 def test_every_reason_of_a_refusal_is_on_the_page() -> None:
@@ -68,5 +68,4 @@ def test_every_reason_of_a_refusal_is_on_the_page() -> None:
 
     from compatgate.service.attestations.envelope import Reason
 
-    page = (DOCS / "signing.md").read_text()
-    assert [reason for reason in get_args(Reason) if f"`{reason}`" not in page] == []
+    assert [reason for reason in get_args(Reason) if f"`{reason}`" not in PAGE] == []

@@ -151,7 +151,7 @@ def test_a_slurm_host_is_whole(tmp_path: Path, old: str, new: str, said: str) ->
 
 
 def test_the_example_of_the_documentation_is_read(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs/slurm.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/how-to/slurm.md").read_text()
     examples = [block.split("```")[0] for block in page.split("```toml\n")[1:]]
     hosts = [host for text in examples for host in _read(tmp_path, text)]
     assert {host.slurm.container for host in hosts if host.slurm} == {"pyxis", "wrapper", "oci"}

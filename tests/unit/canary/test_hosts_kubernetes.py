@@ -11,7 +11,7 @@ from compatgate.canary.hosts import Host, Kubernetes, Toleration
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems
 
-PAGE = Path(__file__).parents[3] / "docs" / "kubernetes-executor.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "kubernetes-executor.md"
 
 
 def _read(tmp_path: Path, text: str) -> list[Host]:

@@ -1,4 +1,4 @@
-"""The examples of docs/facts.md do what the page says."""
+"""The examples of docs/reference/facts.md do what the page says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compatgate.catalog import load_facts, schema, sources
 from compatgate.catalog.build.framework import framework
 from compatgate.catalog.verify import verify
 
-PAGE = (Path(__file__).parents[3] / "docs" / "facts.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "facts.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 Write = Callable[..., str]
@@ -25,7 +25,7 @@ def paths(overlay: Write) -> list[str]:
 
 def test_the_format_of_frameworks_is_as_on_the_page() -> None:
     (text,) = re.findall(r"```yaml title=[^\n]*\n(.*?)```", PAGE, re.DOTALL)
-    document = sources.parse(text.encode(), "docs/facts.md")
+    document = sources.parse(text.encode(), "docs/reference/facts.md")
     assert list(schema.errors("frameworks/torch", document)) == []
     (build,) = framework(document).releases[0].builds
     assert build.pins["nccl"].source.title == "PyTorch previous-versions page"

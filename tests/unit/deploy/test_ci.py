@@ -16,7 +16,7 @@ import pytest
 import yaml
 from ci_systems import ACTION, COMPONENT, HOOKS, JENKINSFILE, ROOT, TASK, component, load
 
-PAGE = (ROOT / "docs" / "ci.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "ci.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 SCHEMAS = files("check_jsonschema") / "builtin_schemas" / "vendor"
 

@@ -62,15 +62,15 @@ def test_the_examples_that_run_in_a_cluster_name_it() -> None:
         "deploy/argo-rollouts/analysis-template.yaml",
         "deploy/flagger/canary.yaml",
         "deploy/helm-hook/compatgate-job.yaml",
-        "docs/deploy-webhooks.md",
-        "docs/driver-rollouts.md",
-        "docs/nodes.md",
+        "docs/how-to/deploy-webhooks.md",
+        "docs/how-to/driver-rollouts.md",
+        "docs/how-to/nodes.md",
     } <= named
-    assert url("compatgate") in (ROOT / "docs" / "deploy-webhooks.md").read_text()
+    assert url("compatgate") in (ROOT / "docs" / "how-to" / "deploy-webhooks.md").read_text()
 
 
 def test_the_page_has_the_gate_served_where_the_service_leads() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     text = re.search(r"^compatgate serve --host 0.0.0.0 .*\\\n.*$", page, re.MULTILINE)
     assert text is not None
     words = shlex.split(text[0].replace("\\\n", " "))
@@ -89,7 +89,7 @@ def test_who_asks_over_tls_trusts_the_authority_of_the_service(file: str) -> Non
     assert VARIABLE in container["env"]
     assert container["volumeMounts"] == [CA]
     assert pod["volumes"] == [{"name": CA["name"], "configMap": {"name": CA["name"]}}]
-    page = (ROOT / "docs" / "deploy-webhooks.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "deploy-webhooks.md").read_text()
     assert f"create configmap {CA['name']} --from-file=ca.crt" in page
     if file.endswith("trust.yaml"):
         assert f"patch deployment {container['name']} --patch-file deploy/{file}" in page

@@ -116,7 +116,7 @@ def test_page_help_and_description_say_what_each_scope_allows(
     client: FlaskClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tuple(ALLOWS) == SCOPES
-    page = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "rest.md").read_text()
     assert main(["token", "create", "--help"]) == 0
     printed = capsys.readouterr().out + "\n"
     schemas = client.get("/api/v1/openapi.json").get_json()["components"]["schemas"]

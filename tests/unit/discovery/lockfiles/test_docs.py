@@ -1,4 +1,4 @@
-"""The examples of docs/lockfiles.md are true."""
+"""The examples of docs/how-to/lockfiles.md are true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from compatgate.errors import Inconclusive
 
-PAGE = Path(__file__).parents[4] / "docs" / "lockfiles.md"
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "lockfiles.md"
 EXAMPLES = re.findall(
     r"^```lockfile (\S+)\n(.*?)^```\n+^```stack\n(.*?)^```", PAGE.read_text(), re.M | re.S
 )

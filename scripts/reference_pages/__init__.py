@@ -1,0 +1,1 @@
+"""Write the pages of docs/reference that the program itself describes."""

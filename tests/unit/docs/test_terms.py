@@ -1,0 +1,33 @@
+"""The check of terms reads running text and names the place."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import terms  # noqa: E402 - from scripts/
+
+PAGE = """# A page
+
+`what it rests on` is code, and so is
+
+```
+what it rests on
+```
+
+[here](beside.md) we ask what it
+rests on.
+"""
+
+
+def test_a_term_in_running_text_is_found_with_its_line_also_across_lines() -> None:
+    assert list(terms.found(PAGE, terms.terms())) == [(9, "what it rests on", "basis")]
+
+
+def test_every_page_but_the_generated_ones_is_read() -> None:
+    names = {str(page.relative_to(ROOT)) for page in terms.pages()}
+    assert {"README.md", "docs/index.md", "docs/reference/facts.md"} <= names
+    assert "docs/reference/cli.md" not in names
