@@ -170,7 +170,8 @@ class WhatIf(Struct, frozen=True):
         if self.verdict == "unknown":
             return f"{about}: {self.host[0].rule} {self.host[0].message}"
         if worse := self.of("worsens"):
-            return f"{about} breaks none of {total} and is worse for {len(worse)}: {_named(worse)}"
+            names = _named(worse)
+            return f"{about} breaks none of {total} and is worse for {len(worse)}: {names}"
         return f"{about} breaks none of {total}"
 
 

@@ -129,7 +129,8 @@ def _no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> 
     asked = found.version.cuda or (context.cuda.parts if context.cuda else None)
     if asked is None:
         return NOT_APPLICABLE  # CG901 asks for the CUDA
-    message = f"no build of {found.name} {found.version.public} for CUDA {show(asked)} is published"
+    release_name = f"{found.name} {found.version.public}"
+    message = f"no build of {release_name} for CUDA {show(asked)} is published"
     return (
         Problem(
             "fail",

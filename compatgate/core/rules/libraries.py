@@ -342,11 +342,12 @@ def nccl_gpu(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if device >= minimum:
         return PASS
+    lowest = show(minimum)
     return (
         Problem(
             "warn",
             "nccl",
-            f"NCCL {have} for CUDA {major} is built by default for {show(minimum)} and newer, "
+            f"NCCL {have} for CUDA {major} is built by default for {lowest} and newer, "
             f"not for {context.gpu_name}",
             have=have.text,
             need=f"a build with sm_{device[0]}{device[1]}",

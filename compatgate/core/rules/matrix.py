@@ -59,9 +59,8 @@ def not_blessed(context: RuleContext) -> RuleAnswer:
     message = f"no entry of the matrix matches this stack on {where}"
     if nearest:
         missing = in_order(nearest.differences(context.stack, context.pool))
-        message += (
-            f"; the nearest is {nearest.name}, which {_difference(context, nearest, missing)}"
-        )
+        difference = _difference(context, nearest, missing)
+        message += f"; the nearest is {nearest.name}, which {difference}"
     suites = ", ".join(context.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
     return (

@@ -199,10 +199,11 @@ def _jit(context: RuleContext, package: GpuPackage, made_by: list[str | None]) -
     if newest <= reach:
         return
     what = f"{title} needs its PTX of CUDA {show(newest)} compiled"
+    limit = f"driver {driver} understands PTX up to CUDA {show(reach)}"
     yield Problem(
         "unknown" if context.forward_may_help or not context.driver_cuda_is_exact else "fail",
         package.name,
-        f"{what}; driver {driver} understands PTX up to CUDA {show(reach)}{assumption(package)}",
+        f"{what}; {limit}{assumption(package)}",
         have=driver.text,
         need=f"a driver of CUDA {show(newest)} or newer",
         source=source_of(package),

@@ -280,15 +280,16 @@ def _linked(
 
 def _older(library: GpuPackage, user: GpuPackage, link: Link, table: CudaComponents) -> Problem:
     first = user.toolkits[0]
+    needed = f"CUDA {show(first)}"
     versions = table.by_package[library.name].toolkits
     fitting = [version for version, toolkits in versions.items() if toolkits[0] >= first]
     return Problem(
         "fail",
         library.name,
-        f"{user.title} is of CUDA {show(first)} and refers to symbols of its {link.component}; "
+        f"{user.title} is of {needed} and refers to symbols of its {link.component}; "
         f"{library.title} is of CUDA {show(library.toolkits[-1])}",
         have=library.version.text,
-        need=f"{library.name} of CUDA {show(first)} or newer",
+        need=f"{library.name} of {needed} or newer",
         source=link.source,
         candidates=lambda: [
             Candidate({library.name: version}, f"use {library.name} {version}")
